@@ -2,6 +2,7 @@ import { Address, FAMILIES, type Family } from "../../inet/mod.ts";
 import { NETLINK_SOCK_DIAG, type Netns, openNetlink } from "../../linux/mod.ts";
 import { Connection } from "../connection/connection.ts";
 import type { Transport } from "../connection/transport.ts";
+import { NetlinkError } from "../message/errors.ts";
 import { familyNumber } from "../message/family.ts";
 import type { Message } from "../message/message_reader.ts";
 import type { MessageWriter } from "../message/message_writer.ts";
@@ -16,7 +17,10 @@ const CONNECTED = [1, 4, 5, 8, 9, 11]
   .reduce((states, state) => states | 1 << state, 0);
 /** struct inet_diag_sockid of `<linux/inet_diag.h>`: ports, addresses, link, cookie. */
 const ID = { at: 4, size: 48, source: 4, destination: 20 };
-/** ENOENT: it has gone in the meantime. EOPNOTSUPP: the kernel has no CONFIG_INET_DIAG_DESTROY. */
+/**
+ * ENOENT: it has gone in the meantime; of a list: the kernel has no tcp_diag for
+ * the family. EOPNOTSUPP: it has no CONFIG_INET_DIAG_DESTROY.
+ */
 const ENOENT = 2;
 const EOPNOTSUPP = 95;
 
@@ -67,14 +71,14 @@ export class TcpSockets implements Disposable {
   async destroyWhere(
     match: (connection: TcpConnection) => boolean,
   ): Promise<number | undefined> {
-    const found: Found[] = [];
-    for (const family of FAMILIES) found.push(...await this.#list(family));
+    const found: (readonly Found[] | undefined)[] = [];
+    for (const family of FAMILIES) found.push(await this.#list(family));
     const outcomes = await this.#connection.tryExecute(
-      found.filter(match).map(destruction),
+      found.flatMap((each) => each ?? []).filter(match).map(destruction),
     );
-    if (outcomes.some((outcome) => outcome?.errno === EOPNOTSUPP)) {
-      return undefined;
-    }
+    const isUnable = found.every((each) => each === undefined) ||
+      outcomes.some((outcome) => outcome?.errno === EOPNOTSUPP);
+    if (isUnable) return undefined;
     const failed = outcomes.find((o) => o !== undefined && o.errno !== ENOENT);
     if (failed !== undefined) throw failed;
     return outcomes.filter((outcome) => outcome === undefined).length;
@@ -85,17 +89,24 @@ export class TcpSockets implements Disposable {
     this.#connection[Symbol.dispose]();
   }
 
-  #list(family: Family): Promise<Found[]> {
-    return this.#connection.dump(
-      {
-        type: SOCK_DIAG_BY_FAMILY,
-        flags: 0,
-        describe: () => `list TCP sockets of ${family}`,
-        write: (writer) =>
-          writeRequest(writer, { family, id: new Uint8Array(ID.size) }),
-      },
-      (message) => parse(message, family),
-    );
+  async #list(family: Family): Promise<Found[] | undefined> {
+    const id = new Uint8Array(ID.size);
+    const request: Request = {
+      type: SOCK_DIAG_BY_FAMILY,
+      flags: 0,
+      describe: () => `list TCP sockets of ${family}`,
+      write: (writer) => writeRequest(writer, { family, id }),
+    };
+    try {
+      return await this.#connection.dump(
+        request,
+        (message) => parse(message, family),
+      );
+    } catch (error) {
+      const isUnknown = error instanceof NetlinkError && error.errno === ENOENT;
+      if (isUnknown) return undefined;
+      throw error;
+    }
   }
 }
 

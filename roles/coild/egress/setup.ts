@@ -257,11 +257,13 @@ export class EgressSetup {
       const { plane, onEnded } = this.#with;
       const done = await plane.endConnections(due, { netns });
       onEnded(done);
-      log.info("Ended a pod's connections through lost gateways", {
-        ...attachment.pod,
-        ...done,
-        gateways: due.map(String),
-      });
+      if (done.forgotten > 0) {
+        log.info("Ended a pod's connections through lost gateways", {
+          ...attachment.pod,
+          ...done,
+          gateways: due.map(String),
+        });
+      }
     }
     if (lost.length === 0) this.#ended.delete(key);
     else this.#ended.set(key, new Set(lost.map(String)));

@@ -1,0 +1,74 @@
+import assert from "node:assert/strict";
+import { NetlinkError } from "../message/errors.ts";
+import {
+  acknowledge,
+  type Answer,
+  AnsweringTransport,
+  DONE,
+} from "../testing.ts";
+import { TcpSockets } from "./tcp_sockets.ts";
+
+const LIST = 20;
+const DESTROY = 21;
+const AF_INET = 2;
+const ENOENT = 2;
+const EPERM = 1;
+const EOPNOTSUPP = 95;
+
+/** struct inet_diag_msg of a connection from 10.0.0.1 port 40000 to 192.0.2.1 port 80, with this cookie. */
+function connection(cookie: number): Answer {
+  const payload = new DataView(new ArrayBuffer(72));
+  payload.setUint8(0, AF_INET);
+  payload.setUint16(4, 40_000);
+  payload.setUint16(6, 80);
+  payload.setUint32(8, 0x0a00_0001);
+  payload.setUint32(24, 0xc000_0201);
+  payload.setUint32(44, cookie, true);
+  return { type: LIST, payload: new Uint8Array(payload.buffer) };
+}
+
+/** A kernel with two connections of IPv4 that answers with these errors, the second request to end one with the last. */
+function kernel(
+  { listing = 0, ending = [0, 0] }: {
+    readonly listing?: number;
+    readonly ending?: readonly [number, number];
+  },
+) {
+  let ended = 0;
+  return new AnsweringTransport((request) => {
+    if (request.type === DESTROY) {
+      return [acknowledge(request, ending[ended++])];
+    }
+    if (listing !== 0) return [acknowledge(request, listing)];
+    const isIpv4 = request.payload.u8(0) === AF_INET;
+    return isIpv4 ? [connection(1), connection(2), DONE] : [DONE];
+  });
+}
+
+Deno.test("destroyWhere() shows connections and ends those that match, by their cookies", async () => {
+  const transport = kernel({});
+  using sockets = TcpSockets.over(transport);
+  const shown: string[] = [];
+  const ended = await sockets.destroyWhere((each) => {
+    const { source, sourcePort, destination, destinationPort } = each;
+    shown.push(`${source} ${sourcePort} ${destination} ${destinationPort}`);
+    return shown.length === 2;
+  });
+  assert.equal(ended, 1);
+  const text = "10.0.0.1 40000 192.0.2.1 80";
+  assert.deepEqual(shown, [text, text]);
+  const [request] = transport.requests.filter(({ type }) => type === DESTROY);
+  assert.equal(request?.payload.u32(48), 2);
+});
+
+Deno.test("destroyWhere() does not mind what has gone, and says when the kernel cannot", async () => {
+  const end = async (errors: Parameters<typeof kernel>[0]) => {
+    using sockets = TcpSockets.over(kernel(errors));
+    return await sockets.destroyWhere(() => true);
+  };
+  assert.equal(await end({ ending: [ENOENT, 0] }), 1);
+  assert.equal(await end({ ending: [EOPNOTSUPP, EOPNOTSUPP] }), undefined);
+  assert.equal(await end({ listing: ENOENT }), undefined);
+  await assert.rejects(end({ ending: [0, EPERM] }), NetlinkError);
+  await assert.rejects(end({ listing: EPERM }), NetlinkError);
+});
