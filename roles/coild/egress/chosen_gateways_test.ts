@@ -1,0 +1,28 @@
+import assert from "node:assert/strict";
+import { Address } from "../../../lib/inet/mod.ts";
+import { gatewayFor } from "../../../lib/egress/testing.ts";
+import { chosenGroups, lostOf } from "./chosen_gateways.ts";
+
+const [A4, B4, C4, A6] = ["10.1.9.1", "10.1.9.2", "10.1.9.3", "fd02::1"]
+  .map(Address.parse) as [Address, Address, Address, Address];
+/** Of two clients, one of which has not yet heard of a gateway; one drains. */
+const NAT = [
+  gatewayFor("internet/nat", [], { direct: [A4, A6], senders: [A4, A6] }),
+  gatewayFor("internet/nat", [], { direct: [B4], senders: [A4, B4] }),
+];
+const SERVICE = gatewayFor("other/nat", [], { senders: [C4] });
+
+Deno.test("chosenGroups() has the gateways of all clients that choose, each once, by Egress and family", () => {
+  const groups = chosenGroups([...NAT, SERVICE]);
+  assert.deepEqual(
+    groups.map(({ name, gateways }) => `${name}: ${gateways.join()}`),
+    [`internet/nat: ${A4},${B4}`, `internet/nat: ${A6}`],
+  );
+});
+
+Deno.test("lostOf() has the lost gateways of Egresses that end connections", () => {
+  const lost = new Set([A4, A6, C4].map(String));
+  assert.deepEqual(lostOf([...NAT, SERVICE], { lost }), [A4, A6]);
+  const kept = NAT.map((each) => ({ ...each, keepsLost: true }));
+  assert.deepEqual(lostOf(kept, { lost }), []);
+});
