@@ -44,7 +44,7 @@ export function newHealth(): GatewayHealth {
   return { kind: "unknown", misses: 0 };
 }
 
-/** What a gateway is after one probe more. */
+/** What a gateway is after one probe more that was answered, or that was not while others were. */
 export function afterProbe(
   health: GatewayHealth,
   probe: { readonly isAnswered: boolean; readonly nowMs: number },
@@ -105,24 +105,14 @@ function holdMs(losses: number, { holdMs, maxHoldMs }: HealthLimits): number {
   return Math.min(maxHoldMs, holdMs * 2 ** (losses - 1));
 }
 
-/**
- * The gateways that get no new connections. While none answers, the node is cut
- * off, for all that is known, and all stays as it `was`: moving connections
- * would not help. Those that miss at the same time are not lost at the same
- * time, so of a lost one nothing is believed until another one answers. Of
- * gateways that all are lost or held off, the held ones are good enough.
- */
+/** The gateways that get no new connections. Where all are lost or held off, the held ones are good enough. */
 export function avoided(
   gateways: ReadonlyMap<string, GatewayHealth>,
-  was: ReadonlySet<string>,
 ): ReadonlySet<string> {
   const namesOf = (...kinds: readonly GatewayHealth["kind"][]) =>
     [...gateways].flatMap(([name, { kind }]) =>
       kinds.includes(kind) ? [name] : []
     );
-  if (namesOf("healthy", "held").length === 0) {
-    return new Set(namesOf("suspect", "lost").filter((name) => was.has(name)));
-  }
   const avoided = namesOf("lost", "held");
   return new Set(
     avoided.length < gateways.size ? avoided : namesOf("lost"),

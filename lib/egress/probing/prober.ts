@@ -15,6 +15,8 @@ const PERIOD_MS = 250;
 const SUSPECT_PERIOD_MS = 100;
 /** How many probes a node sends in a second at most, but for suspected gateways; with more gateways rounds are rarer. */
 const MAX_PER_SECOND = 400;
+/** After so long without an answer another socket is tried. */
+const REOPEN_MS = 5_000;
 /** So many probes of a gateway that has never answered; further ones are rarer and rarer. */
 const EAGER_PROBES = 4;
 const MAX_UNKNOWN_MS = 30_000;
@@ -65,17 +67,21 @@ interface Probed {
   sentMs: number;
   answeredMs: number;
   isAwaiting: boolean;
+  openedMs: number;
 }
 
 /**
- * Probes the gateways of a node's clients, in rounds: what a node misses while it
- * is cut off, it misses in the same round of all gateways.
+ * Probes the gateways of a node's clients, in rounds. A probe without an answer
+ * counts only if another gateway of the group answers in the same round: else
+ * the node is cut off, for all that is known.
  */
 export class GatewayProber implements Disposable {
   readonly #with: ProberOptions;
   readonly #clock: Clock;
   readonly #random: () => number;
   readonly #probed = new Map<string, Probed>();
+  /** Gateways that answered in the last round. */
+  #answering: ReadonlySet<string> = new Set();
   #avoided: ReadonlySet<string> = new Set();
   #lost: ReadonlySet<string> = new Set();
 
@@ -120,7 +126,7 @@ export class GatewayProber implements Disposable {
   #periodMs(): number {
     const all = [...this.#probed.values()];
     const isClose = all.some(({ health }) => health.kind === "suspect");
-    if (isClose) return SUSPECT_PERIOD_MS;
+    if (isClose && this.#answering.size > 0) return SUSPECT_PERIOD_MS;
     return Math.max(PERIOD_MS, 1_000 * all.length / MAX_PER_SECOND);
   }
 
@@ -129,7 +135,14 @@ export class GatewayProber implements Disposable {
     const groups = this.#with.groups();
     this.#follow(groups);
     const nowMs = this.#clock.nowMs();
-    for (const probed of this.#probed.values()) this.#judge(probed, nowMs);
+    this.#answering = new Set(
+      this.#probed.entries().filter(([, { line }]) => line.takeAnswers())
+        .map(([key]) => key),
+    );
+    const heard = groups.filter(({ gateways }) =>
+      gateways.some((each) => this.#answering.has(each.toString()))
+    ).flatMap(({ gateways }) => gateways.map(String));
+    this.#judge(new Set(heard), nowMs);
     this.#decide(groups);
     for (const probed of this.#probed.values()) {
       if (probed.dueMs > nowMs) continue;
@@ -150,6 +163,7 @@ export class GatewayProber implements Disposable {
       this.#probed.delete(key);
     }
     const { open, port } = this.#with;
+    const openedMs = this.#clock.nowMs();
     for (const [key, address] of wanted) {
       if (this.#probed.has(key)) continue;
       this.#probed.set(key, {
@@ -160,21 +174,28 @@ export class GatewayProber implements Disposable {
         sentMs: 0,
         answeredMs: 0,
         isAwaiting: false,
+        openedMs,
       });
     }
   }
 
-  #judge(probed: Probed, nowMs: number): void {
-    const isAnswered = probed.line.takeAnswers();
-    if (!isAnswered && !probed.isAwaiting) return;
-    probed.isAwaiting = false;
-    probed.health = afterProbe(probed.health, { isAnswered, nowMs }, LIMITS);
-    const { kind } = probed.health;
-    if (isAnswered) probed.answeredMs = probed.sentMs;
-    else if (kind === "lost" || kind === "unknown") probed.line.reopen();
-    probed.dueMs = probed.health.kind === "unknown"
-      ? nowMs + unknownWaitMs(probed.health.misses)
-      : 0;
+  /** `heard` has the gateways of groups of which any answered. */
+  #judge(heard: ReadonlySet<string>, nowMs: number): void {
+    for (const [key, probed] of this.#probed) {
+      const isAnswered = this.#answering.has(key);
+      if (!isAnswered && !probed.isAwaiting) continue;
+      probed.isAwaiting = false;
+      const counts = heard.has(key) || probed.health.kind === "unknown";
+      if (counts) {
+        const probe = { isAnswered, nowMs };
+        probed.health = afterProbe(probed.health, probe, LIMITS);
+      }
+      if (isAnswered) probed.answeredMs = probed.sentMs;
+      else reopenInTime(probed, nowMs);
+      probed.dueMs = probed.health.kind === "unknown"
+        ? nowMs + unknownWaitMs(probed.health.misses)
+        : 0;
+    }
   }
 
   #decide(groups: readonly GatewayGroup[]): void {
@@ -202,7 +223,7 @@ export class GatewayProber implements Disposable {
       const probed = this.#probed.get(gateway.toString());
       return probed === undefined ? [] : [[gateway.toString(), probed.health]];
     }));
-    return avoided(health, this.#avoided);
+    return avoided(health);
   }
 
   #tellLoss(name: string): void {
@@ -211,6 +232,14 @@ export class GatewayProber implements Disposable {
     const silentMs = this.#clock.nowMs() - probed.answeredMs;
     this.#with.onLoss({ gateway: probed.address, silentMs });
   }
+}
+
+/** Routes and the node's own addresses may have changed. Not at once: an answer may be late. */
+function reopenInTime(probed: Probed, nowMs: number): void {
+  const sinceMs = Math.max(probed.answeredMs, probed.openedMs);
+  if (nowMs - sinceMs < REOPEN_MS) return;
+  probed.line.reopen();
+  probed.openedMs = nowMs;
 }
 
 /** Gateways of other versions never answer. */

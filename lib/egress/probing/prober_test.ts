@@ -74,10 +74,14 @@ Deno.test("GatewayProber moves nothing while the node is cut off, and loses who 
   lab.alive();
   await lab.clock.advance(10_000);
   assert.deepEqual(lab.changes, []);
+  // The first that answers again is a proof against none of the others.
+  lab.alive(B);
+  await lab.clock.advance(300);
   lab.alive(B, C);
-  await lab.clock.advance(1_000);
-  assert.ok(lab.prober.lost.has(A.toString()));
-  assert.ok(!lab.prober.lost.has(B.toString()));
+  await lab.clock.advance(150);
+  assert.deepEqual(lab.changes, []);
+  await lab.clock.advance(500);
+  assert.deepEqual([...lab.prober.lost], [A.toString()]);
 });
 
 Deno.test("GatewayProber never loses a gateway that has not answered yet, and asks it less and less often", async () => {
@@ -118,6 +122,7 @@ Deno.test("GatewayProber takes a gateway without a route for one that does not a
   lab.network.unreachable.add(A.toString());
   await lab.clock.advance(1_000);
   assert.deepEqual([...lab.prober.lost], [A.toString()]);
+  await lab.clock.advance(6_000);
   const before = lab.network.waiting.get(A.toString());
   lab.network.unreachable.clear();
   await lab.clock.advance(10_000);
@@ -142,4 +147,29 @@ Deno.test("GatewayProber asks many gateways less often", async () => {
   await lab.clock.advance(10_000);
   const total = lab.network.counts.values().reduce((a, b) => a + b, 0);
   assert.ok(total >= 4_000 && total <= 4_800, `${total}`);
+});
+
+Deno.test("GatewayProber does not lose the only gateway, nor one because of another Egress or family", async () => {
+  await using lab = new Lab([A, B, C]);
+  lab.groups = [
+    { name: "internet/nat", gateways: [A] },
+    { name: "internet/nat", gateways: [B] },
+    { name: "other/nat", gateways: [C] },
+  ];
+  await lab.clock.advance(1_000);
+  lab.alive(C);
+  await lab.clock.advance(10_000);
+  assert.deepEqual(lab.changes, []);
+});
+
+Deno.test("GatewayProber asks no faster while nobody answers", async () => {
+  await using lab = new Lab([A, B]);
+  await lab.clock.advance(1_000);
+  lab.alive(B);
+  await lab.clock.advance(300);
+  lab.alive();
+  const before = lab.network.counts.get(A.toString()) ?? 0;
+  await lab.clock.advance(10_000);
+  const asked = (lab.network.counts.get(A.toString()) ?? 0) - before;
+  assert.ok(asked <= 45, `${asked}`);
 });
