@@ -60,6 +60,7 @@ export function connectEgress(dependencies: EgressDependencies): EgressPart {
     port: options.egressPort,
     open: dependencies.openProbe ?? openDatagramSocket,
     groups: () => setup.chosenFrom,
+    isLocal: (gateway) => pods.withAddress(gateway).length > 0,
     onLoss: (loss) => {
       gatewayMetrics.lost(loss.silentMs);
       reportLoss(loss);

@@ -8,6 +8,7 @@ import {
   newHealth,
 } from "./health.ts";
 import { type OpenProbeSocket, ProbeLine } from "./probe_line.ts";
+import { witnessed } from "./witnesses.ts";
 
 /** Between two rounds of probes, give or take a fifth. */
 const PERIOD_MS = 250;
@@ -49,6 +50,8 @@ export interface ProberOptions {
   readonly open: OpenProbeSocket;
   /** The gateways to probe now. */
   readonly groups: () => readonly GatewayGroup[];
+  /** Whether the gateway is on this node. */
+  readonly isLocal: (gateway: Address) => boolean;
   /** Called when `avoided` or `lost` has changed, with the names of the groups that this concerns. */
   readonly onChange: (groups: ReadonlySet<string>) => void;
   /** Called before that for each gateway that is lost now. */
@@ -139,10 +142,8 @@ export class GatewayProber implements Disposable {
       this.#probed.entries().filter(([, { line }]) => line.takeAnswers())
         .map(([key]) => key),
     );
-    const heard = groups.filter(({ gateways }) =>
-      gateways.some((each) => this.#answering.has(each.toString()))
-    ).flatMap(({ gateways }) => gateways.map(String));
-    this.#judge(new Set(heard), nowMs);
+    const silent = groups.flatMap((group) => this.#witnessed(group));
+    this.#judge(new Set(silent), nowMs);
     this.#decide(groups);
     for (const probed of this.#probed.values()) {
       if (probed.dueMs > nowMs) continue;
@@ -150,6 +151,15 @@ export class GatewayProber implements Disposable {
       probed.sentMs = nowMs;
       probed.isAwaiting = true;
     }
+  }
+
+  #witnessed({ gateways }: GatewayGroup): string[] {
+    const local = gateways.filter((each) => this.#with.isLocal(each));
+    return witnessed({
+      gateways: gateways.map(String),
+      answering: this.#answering,
+      local: new Set(local.map(String)),
+    });
   }
 
   #follow(groups: readonly GatewayGroup[]): void {
@@ -179,14 +189,14 @@ export class GatewayProber implements Disposable {
     }
   }
 
-  /** `heard` has the gateways of groups of which any answered. */
-  #judge(heard: ReadonlySet<string>, nowMs: number): void {
+  /** `silent` has the gateways of which a missing answer counts. */
+  #judge(silent: ReadonlySet<string>, nowMs: number): void {
     for (const [key, probed] of this.#probed) {
       const isAnswered = this.#answering.has(key);
       if (!isAnswered && !probed.isAwaiting) continue;
       probed.isAwaiting = false;
-      const counts = heard.has(key) || probed.health.kind === "unknown";
-      if (counts) {
+      const isUnknown = probed.health.kind === "unknown";
+      if (isAnswered || isUnknown || silent.has(key)) {
         const probe = { isAnswered, nowMs };
         probed.health = afterProbe(probed.health, probe, LIMITS);
       }

@@ -15,6 +15,8 @@ class Lab implements AsyncDisposable {
   readonly network = new ProbedGateways();
   readonly changes: string[] = [];
   readonly losses: string[] = [];
+  /** Gateways on this node. */
+  readonly local = new Set<string>();
   groups: readonly GatewayGroup[];
   readonly prober: GatewayProber;
   readonly #stop = new AbortController();
@@ -27,6 +29,7 @@ class Lab implements AsyncDisposable {
       port: PORT,
       open: (peer) => this.network.socket(peer),
       groups: () => this.groups,
+      isLocal: (gateway) => this.local.has(gateway.toString()),
       onChange: (names) => {
         const { avoided, lost } = this.prober;
         const text = [...names].join();
@@ -160,6 +163,18 @@ Deno.test("GatewayProber does not lose the only gateway, nor one because of anot
   lab.alive(C);
   await lab.clock.advance(10_000);
   assert.deepEqual(lab.changes, []);
+});
+
+Deno.test("GatewayProber moves nothing while only the gateway on its own node answers, if there are others", async () => {
+  await using lab = new Lab([A, B, C]);
+  lab.local.add(A.toString());
+  await lab.clock.advance(1_000);
+  lab.alive(A);
+  await lab.clock.advance(10_000);
+  assert.deepEqual(lab.changes, []);
+  lab.alive(A, C);
+  await lab.clock.advance(1_000);
+  assert.deepEqual([...lab.prober.lost], [B.toString()]);
 });
 
 Deno.test("GatewayProber asks no faster while nobody answers", async () => {
