@@ -14,7 +14,7 @@ import { witnessed } from "./witnesses.ts";
 const PERIOD_MS = 250;
 /** Likewise, while a gateway is suspected that may be lost after the next round. */
 const SUSPECT_PERIOD_MS = 100;
-/** How many probes a node sends in a second at most, but for suspected gateways; with more gateways rounds are rarer. */
+/** How many probes a node sends in a second at most, but for the two rounds in which a gateway is suspected; with more gateways rounds are rarer. */
 const MAX_PER_SECOND = 400;
 /** After so long without an answer another socket is tried. */
 const REOPEN_MS = 5_000;
