@@ -51,6 +51,14 @@ class Site {
         this.done.push(freshMtu === undefined ? "apply" : `apply ${freshMtu}`);
         this.choices = plan.choices.flatMap(({ all }) => all.map(String));
       },
+      choose: async (plan) => {
+        this.done.push("choose");
+        this.choices = plan.choices.flatMap(({ all }) => all.map(String));
+      },
+      endConnections: async (gateways) => {
+        this.done.push(`end connections ${gateways.join(" ")}`);
+        return { aborted: 0, forgotten: 0 };
+      },
       clear: async () => this.done.push("clear") > 0,
       inspect: async () => this.damage,
       refused: async () => [],
@@ -81,6 +89,8 @@ class Site {
       reports: reports as EgressReports,
       port: 5555,
       originatingOnly: false,
+      health: { avoided: new Set(), lost: new Set() },
+      onEnded: () => {},
     });
   }
 
