@@ -256,8 +256,8 @@ Deno.test("a node's probe comes back to it, from the gateway's address, and goes
     "foreignFou ipv6": 3,
   });
   assert.deepEqual(await seenOutside(lab), []);
-  const { entries } = await server.conntrack();
-  assert.ok(entries < 20, `${entries} connections`);
+  // Neither takes room in the table of connections.
+  assert.equal((await server.conntrack()).entries, 0);
 });
 
 Deno.test("W49: nor is plain IP in IP, which the tunnel devices would unpack too", async () => {
