@@ -98,3 +98,16 @@ Deno.test("AttachmentBook: what was found by an address is the pod's for as long
   book.add(found);
   assert.equal(book.of(pod("u1", "10.9.9.9"))?.key.containerId, "c1");
 });
+
+Deno.test("AttachmentBook: one address in common tells whose an attachment without a UID is", () => {
+  const book = new AttachmentBook();
+  const addresses = {
+    ipv4: Address.parse(OWN),
+    ipv6: Address.parse("fd02::7"),
+  };
+  const found = attachment("c1", { addresses });
+  book.add(found);
+  assert.equal(book.of(pod("u1", OWN)), found);
+  assert.equal(book.of(pod("u1", "10.1.0.9", "fd02::7")), found);
+  assert.equal(book.of(pod("u1", "10.1.0.9")), undefined);
+});

@@ -256,8 +256,9 @@ Deno.test("EgressReconciler tells once what is wrong with a pod, and again when 
   site.outcome = invalid;
   site.start();
   await site.updated();
+  assert.deepEqual(site.updates.splice(0), []);
   site.put(1);
-  await site.updated();
+  assert.deepEqual(await site.updated(), ["c1"], "not again by itself");
   assert.deepEqual(site.events, ["Warning EgressInvalid of p1"]);
   assert.deepEqual(new Set(site.refusals), new Set(["EgressInvalid c1"]));
   site.outcome = () => true;
@@ -330,4 +331,32 @@ Deno.test("EgressReconciler tries again what was not found, waits for the lock, 
   site.put(1);
   await site.updated();
   assert.deepEqual(site.forgotten, ["c1"]);
+});
+
+Deno.test("EgressReconciler leaves a pod alone that was replaced while it waited for the lock", async () => {
+  await using site = new Site(1);
+  site.book.add(attachmentOf(1));
+  site.start();
+  await site.updated();
+  {
+    using _lock = await site.locks.lock("c1:eth0");
+    site.put(1);
+    await site.updated();
+    // The cache has a later pod of the name, whose ADD has not come.
+    site.pods.set("team/p1", podOf(1, { uid: "u1b", ip: "" }));
+  }
+  assert.deepEqual(await site.updated(), []);
+});
+
+Deno.test("EgressReconciler's own lock is none that looks pass by", async () => {
+  await using site = new Site(1);
+  site.book.add(attachmentOf(1));
+  const seen: boolean[] = [];
+  site.outcome = () => {
+    seen.push(site.locks.isLocked("c1:eth0"));
+    return true;
+  };
+  site.start();
+  await site.updated();
+  assert.deepEqual(seen, [false]);
 });

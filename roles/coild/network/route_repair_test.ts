@@ -36,6 +36,8 @@ class Site {
   readonly restored: string[] = [];
   readonly reported: string[] = [];
   lacks: readonly string[] = ["route"];
+  /** Whether a call of ADD or DEL seemed to be under way while an end was restored. */
+  seemedBusy = false;
   failure: Error | undefined;
   readonly repair: RouteRepair;
 
@@ -48,6 +50,7 @@ class Site {
       { containerId }: PodLink,
       wanted: DualStack<Address>,
     ) => {
+      this.seemedBusy ||= this.locks.isLocked(`${containerId}:eth0`);
       if (this.failure !== undefined) return Promise.reject(this.failure);
       const texts = Object.values(wanted).map(String).toSorted();
       this.restored.push([containerId, ...texts].join(" "));
@@ -108,6 +111,7 @@ Deno.test("repair() gives a pod's end back what it lacks", async () => {
     { repaired: 1, busy: 0, problems: [] },
   );
   assert.deepEqual(site.restored, ["c1 10.64.0.1 fd02::1"]);
+  assert.equal(site.seemedBusy, false, "others need not wait for it");
   assert.deepEqual(site.reported, ["route"]);
   site.lacks = [];
   assert.equal((await site.repair.repair([link(1)], { signal })).repaired, 0);
