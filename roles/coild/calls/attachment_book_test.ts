@@ -43,6 +43,7 @@ Deno.test("AttachmentBook: the last attachment of a pod counts, and the first on
   book.add(first);
   book.add(second);
   assert.equal(book.of(pod("u1")), second);
+  assert.deepEqual(book.list(), [second]);
   book.forget(first.key);
   assert.equal(book.of(pod("u1")), second);
   book.forget(second.key);

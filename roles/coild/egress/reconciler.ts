@@ -259,6 +259,7 @@ export class EgressReconciler {
   /** W33: it is unknown which of two pods has the address; no other pod waits for that. */
   #isAmbiguous(key: string, pod: V1Pod): boolean {
     const others = this.#with.pods.withSameAddress(pod).map(nameOf).sort();
+    // mutate: words for people.
     const text = others.join('", "');
     const isConflict = others.length > 0;
     if (isConflict && this.#notes.get(key)?.conflict !== text) {
@@ -307,6 +308,7 @@ export class EgressReconciler {
 
 /** What identifies a pod's interface when it is looked for. */
 function soughtOf(pod: V1Pod): string {
+  // mutate: UIDs are of one length, so no blank is needed to tell these apart.
   return [pod.metadata?.uid, ...podAddresses(pod)].join(" ");
 }
 

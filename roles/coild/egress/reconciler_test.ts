@@ -289,6 +289,13 @@ Deno.test("EgressReconciler refuses a gateway once, and again when it is annotat
     site.put(1, { labels, annotations: {} });
     await site.updated();
   }
+  site.put(1, { labels });
+  await site.updated();
+  assert.equal(site.events.length, 3);
+  site.remove(1);
+  site.put(1, { labels });
+  await site.updated();
+  assert.equal(site.events.length, 4, "a later pod of the name");
 });
 
 Deno.test("EgressReconciler changes neither of pods that have one address, and says so once", async () => {
