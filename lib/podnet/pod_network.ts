@@ -377,6 +377,7 @@ export class PodNetwork implements Disposable {
       return true;
     }
     const parsed = parseAlias(link.alias);
+    // mutate: else the name is tried twice more before the next one.
     if (!this.#settings.calico) return false;
     if (parsed.kind !== "pod" && parsed.kind !== "husk") return false;
     const { identity, kind } = parsed;
