@@ -239,6 +239,24 @@ netnsTest(
 );
 
 netnsTest(
+  "setup() of a key again removes its link of another name, when the first name is free by now",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    const request = requestFor(1, await node.pod());
+    const taken = hostVethName(request);
+    await node.host.ip("link", "add", taken, "type", "bridge");
+    const { hostName } = await node.net.setup(request);
+    assert.notEqual(hostName, taken);
+    await node.host.ip("link", "delete", taken);
+    const again = await node.net.setup(requestFor(1, await node.pod()));
+    assert.equal(again.isFirst, false);
+    const pods = await node.net.list();
+    assert.deepEqual(pods.map((pod) => pod.hostName), [taken]);
+  },
+);
+
+netnsTest(
   "setup() leaves nothing when the kernel refuses a step, nor touches a foreign route",
   async () => {
     await using node = await testNode();
