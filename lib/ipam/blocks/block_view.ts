@@ -163,14 +163,16 @@ export class BlockView {
     const doubts = new Map(
       [...table.blocks.values()].map((block) => [block, new Set(block.holds)]),
     );
-    return (blocks) => this.#apply(blocks, { mark, doubts });
+    const past = new Set(this.#past.keys());
+    return (blocks) => this.#apply(blocks, { mark, doubts, past });
   }
 
   #apply(
     blocks: readonly BlockInfo[],
-    { mark, doubts }: {
+    { mark, doubts, past }: {
       readonly mark: number;
       readonly doubts: ReadonlyMap<HeldBlock, ReadonlySet<Hold>>;
+      readonly past: ReadonlySet<string>;
     },
   ): BlockChanges {
     const { table } = this.#options;
@@ -182,15 +184,18 @@ export class BlockView {
     for (const info of blocks) {
       const block = table.blocks.get(info.uid);
       if (block !== undefined) this.#update(block, info, doubts.get(block));
-      // The list may have begun before a block was given back; never before a block had vanished.
-      else if (this.#past.get(info.uid) !== "returned") {
-        adopted.push(this.#add(info));
-      }
+      else if (this.#mayAdd(info, past)) adopted.push(this.#add(info));
     }
     return {
       adopted,
       vanished: vanished.filter((entry) => entry !== undefined),
     };
+  }
+
+  /** The list may be older than the end of a block here; only one that began after a block vanished can bring it back. */
+  #mayAdd({ uid }: BlockInfo, before: ReadonlySet<string>): boolean {
+    const end = this.#past.get(uid);
+    return end === undefined || (end === "vanished" && before.has(uid));
   }
 
   /**

@@ -413,6 +413,26 @@ Deno.test("a block that the watch has shown being deleted is not used, although 
   assert.notEqual(ipam.blocks()[0]?.uid, before[0]?.uid);
 });
 
+Deno.test("a list that is older than the end of a block, which the watch has shown, does not bring it", async () => {
+  const cluster = clusterOf(1, "10.0.0.0/29");
+  await using node = await openNode(cluster);
+  const { ipam, source } = node;
+  const block = cluster.allocate("default", "node1");
+  const [report, list] = await withheld(
+    source,
+    () => ipam.reconcile([], { signal }),
+  );
+  ipam.onBlocksChanged([block]);
+  ipam.onBlocksChanged([]);
+  list?.answer();
+  await report;
+  assert.deepEqual(namesOf(node), []);
+  // The watch may have been wrong: a list that is newer says so.
+  source.auto = true;
+  await ipam.reconcile([], { signal });
+  assert.deepEqual(namesOf(node), [block.name]);
+});
+
 Deno.test("a list that was made before a block was granted does not take it away", async () => {
   const cluster = clusterOf(2, "10.0.0.0/28");
   await using node = await openNode(cluster);
