@@ -99,10 +99,13 @@ async function unused(
   blocks: readonly HeldBlock[],
   options: GiveBackOptions,
 ): Promise<readonly HeldBlock[]> {
-  const prefixes = blocks.flatMap(({ info }) => valuesOf(info.prefixes));
+  const prefixesOf = ({ info }: HeldBlock) => valuesOf(info.prefixes);
+  const prefixes = blocks.flatMap(prefixesOf);
   const routed = await options.kernel?.routedWithin(prefixes) ?? [];
   return blocks.filter((block) => {
-    const used = routed.find((each) => block.indexOf(each) !== undefined);
+    const used = routed.find((each) =>
+      prefixesOf(block).some((prefix) => prefix.contains(each))
+    );
     if (used === undefined) return true;
     const problem =
       `Cannot return the block: the kernel has a route to "${used}"`;

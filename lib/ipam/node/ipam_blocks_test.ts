@@ -790,6 +790,21 @@ Deno.test("a block is not given back while the kernel routes one of its addresse
   assert.equal(cluster.blocks.size, 0);
 });
 
+Deno.test("AddressBlock edited by hand: one with families of unequal size is not given back while the kernel routes an address of the larger one", async () => {
+  const cluster = clusterOf(1, "10.0.0.0/29");
+  const prefixes = dual("10.0.0.0/31 fd00::/120");
+  cluster.add({ pool: "default", index: 0, node: "node1", prefixes });
+  let routed = [Address.parse("fd00::2")];
+  await using node = await openNode(cluster, {
+    kernel: { routedWithin: () => Promise.resolve(routed) },
+  });
+  await node.clock.advance(60_000);
+  assert.equal(cluster.blocks.size, 1);
+  routed = [];
+  await node.clock.advance(60_000);
+  assert.equal(cluster.blocks.size, 0);
+});
+
 Deno.test("once the API server was asked to take a block back, nothing is given out of it again", async () => {
   const cluster = clusterOf(1, "10.0.0.0/29");
   await using node = await openNode(cluster);
