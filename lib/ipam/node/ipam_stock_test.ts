@@ -3,14 +3,17 @@ import assert from "node:assert/strict";
 import { Address } from "../../inet/mod.ts";
 import type { Stock } from "../base/ports.ts";
 import {
+  FakeBlockSource,
   FakeCluster,
+  FakeRoutes,
   keyOf,
   openNode,
   type PendingCall,
   release,
   textOf,
 } from "../testing.ts";
-import { settle } from "../../async/testing.ts";
+import { FakeClock, settle } from "../../async/testing.ts";
+import { NodeIpam } from "./ipam.ts";
 
 const STRICT = { rest: "strict", cooldownMs: 30_000 } as const;
 
@@ -180,6 +183,28 @@ Deno.test("start() lets addresses rest on, in blocks of then and of later, but f
   assert.equal(await given(5), "10.0.0.2 fd00::2");
   await clock.advance(10_000);
   assert.deepEqual(cooling(), [0]);
+});
+
+Deno.test("strict: an address that is released before its block is known rests when that comes", async () => {
+  const cluster = singles("10.0.0.0/31");
+  const clock = new FakeClock();
+  const source = new FakeBlockSource(cluster, "node1");
+  const routes = new FakeRoutes();
+  cluster.allocate("default", "node1");
+  const addresses = { ipv4: Address.parse("10.0.0.0") };
+  await using ipam = new NodeIpam({ source, routes, clock, ...STRICT });
+  source.auto = false;
+  const { signal } = new AbortController();
+  const started = ipam.start([{ ...keyOf(1), addresses }], { signal });
+  await settle();
+  await release(ipam, 1);
+  await clock.advance(10_000);
+  source.auto = true;
+  for (const call of source.pending) call.answer();
+  await started;
+  assert.equal(textOf(await ipam.allocate(keyOf(2))), "10.0.0.1");
+  await clock.advance(20_000);
+  assert.equal(textOf(await ipam.allocate(keyOf(3))), "10.0.0.0");
 });
 
 Deno.test("blocks of a group go back by one call, without those that the kernel routes, and again after a failure", async () => {

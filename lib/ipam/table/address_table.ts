@@ -203,10 +203,13 @@ export class AddressTable {
   /** Forgets an attachment; its addresses are free, or cool down, unless another one holds them. */
   remove(attachment: Holder, now: number): void {
     this.#attachments.delete(keyText(attachment));
-    for (const address of attachment.held) {
-      this.#byAddress.delete(Prefix.host(address), attachment);
-    }
     const until = now + this.#cooldownMs;
+    for (const address of attachment.held) {
+      const host = Prefix.host(address);
+      this.#byAddress.delete(host, attachment);
+      const isKnown = this.#byPrefix.overlapping(host).length > 0;
+      if (!isKnown && until > now) this.#rests.expect(address, until);
+    }
     for (const block of attachment.blocks) {
       for (const index of block.drop(attachment, until)) {
         this.#rests.add({ block, index, until });

@@ -13,8 +13,8 @@ interface RestingPosition {
 /** The rests of all blocks, the first to end first. */
 export class Rests {
   readonly #positions = new SortedSet(byEnd);
-  /** Addresses that rest since before the start, and until when: for the blocks that are still to come. */
-  readonly #earlier = new PrefixIndex<{ address: Address; until: number }>();
+  /** Addresses that rest without a block, and until when: for the blocks that are still to come. */
+  readonly #expected = new PrefixIndex<{ address: Address; until: number }>();
 
   /** When the first rest ends, if there is one. */
   get firstEnd(): number | undefined {
@@ -28,13 +28,18 @@ export class Rests {
 
   /** Lets an address rest that {@linkcode Rests.begin} finds in a block. */
   expect(address: Address, until: number): void {
-    this.#earlier.add(Prefix.host(address), { address, until });
+    const host = Prefix.host(address);
+    // mutate: only saves memory.
+    for (const former of this.#expected.overlapping(host)) {
+      this.#expected.delete(host, former);
+    }
+    this.#expected.add(host, { address, until });
   }
 
-  /** Lets addresses of a new block rest that did so before the start. */
+  /** Lets addresses of a new block rest that did so before it came. */
   begin(block: HeldBlock, now: number): void {
     const rests = valuesOf(block.info.prefixes)
-      .flatMap((prefix) => this.#earlier.overlapping(prefix))
+      .flatMap((prefix) => this.#expected.overlapping(prefix))
       .filter(({ until }) => until > now)
       .sort((a, b) => a.until - b.until);
     for (const { address, until } of rests) {
