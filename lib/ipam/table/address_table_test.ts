@@ -61,6 +61,16 @@ Deno.test("what is given out of a block is not given out of one that overlaps it
   assert.equal(give(table, "b"), undefined);
 });
 
+Deno.test("AddressBlock edited by hand: a pod gets no address of a block that overlaps the one it is given from", () => {
+  const table = new AddressTable({ cooldownMs: 0 });
+  add(table, "a", "fd00::/127");
+  add(table, "b", "10.0.0.0/31");
+  add(table, "a", "10.0.0.0/31 fd00::/127");
+  const key = { pool: "a", containerId: "c", ifname: "eth0" };
+  const { addresses } = table.assign(key, { now: 0 }) ?? {};
+  assert.deepEqual(Object.values(addresses ?? {}).map(String), ["fd00::"]);
+});
+
 Deno.test("a block goes on after the pod that came last, not after the highest address", () => {
   const table = new AddressTable({ cooldownMs: 0 });
   for (const text of ["10.0.0.5", "10.0.0.1"]) {

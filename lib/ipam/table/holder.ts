@@ -64,12 +64,14 @@ export function holdIn(block: HeldBlock, attachment: Holder): void {
 
 /**
  * A pod has an address of each family of its block, of the same position. The kernel may show one only: when its
- * daemon was killed between the two, or another program removed one.
+ * daemon was killed between the two, or another program removed one. What is of a block that overlaps another may be
+ * another pod's.
  */
 function complete(attachment: Holder, block: HeldBlock): void {
   const [known] = valuesOf(attachment.addresses);
   const index = known && block.indexOf(known);
   if (index === undefined || block.info.pool !== attachment.pool) return;
+  if (block.holds.has("overlapping")) return;
   attachment.addresses = {
     ...block.addressesAt(index),
     ...attachment.addresses,
