@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
 import { parseReserved } from "../../api/mod.ts";
-import { Address } from "../../inet/mod.ts";
+import { Address, valuesOf } from "../../inet/mod.ts";
 import { dual } from "../testing.ts";
 import { AddressTable } from "./address_table.ts";
 import type { HeldBlock } from "./held_block.ts";
@@ -125,7 +125,16 @@ function walk(table: AddressTable, pool: string) {
 }
 
 const HOLDS = ["unexported", "returning", "edited"] as const;
-const BLOCKS = ["10.0.0.0/31", "10.0.0.2/31", "10.0.0.0/30", "10.1.0.7/32"];
+const BLOCKS = [
+  "10.0.0.0/31",
+  "10.0.0.2/31",
+  "10.0.0.0/30",
+  "10.1.0.7/32",
+  "fd00::/126",
+  "10.0.0.0/30 fd00::/126",
+  // Edited by hand.
+  "10.0.0.4/31 fd00::2/128",
+];
 
 /** One change of a table, at a time in seconds, of a pool, and a block or attachment of those there are. */
 const STEPS: Record<
@@ -152,11 +161,19 @@ const STEPS: Record<
   },
   assign: (table, pick, now) => {
     const key = { containerId: `c${++uid}`, ifname: "eth0" };
-    const cooling = pick % 3 === 0;
-    table.assign({ ...key, pool: "ab"[pick % 2] ?? "a" }, { now, cooling });
+    const pool = "ab"[pick % 2] ?? "a";
+    const held = [...table.attachments.values()].flatMap((a) => [...a.held]);
+    const given = table.assign({ ...key, pool }, { now, cooling: !(pick % 3) });
+    for (const address of valuesOf(given?.addresses ?? {})) {
+      const isTwice = held.some((other) => other.equals(address));
+      assert.ok(!isTwice, `${address} is given twice`);
+      assert.ok(table.isHeld(address));
+    }
   },
   register: (table, pick, now) => {
-    const addresses = { ipv4: Address.parse(`10.0.0.${pick % 6}`) };
+    const ipv4 = Address.parse(`10.0.0.${pick % 6}`);
+    const ipv6 = Address.parse(`fd00::${pick % 4}`);
+    const addresses = [{ ipv4 }, { ipv6 }, { ipv4, ipv6 }][pick % 3] ?? {};
     const key = { containerId: `c${++uid}`, ifname: "eth0" };
     table.register({ ...key, pool: "a", addresses }, now);
   },
@@ -197,6 +214,13 @@ Deno.test("whatever happens to a table, its pools answer as a walk over all bloc
       const first = Math.min(Infinity, ...untils);
       assert.equal(table.coolingUntil ?? Infinity, first);
       assert.ok(first > now, "nothing rests for too long");
+    }
+    for (const attachment of [...table.attachments.values()]) {
+      table.remove(attachment, now);
+    }
+    table.purge(now + 2_000);
+    for (const { freeCount, reservedCount, size } of table.blocks.values()) {
+      assert.equal(freeCount + reservedCount, size, "no address is lost");
     }
   }));
 });
