@@ -207,8 +207,10 @@ export class AddressTable {
     for (const address of attachment.held) {
       const host = Prefix.host(address);
       this.#byAddress.delete(host, attachment);
-      const isKnown = this.#byPrefix.overlapping(host).length > 0;
-      if (!isKnown && until > now) this.#rests.expect(address, until);
+      // Where rests are not strict, a new block is worth more than the rest of its addresses.
+      const isWithoutBlock = this.#rest === "strict" &&
+        this.#byPrefix.overlapping(host).length === 0;
+      if (isWithoutBlock) this.#rests.expect(address, until);
     }
     for (const block of attachment.blocks) {
       for (const index of block.drop(attachment, until)) {
