@@ -103,7 +103,7 @@ class World {
 
   noteFreed(addresses: readonly Address[]): void {
     for (const address of addresses) {
-      const block = this.ipam.blocks().find(({ prefixes }) =>
+      const block = this.cluster.of(NODE).find(({ prefixes }) =>
         prefixes[address.family]?.contains(address)
       );
       this.freed.set(`${address}`, { at: this.clock.nowMs(), uid: block?.uid });
@@ -140,9 +140,28 @@ class World {
     this.routes = new FakeRoutes();
     this.ipam = this.make();
     const resting = this.isStrict ? this.resting() : [];
-    await this.ipam.start(this.pods(), { signal: never, resting });
+    await this.startAgain(pick >> 8, { signal: never, resting });
     this.source.mostBlocks = 1 + pick % 3;
     this.source.auto = false;
+  }
+
+  /** Pods that were half removed are husks now; some are removed before the first list is answered. */
+  async startAgain(
+    pick: number,
+    options: Parameters<NodeIpam["start"]>[1],
+  ): Promise<void> {
+    this.source.auto = false;
+    const pods = this.pods()
+      .map((pod, i) => ({ ...pod, husk: ((pick >> i) & 1) === 1 }));
+    const started = this.ipam.start(pods, options);
+    await settle();
+    for (const { containerId, husk } of pods) {
+      if (husk) this.beginRelease(containerId);
+    }
+    for (let n = 0; n < 2 * (pick % 4); n++) this.advanceDeletion(n);
+    this.source.auto = true;
+    for (const call of this.source.pending) call.answer();
+    await started;
   }
 
   add(key: string, pool: string): void {
