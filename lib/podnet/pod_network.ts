@@ -22,6 +22,7 @@ import { LinkFinder, linksOf } from "./links/link_finder.ts";
 import { LinkRemoval } from "./pods/link_removal.ts";
 import { findLostAddresses } from "./state/lost_addresses.ts";
 import { markedMac, randomMac } from "./base/mac.ts";
+import { addressesInNamespaces } from "./netns/namespace_addresses.ts";
 import { NetnsIndex } from "./netns/netns_index.ts";
 import { detectMtu } from "./base/mtu.ts";
 import {
@@ -283,6 +284,11 @@ export class PodNetwork implements Disposable {
   async routedWithin(prefixes: readonly Prefix[]): Promise<Address[]> {
     const { tableId: table } = this.#settings;
     return await routedWithin(this.#lists, { table, prefixes });
+  }
+
+  /** See {@linkcode addressesInNamespaces}. */
+  async addressesInNamespaces(): Promise<ReadonlyMap<string, string>> {
+    return await addressesInNamespaces();
   }
 
   /**

@@ -7,6 +7,7 @@ import { RouteExporter } from "../../lib/routing/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import { AddressedPods } from "./pods/addressed_pods.ts";
 import { GarbageCollector } from "./pods/garbage.ts";
+import { LeakRelease } from "./pods/leak_release.ts";
 import { NetworkKeeper } from "./network/keeper.ts";
 import { NetworkMemory } from "./network/memory.ts";
 import { NodeAddresses } from "./cluster/node_addresses.ts";
@@ -51,7 +52,10 @@ export function connectIpam(dependencies: NodeDependencies): NodePart {
       ...blocks.loops,
     },
     checkNetwork: () => parts.keeper.check(),
-    inspect: () => nodeAddresses({ ...parts, nodeName }),
+    admin: {
+      read: () => nodeAddresses({ ...parts, nodeName }),
+      release: (request) => parts.leaks.release(request),
+    },
     async run(signal) {
       await start(parts, { signal });
       await using tasks = new TaskGroup({ signal });
@@ -163,6 +167,12 @@ function connect(dependencies: NodeDependencies) {
       watch,
     }),
     addresses: new NodeAddresses(node, network),
+    leaks: new LeakRelease({
+      ...shared,
+      recorder: dependencies.recorder,
+      nodeName,
+      nodeUid: () => node.current?.uid,
+    }),
     flows,
     reconciler: new Reconciler({ ...shared, metrics, intervalMs }),
     attachments: new AddressedPods({ ...shared, metrics, garbage }),

@@ -231,9 +231,9 @@ async function listen(
     signal,
     onOutcome: (outcome) => metrics.launcherCalled(outcome),
   });
-  const inspect = node?.inspect;
-  const ofAdmin = inspect &&
-    await openAdminDoor({ socketPath, read: inspect, signal });
+  const admin = node?.admin;
+  const ofAdmin = admin &&
+    await openAdminDoor({ socketPath, ...admin, signal });
   const ofCoordinator = await coordinator?.listen(signal);
   return [ofCoil, ofAdmin, ofCoordinator].filter((door) => door !== undefined);
 }

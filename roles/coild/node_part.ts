@@ -1,5 +1,5 @@
 import type { KeyedMutex } from "../../lib/async/mod.ts";
-import type { NodeAddresses } from "../../lib/cnirpc/inspection/mod.ts";
+import type { AdminCalls } from "./server/admin_door.ts";
 import type {
   EventRecorder,
   KubeClient,
@@ -44,8 +44,8 @@ export interface NodePart {
   readonly loops: Loops;
   /** Whether single pods lack something that could not be put back; what, in words. */
   checkNetwork(): true | string;
-  /** What is known of the node's addresses; absent where another plugin has them. */
-  readonly inspect?: () => Promise<NodeAddresses>;
+  /** What administrators may ask; absent where another plugin has the addresses. */
+  readonly admin?: AdminCalls;
   /** Brings the part to readiness, and goes on until the signal. */
   run(signal: AbortSignal): Promise<void>;
   /** Comes after the last call. */

@@ -1,6 +1,7 @@
 /**
- * What coild reports of its node's addresses at a socket of its own, and how it
- * is asked: HTTP, for curl as well as for `coil ipam check --local`.
+ * What coild reports of its node's addresses at a socket of its own, how it is
+ * asked, and how it is asked to free one that has leaked: HTTP, for curl as
+ * well as for `coil ipam check --local`.
  *
  * @module
  */
@@ -9,8 +10,11 @@ import { abortable, writeAll } from "../../async/mod.ts";
 /** What the socket is called beside that for gRPC: `/run/coild.sock.admin`. */
 export const ADMIN_SOCKET_SUFFIX = ".admin";
 
-/** The one path there is. */
+/** GET: what is known of the node's addresses. */
 export const ADDRESSES_PATH = "/v1/addresses";
+
+/** POST: free addresses that have leaked, if coild can prove it. */
+export const RELEASE_PATH = "/v1/release";
 
 /** More than any node has to say. */
 const MAX_ANSWER_CHARS = 64 * 1024 * 1024;
@@ -35,7 +39,36 @@ export interface TableEntry {
   readonly ageSeconds: number;
   /** Whether an ADD or DEL of it is under way. */
   readonly isBusy: boolean;
+  /** Number of this period of use; another one has another. */
+  readonly generation: number;
   readonly addresses: readonly string[];
+}
+
+/** An entry of the table, as it was seen. */
+export type SeenEntry = Pick<
+  TableEntry,
+  "containerId" | "ifname" | "generation"
+>;
+
+/** Which entries are to be released. */
+export interface ReleaseRequest {
+  readonly entries: readonly SeenEntry[];
+  /** Only say what would be done. */
+  readonly dryRun: boolean;
+}
+
+/** What became of one entry, or would have. */
+export interface ReleaseResult extends SeenEntry {
+  readonly addresses: readonly string[];
+  /** `gone`: coild no longer has the entry that was seen. */
+  readonly outcome: "freed" | "kept" | "gone";
+  /** Why it was kept; empty otherwise. */
+  readonly why: string;
+}
+
+/** The result of each entry. */
+export interface ReleaseAnswer {
+  readonly results: readonly ReleaseResult[];
 }
 
 /** A pod of the node that has a network of its own, by the API server. */
@@ -62,15 +95,55 @@ export class CoildSilentError extends Error {
   override readonly name = "CoildSilentError";
 }
 
+/** Where coild is, and how long it may take. */
+interface Ask {
+  readonly signal: AbortSignal;
+}
+
 /** Asks the coild whose socket for gRPC is at the path. @throws {CoildSilentError} */
 export async function askAddresses(
   socketPath: string,
-  { signal }: { readonly signal: AbortSignal },
+  ask: Ask,
 ): Promise<NodeAddresses> {
+  const head = `GET ${ADDRESSES_PATH}`;
+  return await exchange(
+    { socketPath, head, body: "", parse: toAddresses },
+    ask,
+  );
+}
+
+/** Asks that coild to release entries, or only to say which it would. @throws {CoildSilentError} */
+export async function askRelease(
+  socketPath: string,
+  { signal, ...request }: ReleaseRequest & Ask,
+): Promise<ReleaseAnswer> {
+  const head = `POST ${RELEASE_PATH}`;
+  const body = JSON.stringify(request);
+  return await exchange({ socketPath, head, body, parse: toRelease }, {
+    signal,
+  });
+}
+
+interface Exchange<T> {
+  readonly socketPath: string;
+  /** Method and path. */
+  readonly head: string;
+  readonly body: string;
+  /** @throws {SyntaxError} when it is not what was asked for */
+  readonly parse: (answer: unknown) => T;
+}
+
+async function exchange<T>(
+  { socketPath, head, body, parse }: Exchange<T>,
+  { signal }: Ask,
+): Promise<T> {
   const path = socketPath + ADMIN_SOCKET_SUFFIX;
+  const bytes = new TextEncoder().encode(body);
+  const request =
+    `${head} HTTP/1.1\r\nhost: coild\r\ncontent-length: ${bytes.length}\r\nconnection: close\r\n\r\n${body}`;
   try {
     using connection = await Deno.connect({ transport: "unix", path });
-    return parseAnswer(await abortable(exchange(connection), signal));
+    return parse(bodyOf(await abortable(send(connection, request), signal)));
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause);
     throw new CoildSilentError(`Cannot ask coild at "${path}": ${why}`, {
@@ -79,11 +152,8 @@ export async function askAddresses(
   }
 }
 
-const REQUEST =
-  `GET ${ADDRESSES_PATH} HTTP/1.1\r\nhost: coild\r\nconnection: close\r\n\r\n`;
-
-async function exchange(connection: Deno.Conn): Promise<string> {
-  await writeAll(connection, new TextEncoder().encode(REQUEST));
+async function send(connection: Deno.Conn, request: string): Promise<string> {
+  await writeAll(connection, new TextEncoder().encode(request));
   const decoder = new TextDecoder();
   let text = "";
   for await (const chunk of connection.readable) {
@@ -95,18 +165,19 @@ async function exchange(connection: Deno.Conn): Promise<string> {
   return text;
 }
 
-/** @throws {SyntaxError} when it is no answer with addresses, whole */
-function parseAnswer(text: string): NodeAddresses {
+/** @throws {SyntaxError} when it is not a whole answer */
+function bodyOf(text: string): unknown {
   if (text === "") {
     throw new SyntaxError("it closed the connection; too many ask at once");
   }
   const [head = "", ...rest] = text.split("\r\n\r\n");
   const body = rest.join("\r\n\r\n");
-  if (!head.startsWith("HTTP/1.1 200 ")) {
-    const [status = ""] = head.split("\r\n");
-    throw new SyntaxError(`it answered "${status}": ${body.trim()}`);
-  }
-  const answer: unknown = JSON.parse(body);
+  if (head.startsWith("HTTP/1.1 200 ")) return JSON.parse(body);
+  const [status = ""] = head.split("\r\n");
+  throw new SyntaxError(`it answered "${status}": ${body.trim()}`);
+}
+
+function toAddresses(answer: unknown): NodeAddresses {
   const { node, kernel, table } = (answer ?? {}) as Partial<NodeAddresses>;
   if (
     typeof node === "string" && Array.isArray(kernel) && Array.isArray(table)
@@ -114,4 +185,35 @@ function parseAnswer(text: string): NodeAddresses {
     return answer as NodeAddresses;
   }
   throw new SyntaxError("its answer has no addresses");
+}
+
+function toRelease(answer: unknown): ReleaseAnswer {
+  const { results } = (answer ?? {}) as Partial<ReleaseAnswer>;
+  if (Array.isArray(results)) return answer as ReleaseAnswer;
+  throw new SyntaxError("its answer has no results");
+}
+
+/** Reads a request to release. @throws {SyntaxError} when it is none */
+export function parseReleaseRequest(text: string): ReleaseRequest {
+  const request: unknown = JSON.parse(text);
+  const { entries, dryRun } = (request ?? {}) as Partial<ReleaseRequest>;
+  if (typeof dryRun !== "boolean" || !Array.isArray(entries)) {
+    throw new SyntaxError(
+      "Cannot read the request: entries or dryRun is missing",
+    );
+  }
+  return { dryRun, entries: entries.map(toEntry) };
+}
+
+function toEntry(entry: unknown): SeenEntry {
+  const { containerId, ifname, generation } = (entry ?? {}) as Partial<
+    SeenEntry
+  >;
+  if (
+    typeof containerId === "string" && typeof ifname === "string" &&
+    typeof generation === "number"
+  ) return { containerId, ifname, generation };
+  throw new SyntaxError(
+    "Cannot read the request: an entry needs containerId, ifname and generation",
+  );
 }

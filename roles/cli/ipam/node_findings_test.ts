@@ -26,6 +26,7 @@ function table(
     state: "used",
     ageSeconds: 600,
     isBusy: false,
+    generation: 1,
     addresses,
     ...more,
   };

@@ -127,6 +127,20 @@ export class PodSource {
     return this.#pods.store.list();
   }
 
+  /**
+   * The pods of this node as the API server has them now, not as a watch has shown them.
+   *
+   * @throws {KubeApiError} or {KubeUnreachableError} when it does not list them
+   */
+  async listLive({ signal }: { signal: AbortSignal }): Promise<V1Pod[]> {
+    const { items } = await this.#client.listAll(PODS, {
+      fieldSelector: `spec.nodeName=${this.#nodeName}`,
+      signal,
+      timeoutMs: LIVE_GET_MS,
+    });
+    return items;
+  }
+
   /** A pod of this node, transformed, by `<namespace>/<name>`. */
   get(key: string): V1Pod | undefined {
     return this.#pods.store.get(key);

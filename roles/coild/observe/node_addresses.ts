@@ -54,6 +54,7 @@ export async function nodeAddresses(
       state: record.state,
       ageSeconds: Math.floor(record.ageMs / 1_000),
       isBusy: locks.isLocked(keyText(record)),
+      generation: record.generation,
       addresses: texts(record.addresses),
     })),
     ...(known !== undefined && { pods: known.map(podEntry) }),

@@ -3,6 +3,10 @@ import {
   ADDRESSES_PATH,
   ADMIN_SOCKET_SUFFIX,
   type NodeAddresses,
+  parseReleaseRequest,
+  RELEASE_PATH,
+  type ReleaseAnswer,
+  type ReleaseRequest,
 } from "../../../lib/cnirpc/inspection/mod.ts";
 import {
   DEFAULT_LIMITS,
@@ -17,32 +21,40 @@ const log = getLogger("admin");
 const LIMITS = {
   ...DEFAULT_LIMITS,
   perSecond: 4,
-  maxBodyBytes: 0,
+  // Thousands of attachments, more than a node has.
+  maxBodyBytes: 1024 * 1024,
   idleMs: 5_000,
 };
 
-export interface AdminDoorOptions {
+/** What administrators may ask. */
+export interface AdminCalls {
+  readonly read: () => Promise<NodeAddresses>;
+  /** Frees what has leaked, as far as that can be proved. */
+  readonly release: (request: ReleaseRequest) => Promise<ReleaseAnswer>;
+}
+
+export interface AdminDoorOptions extends AdminCalls {
   /** The socket for gRPC: that for administrators is beside it. */
   readonly socketPath: string;
-  readonly read: () => Promise<NodeAddresses>;
   /** Ends the server. */
   readonly signal: AbortSignal;
 }
 
 /**
  * Lets root on the node, and in coild's container, see the node's addresses:
- * `GET /v1/addresses`. Nothing can be changed here. Those who ask at once get
- * one answer. Where there can be no such socket, that is a warning.
+ * `GET /v1/addresses`, and have leaked ones freed: `POST /v1/release`. Those who
+ * ask for addresses at once get one answer. Where there can be no such socket,
+ * that is a warning.
  */
 export async function openAdminDoor(
-  { socketPath, read, signal }: AdminDoorOptions,
+  { socketPath, signal, read, release }: AdminDoorOptions,
 ): Promise<{ readonly finished: Promise<void> }> {
   const address = socketPath + ADMIN_SOCKET_SUFFIX;
   const listener = await tryListen(address);
   if (listener === undefined) return { finished: Promise.resolve() };
   const reading = new SingleFlight<NodeAddresses>();
-  const handler = (request: Request) =>
-    answer(request, () => reading.do("addresses", read));
+  const calls = { read: () => reading.do("addresses", read), release };
+  const handler = (request: Request) => answer(request, calls);
   const server = new HttpServer({ address, handler, limits: LIMITS, signal });
   return { finished: server.run(listener) };
 }
@@ -59,20 +71,32 @@ async function tryListen(
   }
 }
 
+/** The method of each path. */
+const METHODS: ReadonlyMap<string, string> = new Map([
+  [ADDRESSES_PATH, "GET"],
+  [RELEASE_PATH, "POST"],
+]);
+
 async function answer(
   request: Request,
-  read: () => Promise<NodeAddresses>,
+  { read, release }: AdminCalls,
 ): Promise<Response> {
-  if (new URL(request.url).pathname !== ADDRESSES_PATH) {
-    return new Response("not found\n", { status: 404 });
-  }
-  if (request.method !== "GET") {
+  const method = METHODS.get(new URL(request.url).pathname);
+  if (method === undefined) return new Response("not found\n", { status: 404 });
+  if (request.method !== method) {
     return new Response("method not allowed\n", { status: 405 });
   }
   try {
-    return Response.json(await read());
+    if (method === "GET") return Response.json(await read());
+    const wanted = parseReleaseRequest(await request.text());
+    return Response.json(await release(wanted));
   } catch (err) {
-    log.warn("Cannot read the node's addresses", { err });
-    return new Response("cannot read the node's addresses\n", { status: 503 });
+    if (err instanceof SyntaxError) {
+      return new Response(`${err.message}\n`, { status: 400 });
+    }
+    log.warn("Cannot answer an administrator", { method, err });
+    const what = method === "GET" ? "read" : "free";
+    const text = `cannot ${what} the node's addresses\n`;
+    return new Response(text, { status: 503 });
   }
 }

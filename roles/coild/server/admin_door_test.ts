@@ -4,8 +4,12 @@ import {
   ADDRESSES_PATH,
   ADMIN_SOCKET_SUFFIX,
   askAddresses,
+  askRelease,
   CoildSilentError,
   type NodeAddresses,
+  RELEASE_PATH,
+  type ReleaseAnswer,
+  type ReleaseRequest,
 } from "../../../lib/cnirpc/inspection/mod.ts";
 import { configureLogging } from "../../../lib/telemetry/mod.ts";
 import { openAdminDoor } from "./admin_door.ts";
@@ -30,10 +34,13 @@ const ANSWER: NodeAddresses = {
   blocks: {},
 };
 
+const NO_RELEASE = () => Promise.reject(new Error("not asked for"));
+
 /** Opens the door at a socket of its own while the test runs. */
 async function withDoor(
   read: () => Promise<NodeAddresses>,
   test: (socketPath: string) => Promise<void>,
+  release: (request: ReleaseRequest) => Promise<ReleaseAnswer> = NO_RELEASE,
 ): Promise<void> {
   const directory = await Deno.makeTempDir();
   const socketPath = `${directory}/coild.sock`;
@@ -41,6 +48,7 @@ async function withDoor(
   const { finished } = await openAdminDoor({
     socketPath,
     read,
+    release,
     signal: stop.signal,
   });
   try {
@@ -73,18 +81,20 @@ Deno.test("the door for administrators returns addresses, and is closed to all b
   });
 });
 
-Deno.test("the door for administrators has one path, which only reads", async () => {
+Deno.test("the door for administrators has two paths, each with its method", async () => {
   await withDoor(async () => ANSWER, async (socketPath) => {
     assert.match(await ask(socketPath, "GET /"), /^HTTP\/1.1 404 /);
     assert.match(
       await ask(socketPath, "GET /v1/addresses/x"),
       /^HTTP\/1.1 404 /,
     );
-    for (const method of ["POST", "DELETE", "PUT"]) {
-      assert.match(
-        await ask(socketPath, `${method} ${ADDRESSES_PATH}`),
-        /^HTTP\/1.1 4(05|11) /,
-      );
+    for (
+      const line of [
+        ...["POST", "DELETE", "PUT"].map((m) => `${m} ${ADDRESSES_PATH}`),
+        ...["GET", "DELETE", "PUT"].map((m) => `${m} ${RELEASE_PATH}`),
+      ]
+    ) {
+      assert.match(await ask(socketPath, line), /^HTTP\/1.1 4(05|11) /, line);
     }
   });
 });
@@ -121,6 +131,7 @@ Deno.test("without the door for administrators the daemon goes on", async () => 
   const { finished } = await openAdminDoor({
     socketPath,
     read: async () => ANSWER,
+    release: NO_RELEASE,
     signal: new AbortController().signal,
   });
   await finished;
@@ -153,5 +164,50 @@ Deno.test("askAddresses() says why there is no answer", async () => {
   const empty = JSON.parse("{}");
   await withDoor(async () => empty, async (socketPath) => {
     await assert.rejects(asking(socketPath), refused(/has no addresses/));
+  });
+});
+
+Deno.test("askRelease() hands over what was seen, and brings back what became of it", async () => {
+  const entry = { containerId: "c1", ifname: "eth0", generation: 7 };
+  const request = { entries: [entry], dryRun: true };
+  const result = { ...entry, addresses: ["10.2.0.9"], why: "é" };
+  const answer = { results: [{ ...result, outcome: "kept" as const }] };
+  const asked: ReleaseRequest[] = [];
+  const release = (wanted: ReleaseRequest) => {
+    asked.push(wanted);
+    return Promise.resolve(answer);
+  };
+  await withDoor(async () => ANSWER, async (socketPath) => {
+    const signal = AbortSignal.timeout(5_000);
+    assert.deepEqual(
+      await askRelease(socketPath, { ...request, signal }),
+      answer,
+    );
+  }, release);
+  assert.deepEqual(asked, [request]);
+});
+
+Deno.test("a request to release that cannot be read frees nothing, and one that fails says so", async () => {
+  await withDoor(async () => ANSWER, async (socketPath) => {
+    const path = socketPath + ADMIN_SOCKET_SUFFIX;
+    const post = async (body: string) => {
+      using connection = await Deno.connect({ transport: "unix", path });
+      const request =
+        `POST ${RELEASE_PATH} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
+      await connection.write(new TextEncoder().encode(request));
+      return await new Response(connection.readable).text();
+    };
+    for (
+      const body of [
+        "",
+        "{}",
+        '{"entries":[]}',
+        '{"entries":[{"containerId":"c","ifname":"eth0"}],"dryRun":false}',
+      ]
+    ) assert.match(await post(body), /^HTTP\/1.1 400 /, body);
+    assert.match(
+      await post('{"entries":[],"dryRun":false}'),
+      /^HTTP\/1.1 503 [^]*cannot free the node's addresses/,
+    );
   });
 });
