@@ -6,7 +6,7 @@ import type {
   ReleaseResult,
   SeenEntry,
 } from "../../../lib/cnirpc/inspection/mod.ts";
-import { Address, Prefix, valuesOf } from "../../../lib/inet/mod.ts";
+import { type Address, Prefix, valuesOf } from "../../../lib/inet/mod.ts";
 import type { AllocationRecord, NodeIpam } from "../../../lib/ipam/mod.ts";
 import type { EventRecorder, V1Pod } from "../../../lib/kube/mod.ts";
 import type { PodNetwork } from "../../../lib/podnet/mod.ts";
