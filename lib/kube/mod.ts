@@ -5,6 +5,10 @@
  */
 export { keepFields } from "./api/keep_fields.ts";
 export { KubeClient } from "./client/client.ts";
+export {
+  deleteFinalized,
+  type DeleteFinalizedOptions,
+} from "./client/delete_finalized.ts";
 export { Controller, type ReconcileResult } from "./loops/controller.ts";
 export { KubeApiError, KubeUnreachableError } from "./http/errors.ts";
 export { type EventInfo, EventRecorder } from "./loops/event_recorder.ts";

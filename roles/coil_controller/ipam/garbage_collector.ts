@@ -1,4 +1,4 @@
-import type { AddressBlock } from "../../../lib/api/mod.ts";
+import { ADDRESS_BLOCKS, type AddressBlock } from "../../../lib/api/mod.ts";
 import {
   Backoff,
   type Clock,
@@ -10,17 +10,17 @@ import {
 } from "../../../lib/async/mod.ts";
 import {
   Controller,
+  deleteFinalized,
   type KubeClient,
   type KubeMetrics,
   NODES,
   type ReconcileResult,
   type Store,
 } from "../../../lib/kube/mod.ts";
-import { NODE_LABEL } from "../../../lib/names/mod.ts";
+import { FINALIZER, NODE_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { IpamMetrics } from "./metrics.ts";
 import { MissingNodes } from "./missing_nodes.ts";
-import { releaseBlock } from "./release_block.ts";
 
 const log = getLogger("gc");
 
@@ -178,7 +178,11 @@ export class GarbageCollector {
     const failures: unknown[] = [];
     await forEachConcurrently(orphans, CONCURRENT_BLOCKS, async (block) => {
       try {
-        await releaseBlock(client, block, { signal });
+        await deleteFinalized(client, ADDRESS_BLOCKS, {
+          object: block,
+          finalizer: FINALIZER,
+          signal,
+        });
         metrics.gcReleased.inc();
       } catch (error) {
         signal.throwIfAborted();
