@@ -22,7 +22,7 @@ import {
 import { EXIT, explain } from "./base/errors.ts";
 import { EGRESS_SHOW } from "./egress/show.ts";
 import { EXPLAIN } from "./explain/explain.ts";
-import { IPAM_CHECK } from "./ipam/check.ts";
+import { IPAM_CHECK } from "./check/check.ts";
 import { IPAM_SHOW } from "./ipam/show.ts";
 import { IPAM_MAP } from "./map/map.ts";
 import { STATUS } from "./status/status.ts";

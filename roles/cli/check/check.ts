@@ -46,15 +46,19 @@ import {
   PROBLEM_EXIT_CODES,
   PROBLEM_FLAGS,
 } from "../base/problem.ts";
-import { addressesOf, LIVE_PODS, transformBlock } from "./cluster_reader.ts";
+import {
+  addressesOf,
+  LIVE_PODS,
+  transformBlock,
+} from "../ipam/cluster_reader.ts";
 import {
   type Books,
   type Finding,
   findingsOf,
   lastingFindings,
   type Reference,
-} from "./findings.ts";
-import { lookTwice } from "./look_twice.ts";
+} from "../ipam/findings.ts";
+import { lookTwice } from "../ipam/look_twice.ts";
 import { type NodeFinding, nodeFindings } from "./node_findings.ts";
 import { askNodes, kubectlExec } from "./nodes.ts";
 

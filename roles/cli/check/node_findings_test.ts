@@ -4,7 +4,7 @@ import type {
   NodeAddresses,
   TableEntry,
 } from "../../../lib/cnirpc/inspection/mod.ts";
-import { lastingFindings } from "./findings.ts";
+import { lastingFindings } from "../ipam/findings.ts";
 import { nodeFindings } from "./node_findings.ts";
 
 function kernel(
