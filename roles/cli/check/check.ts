@@ -1,14 +1,7 @@
 import {
-  ADDRESS_BLOCKS,
-  ADDRESS_POOLS,
-  BLOCK_REQUESTS,
-  EGRESSES,
-  parseEgressAnnotations,
-  poolNamesOf,
-} from "../../../lib/api/mod.ts";
-import {
   ADMIN_SOCKET_SUFFIX,
   askAddresses,
+  askRelease,
   CoildSilentError,
 } from "../../../lib/cnirpc/inspection/mod.ts";
 import {
@@ -17,20 +10,8 @@ import {
   formatDuration,
   UsageError,
 } from "../../../lib/flags/mod.ts";
-import {
-  type KubeClient,
-  NAMESPACES,
-  NODES,
-  PODS,
-  type V1Namespace,
-  type V1Pod,
-} from "../../../lib/kube/mod.ts";
-import {
-  COILD_SOCKET,
-  nameText,
-  POOL_ANNOTATION,
-  VERSION,
-} from "../../../lib/names/mod.ts";
+import { EventRecorder, type KubeClient } from "../../../lib/kube/mod.ts";
+import { COILD_SOCKET, VERSION } from "../../../lib/names/mod.ts";
 import {
   type Command,
   type CommandContext,
@@ -47,20 +28,18 @@ import {
   PROBLEM_FLAGS,
 } from "../base/problem.ts";
 import {
-  addressesOf,
-  LIVE_PODS,
-  transformBlock,
-} from "../ipam/cluster_reader.ts";
-import {
   type Books,
   type Finding,
   findingsOf,
   lastingFindings,
-  type Reference,
 } from "../ipam/findings.ts";
 import { lookTwice } from "../ipam/look_twice.ts";
 import { type NodeFinding, nodeFindings } from "./node_findings.ts";
 import { askNodes, kubectlExec } from "./nodes.ts";
+import { readBooks } from "./read_books.ts";
+import { formatRepairs, type Mended, type Repair } from "./repair.ts";
+import { repairCluster } from "./repair_cluster.ts";
+import { repairNode } from "./repair_node.ts";
 
 /** How long the coild of a node may take to answer. */
 const ASK_MS = 10_000;
@@ -93,7 +72,18 @@ const FLAGS = defineFlags({
     type: "duration",
     default: 300_000,
     help:
-      "Look at a node's addresses from this age on: a new pod's status may not be written yet",
+      "Look at a node's addresses from this age on: a new pod's status may not be written yet; with --repair, delete requests from this age on",
+  },
+  "repair": {
+    type: "bool",
+    default: false,
+    help:
+      "Free leaked addresses (of nodes with --nodes or --local), blocks of nodes that are gone, and old requests, where that is proved safe",
+  },
+  "dry-run": {
+    type: "bool",
+    default: false,
+    help: "With --repair: only print what it would do",
   },
   ...PROBLEM_FLAGS,
 });
@@ -115,9 +105,13 @@ async function check(context: CommandContext): Promise<number> {
     version: VERSION,
     about:
       `Compares pods, blocks, pools, requests, nodes, and the pools and Egresses that
-annotations name. Changes nothing, takes no lock, and looks twice: what only one look
-shows was under way. Reads only the API server; with --nodes also what is on the
-nodes. A node that does not answer is UNKNOWN.
+annotations name. Takes no lock, and looks twice: what only one look shows was under
+way. Reads only the API server; with --nodes also what is on the nodes. A node that
+does not answer is UNKNOWN.
+
+Changes nothing without --repair. With it, frees only what kernel, container runtime
+and API server show to be unused, each read again right before, with an Event for each;
+what must not be repaired is named with what you can do.
 
 ${PROBLEM_EXIT_CODES}`,
   });
@@ -126,18 +120,26 @@ ${PROBLEM_EXIT_CODES}`,
   if (values.local && values.nodes) {
     throw new UsageError("--local is for one node, --nodes for all");
   }
+  if (values["dry-run"] && !values.repair) {
+    throw new UsageError("--dry-run needs --repair");
+  }
   const report = values.local
     ? await checkHere(values)
     : await checkCluster(values, context);
+  const { repairs = [], problems, unseen } = report;
   context.terminal.out(formatReportAs(
     values.output,
     report,
-    () => formatProblems(report.problems, report.unseen),
+    () => formatRepairs(repairs) + formatProblems(problems, unseen),
   ));
-  return exitCodeOf(report);
+  if (!values["dry-run"]) return exitCodeOf(report);
+  context.terminal.err("Dry run: nothing was changed\n");
+  return repairs.length > 0 ? EXIT.problems : exitCodeOf(report);
 }
 
 interface Report<F = Finding | NodeFinding> {
+  /** With --repair only. */
+  readonly repairs?: readonly Repair[];
   readonly problems: readonly F[];
   readonly unseen: readonly Unseen[];
 }
@@ -145,15 +147,11 @@ interface Report<F = Finding | NodeFinding> {
 /** What the coild of this node says. @throws {CommandError} when it does not answer */
 async function checkHere(values: Values): Promise<Report> {
   const socket = values.socket || await findSocket();
-  return await lastingReport(async () => {
-    const answer = await askAddresses(socket, {
-      signal: AbortSignal.timeout(ASK_MS),
-    }).catch((error: unknown) => {
-      if (!(error instanceof CoildSilentError)) throw error;
-      throw new CommandError(error.message, { cause: error });
-    });
-    const minAgeSeconds = values["min-age"] / 1_000;
+  const minAgeSeconds = values["min-age"] / 1_000;
+  const { answer, ...report } = await lastingReport(async () => {
+    const answer = await orSilent(askAddresses(socket, asking()));
     return {
+      answer,
       problems: nodeFindings(answer, { minAgeSeconds }),
       unseen: answer.pods !== undefined ? [] : [{
         what: `pods of Node ${answer.node}`,
@@ -162,6 +160,30 @@ async function checkHere(values: Values): Promise<Report> {
       }],
     };
   });
+  if (!values.repair) return report;
+  const mended = await repairNode(report.problems, {
+    answer,
+    dryRun: values["dry-run"],
+    release: async (request) => {
+      const asked = askRelease(socket, { ...request, ...asking() });
+      return (await orSilent(asked)).results;
+    },
+  });
+  return { ...mended, unseen: report.unseen };
+}
+
+function asking(): { readonly signal: AbortSignal } {
+  return { signal: AbortSignal.timeout(ASK_MS) };
+}
+
+/** @throws {CommandError} when coild does not answer */
+async function orSilent<A>(answer: Promise<A>): Promise<A> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (!(error instanceof CoildSilentError)) throw error;
+    throw new CommandError(error.message, { cause: error });
+  }
 }
 
 /** The first that is there; the first, if none is. */
@@ -183,33 +205,78 @@ async function checkCluster(
 ): Promise<Report> {
   using client = await connect(values);
   const pageSize = values["page-size"];
+  const { repair, "dry-run": dryRun } = values;
   const asked = values.nodes
     ? await askNodes(new Looker(client, pageSize), {
       exec: kubectlExec(values),
       args: [
         ...values.socket === "" ? [] : [`--socket=${values.socket}`],
+        ...repair ? ["--repair"] : [],
+        ...dryRun ? ["--dry-run"] : [],
         `--min-age=${formatDuration(values["min-age"])}`,
       ],
     })
-    : { problems: [], unseen: [] };
-  const { problems, unseen } = await lastingReport(() =>
+    : { repairs: [], problems: [], unseen: [] };
+  const { books, ...report } = await lastingReport(() =>
     lookOnce(client, pageSize, terminal.now())
   );
+  const unseen = [...report.unseen, ...asked.unseen];
+  if (!repair) {
+    return { problems: [...report.problems, ...asked.problems], unseen };
+  }
+  const mended = await mendCluster(client, values, {
+    findings: report.problems,
+    books,
+    now: terminal.now(),
+  });
   return {
-    problems: [...problems, ...asked.problems],
-    unseen: [...unseen, ...asked.unseen],
+    repairs: [...mended.repairs, ...asked.repairs],
+    problems: [...mended.problems, ...asked.problems],
+    unseen,
   };
 }
 
+/** Repairs, and writes the Events. */
+async function mendCluster(
+  client: KubeClient,
+  values: Values,
+  { findings, books, now }: {
+    readonly findings: readonly Finding[];
+    readonly books: Books;
+    readonly now: Date;
+  },
+): Promise<Mended> {
+  const recorder = new EventRecorder(client, { component: "coil" });
+  const stop = new AbortController();
+  const writing = recorder.run(stop.signal);
+  try {
+    return await repairCluster(findings, {
+      client,
+      looker: new Looker(client, values["page-size"]),
+      books,
+      recorder,
+      dryRun: values["dry-run"],
+      minAgeMs: values["min-age"],
+      now,
+    });
+  } finally {
+    stop.abort();
+    await writing;
+  }
+}
+
 /** The report of a look, with the problems that a second look has too. */
-function lastingReport<F extends Finding | NodeFinding>(
-  look: () => Promise<Report<F>>,
-): Promise<Report<F>> {
+function lastingReport<R extends Report<Finding> | Report<NodeFinding>>(
+  look: () => Promise<R>,
+): Promise<R> {
   return lookTwice(look, {
     hasProblems: ({ problems }) => problems.length > 0,
-    lasting: (first, { problems, unseen }) => ({
-      problems: lastingFindings(first.problems, problems),
-      unseen,
+    lasting: (first, second) => ({
+      ...second,
+      problems: lastingFindings<Finding | NodeFinding>(
+        first.problems,
+        second.problems,
+      ),
     }),
   });
 }
@@ -218,61 +285,8 @@ async function lookOnce(
   client: Pick<KubeClient, "list">,
   pageSize: number,
   now: Date,
-): Promise<Report<Finding>> {
+): Promise<Report<Finding> & { readonly books: Books }> {
   const looker = new Looker(client, pageSize);
   const books = await readBooks(looker);
-  return { problems: findingsOf(books, now), unseen: looker.unseen };
-}
-
-/** Pods first: a block that a pod has an address of is older than its address. */
-async function readBooks(looker: Looker): Promise<Books> {
-  const pods = await looker.list(PODS, podFacts, LIVE_PODS);
-  const namespaces = await looker.list(NAMESPACES, poolReferencesOf);
-  return {
-    pods: pods?.flatMap(({ addresses }) => addresses ?? []),
-    egressNames: pods?.flatMap(({ egresses }) => egresses),
-    poolNames: namespaces?.flat(),
-    blocks: await looker.list(ADDRESS_BLOCKS, transformBlock),
-    pools: await looker.list(ADDRESS_POOLS, (pool) => pool),
-    requests: await looker.list(BLOCK_REQUESTS, (request) => request),
-    nodes: await looker.list(NODES, ({ metadata }) => metadata?.name ?? ""),
-    egresses: await looker.list(EGRESSES, ({ metadata }) => ({
-      namespace: metadata.namespace ?? "",
-      name: metadata.name ?? "",
-    })),
-  };
-}
-
-interface PodFacts {
-  readonly addresses: ReturnType<typeof addressesOf>;
-  readonly egresses: readonly Reference[];
-}
-
-function podFacts(pod: V1Pod): PodFacts {
-  // The address of a pod that ends may be free already, or have another pod.
-  const isEnding = pod.metadata?.deletionTimestamp !== undefined;
-  const addresses = isEnding ? undefined : addressesOf(pod);
-  return { addresses, egresses: isEnding ? [] : egressNamesOf(pod) };
-}
-
-function egressNamesOf({ metadata }: V1Pod): Reference[] {
-  const { namespace = "", name = "", annotations = {} } = metadata ?? {};
-  const from = `Pod ${namespace}/${name}`;
-  const next = `kubectl -n ${namespace} describe pod ${name}`;
-  return parseEgressAnnotations(annotations).flatMap((references) =>
-    references.names.map((egress) => ({
-      from,
-      next,
-      to: nameText({ namespace: references.namespace, name: egress }),
-    }))
-  );
-}
-
-function poolReferencesOf({ metadata }: V1Namespace): Reference[] {
-  const { name = "", annotations } = metadata ?? {};
-  const annotation = annotations?.[POOL_ANNOTATION];
-  if (annotation === undefined) return [];
-  const from = `Namespace ${name}`;
-  const next = `kubectl describe namespace ${name}`;
-  return poolNamesOf(annotation).map((to) => ({ from, next, to }));
+  return { books, problems: findingsOf(books, now), unseen: looker.unseen };
 }

@@ -8,6 +8,7 @@ import {
 import { EXIT } from "../base/errors.ts";
 import type { Looker, Unseen } from "../base/looker.ts";
 import type { NodeFinding } from "./node_findings.ts";
+import type { Mended, Repair } from "./repair.ts";
 
 /** The pod that serves a node. */
 export interface CoildPod {
@@ -27,6 +28,7 @@ export interface Ran {
 export type Exec = (pod: CoildPod, args: readonly string[]) => Promise<Ran>;
 
 export interface NodesReport {
+  readonly repairs: readonly Repair[];
   readonly problems: readonly NodeFinding[];
   /** Nodes about which nothing is known. */
   readonly unseen: readonly Unseen[];
@@ -55,25 +57,30 @@ export async function askNodes(
     (pods ?? []).filter(isCoild).map((pod) => [pod.spec?.nodeName, pod]),
   );
   const names = nodes ?? [...byNode.keys()].map((name) => name ?? "");
+  const repairs: Repair[] = [];
   const problems: NodeFinding[] = [];
   const unseen: Unseen[] = [];
   await forEachConcurrently(names.sort(), AT_ONCE, async (node) => {
     const answer = await askNode(byNode.get(node), { exec, args });
-    if (typeof answer !== "string") problems.push(...answer);
-    else unseen.push({ what: `Node ${node}`, why: "unknown", detail: answer });
+    if (typeof answer === "string") {
+      unseen.push({ what: `Node ${node}`, why: "unknown", detail: answer });
+      return;
+    }
+    repairs.push(...answer.repairs);
+    problems.push(...answer.problems);
   });
-  return { problems, unseen };
+  return { repairs, problems, unseen };
 }
 
 function isCoild({ metadata }: V1Pod): boolean {
   return metadata?.labels?.[APP_COMPONENT_LABEL]?.endsWith("coild") ?? false;
 }
 
-/** The findings, or why nothing is known. */
+/** What came of a node's findings, or why nothing is known. */
 async function askNode(
   pod: V1Pod | undefined,
   { exec, args }: { readonly exec: Exec; readonly args: readonly string[] },
-): Promise<readonly NodeFinding[] | string> {
+): Promise<Mended<NodeFinding> | string> {
   if (pod === undefined) return "no coild runs there";
   const { namespace = "", name = "" } = pod.metadata ?? {};
   const container = pod.spec?.containers[0]?.name ?? "";
@@ -92,13 +99,15 @@ async function askNode(
 }
 
 /** @throws {SyntaxError} when it is no report */
-function parseReport(text: string): readonly NodeFinding[] {
+function parseReport(text: string): Mended<NodeFinding> {
   const report: unknown = JSON.parse(text);
-  const { problems, unseen } = (report ?? {}) as Partial<NodesReport>;
-  if (!Array.isArray(problems) || !Array.isArray(unseen)) {
+  const { problems, repairs = [], unseen } = (report ?? {}) as Partial<
+    NodesReport
+  >;
+  if (![problems, repairs, unseen].every(Array.isArray)) {
     throw new SyntaxError("its answer is no report");
   }
-  return problems as NodeFinding[];
+  return { repairs, problems: problems ?? [] };
 }
 
 function lastLine(text: string): string {

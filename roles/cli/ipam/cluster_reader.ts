@@ -178,7 +178,7 @@ export function transformPod({ metadata, spec, status }: V1Pod): V1Pod {
 /** What the commands need of a block. */
 export function transformBlock(block: AddressBlock): AddressBlock {
   const { apiVersion, kind, index, ipv4, ipv6, metadata } = block;
-  const { name = "", labels = {}, creationTimestamp, deletionTimestamp } =
+  const { name = "", uid, labels = {}, creationTimestamp, deletionTimestamp } =
     metadata;
   return {
     apiVersion,
@@ -189,6 +189,7 @@ export function transformBlock(block: AddressBlock): AddressBlock {
     metadata: {
       name,
       labels,
+      ...(uid === undefined ? {} : { uid }),
       ...(creationTimestamp === undefined ? {} : { creationTimestamp }),
       ...(deletionTimestamp === undefined ? {} : { deletionTimestamp }),
     },

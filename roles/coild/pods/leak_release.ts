@@ -17,7 +17,7 @@ import { hasOwnNetwork, podAddresses } from "../cluster/pod_status.ts";
 const log = getLogger("gc");
 
 /** How long one call may take: ADDs of what it looks at wait for it. */
-const RELEASE_MS = 10_000;
+const RELEASE_MS = 8_000;
 
 /** The reason of the Event. */
 export const FREED_REASON = "LeakedAddressesFreed";

@@ -1,0 +1,95 @@
+import type { Finding } from "../ipam/findings.ts";
+import type { NodeFinding } from "./node_findings.ts";
+
+/** Something that was wrong and was mended, or would be in a dry run. */
+export interface Repair {
+  /** Kind and name of the object, as in a problem. */
+  readonly object: string;
+  readonly code: AnyFinding["code"];
+  /** What was done, and why that was safe. */
+  readonly message: string;
+}
+
+/** What comes of findings: each is a repair, remains a problem, or is over. */
+export interface Mended<F extends AnyFinding = AnyFinding> {
+  readonly repairs: readonly Repair[];
+  readonly problems: readonly F[];
+}
+
+type AnyFinding = Finding | NodeFinding;
+
+/** The finding with the reason why it is not repaired, and with what an admin can do. */
+export function unrepaired<F extends AnyFinding>(
+  finding: F,
+  why: string = WHY[finding.code],
+): F {
+  return {
+    ...finding,
+    message: `${finding.message}; not repaired: ${why}`,
+    next: nextOf(finding) ?? finding.next,
+  };
+}
+
+const PODS_CHOICE =
+  "a running pod has it; delete the pod, its replacement gets another address";
+
+/** Why a finding of this kind is never repaired, or not without more proof. */
+const WHY: Readonly<Record<AnyFinding["code"], string>> = {
+  "duplicate-address":
+    "either pod may be the rightful one; delete one, its replacement gets another address",
+  "address-outside-of-blocks": PODS_CHOICE,
+  "address-of-another-node": PODS_CHOICE,
+  "block-unreadable": "its addresses are not known; undo the edit",
+  "block-without-pool": "its node may use it",
+  "block-without-node": "it may be in use",
+  "pools-overlap": "either pool may be the rightful one",
+  "request-unanswered": "coil-controller may still answer it",
+  "unknown-pool": "correct the annotation, or create the AddressPool",
+  "unknown-egress": "correct the annotation, or create the Egress",
+  "address-leaked":
+    "its interface is there, so a sandbox may use it; remove the sandbox on the node, if the runtime still has it",
+  "address-on-two-interfaces": "either container may be the rightful one",
+  "address-without-interface": "it may be in use",
+  "address-quarantined":
+    "a container uses it; delete its pod, the replacement gets another address",
+  "release-stuck": "the kernel may still have it; coild goes on trying",
+  "interface-not-recorded": "the interface may be in use",
+  "pod-without-interface":
+    "only a new sandbox gets an interface; delete the pod",
+};
+
+/** The command that helps; undefined: the one that shows more. */
+function nextOf({ code, object, ...rest }: AnyFinding): string | undefined {
+  const holder = "holder" in rest ? rest.holder : "";
+  switch (code) {
+    case "duplicate-address":
+    case "address-outside-of-blocks":
+    case "address-of-another-node":
+      return deletePod(object.slice("Pod ".length));
+    case "pod-without-interface":
+      return deletePod(holder);
+    case "address-leaked": {
+      const [containerId = ""] = holder.split(":");
+      return `crictl stopp ${containerId} && crictl rmp ${containerId}`;
+    }
+    case "release-stuck":
+      return "kubectl -n kube-system logs ds/coild";
+    default:
+      return undefined;
+  }
+}
+
+function deletePod(key: string): string {
+  const [namespace = "", name = ""] = key.split("/");
+  return `kubectl -n ${namespace} delete pod ${name}`;
+}
+
+/** The repairs as text, before what remains. */
+export function formatRepairs(repairs: readonly Repair[]): string {
+  const count = repairs.length;
+  if (count === 0) return "";
+  const lines = repairs.map(({ object, message }) =>
+    `  ${object}: ${message}\n`
+  );
+  return `${count} repair${count === 1 ? "" : "s"}:\n${lines.join("")}\n`;
+}

@@ -1,0 +1,69 @@
+import type {
+  NodeAddresses,
+  ReleaseRequest,
+  ReleaseResult,
+  SeenEntry,
+} from "../../../lib/cnirpc/inspection/mod.ts";
+import type { NodeFinding } from "./node_findings.ts";
+import { type Mended, type Repair, unrepaired } from "./repair.ts";
+
+/** How to mend what was found on a node. */
+export interface NodeRepairOptions {
+  /** The last look, in which all of it was found. */
+  readonly answer: NodeAddresses;
+  readonly dryRun: boolean;
+  /** Asks coild, which looks again and decides. */
+  readonly release: (
+    request: ReleaseRequest,
+  ) => Promise<readonly ReleaseResult[]>;
+}
+
+/** Has coild free the addresses whose interface is gone. Everything else on a node remains a problem. */
+export async function repairNode(
+  findings: readonly NodeFinding[],
+  { answer, dryRun, release }: NodeRepairOptions,
+): Promise<Mended<NodeFinding>> {
+  const entries = new Map(
+    answer.table.map((entry) => [keyOf(entry), entry]),
+  );
+  const leaked = findings.flatMap((finding) => {
+    const entry = entries.get(finding.holder);
+    return finding.code === "address-without-interface" && entry !== undefined
+      ? [[finding, entry] as const]
+      : [];
+  });
+  const results = leaked.length === 0 ? [] : await release({
+    entries: leaked.map(([, { containerId, ifname, generation }]) => ({
+      containerId,
+      ifname,
+      generation,
+    })),
+    dryRun,
+  });
+  const byKey = new Map(results.map((result) => [keyOf(result), result]));
+  const repairs: Repair[] = [];
+  const problems: NodeFinding[] = [];
+  for (const finding of findings) {
+    const asked = leaked.some(([other]) => other === finding);
+    const result = asked ? byKey.get(finding.holder) : undefined;
+    if (result?.outcome === "freed") repairs.push(repairOf(finding, result));
+    else if (result?.outcome !== "gone") {
+      problems.push(unrepaired(finding, result?.why));
+    }
+  }
+  return { repairs, problems };
+}
+
+function keyOf({ containerId, ifname }: Omit<SeenEntry, "generation">): string {
+  return `${containerId}:${ifname}`;
+}
+
+function repairOf(
+  { object, code, holder }: NodeFinding,
+  { addresses }: ReleaseResult,
+): Repair {
+  const message = `freed ${
+    addresses.join(" and ")
+  } of container ${holder}: no interface, network namespace or pod of the node has them`;
+  return { object, code, message };
+}
