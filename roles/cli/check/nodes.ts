@@ -90,7 +90,7 @@ async function askNode(
       ["ipam", "check", "--local", "--output=json", ...args],
     );
     if (code !== EXIT.ok && code !== EXIT.problems) {
-      return lastLine(stderr) || `exit code ${code}`;
+      return reasonIn(stderr, code) || `exit code ${code}`;
     }
     return parseReport(stdout);
   } catch (error) {
@@ -110,8 +110,10 @@ function parseReport(text: string): Mended<NodeFinding> {
   return { repairs, problems: problems ?? [] };
 }
 
-function lastLine(text: string): string {
-  return text.trim().split("\n").at(-1) ?? "";
+/** The last line; of a command line that an older coil does not take the first, which says why. */
+function reasonIn(text: string, code: number): string {
+  const lines = text.trim().split("\n");
+  return lines.at(code === EXIT.usage ? 0 : -1) ?? "";
 }
 
 /** How long one node may take, its second look included. */

@@ -58,17 +58,18 @@ export async function repairCluster(
   await forEachConcurrently(findings, AT_ONCE, async (finding) => {
     outcomes.set(finding, await mend.outcomeOf(finding));
   });
-  const repairs: Repair[] = [];
+  // By object: a block without node and pool is one repair.
+  const repairs = new Map<string, Repair>();
   const problems: Finding[] = [];
   for (const [finding, outcome] of outcomes) {
     const { object, code } = finding;
     if (outcome.kind === "done") {
-      repairs.push({ object, code, message: outcome.message });
+      repairs.set(object, { object, code, message: outcome.message });
     } else if (outcome.kind === "kept") {
       problems.push(unrepaired(finding, outcome.why));
     }
   }
-  return { repairs, problems };
+  return { repairs: [...repairs.values()], problems };
 }
 
 /** What became of an object; `over`: it went without us. */

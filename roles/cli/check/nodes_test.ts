@@ -1,0 +1,73 @@
+import assert from "node:assert/strict";
+import { KubeClient } from "../../../lib/kube/mod.ts";
+import { FakeTransport } from "../../../lib/kube/testing.ts";
+import { Looker } from "../base/looker.ts";
+import { askNodes, type Ran } from "./nodes.ts";
+
+function coildOn(node: string): object {
+  return {
+    metadata: {
+      namespace: "kube-system",
+      name: `coild-${node}`,
+      labels: { "app.kubernetes.io/component": "coild" },
+    },
+    spec: { nodeName: node, containers: [{ name: "coild" }] },
+  };
+}
+
+/** A cluster of these nodes, each with a coild. */
+function lookerOf(...nodes: readonly string[]): Looker {
+  const transport = new FakeTransport(({ path }) => ({
+    body: {
+      metadata: {},
+      items: path.includes("/nodes")
+        ? nodes.map((name) => ({ metadata: { name } }))
+        : nodes.map(coildOn),
+    },
+  }));
+  return new Looker(new KubeClient(transport), 500);
+}
+
+function ran(report: unknown, more: Partial<Ran> = {}): Ran {
+  return { code: 0, stdout: JSON.stringify(report), stderr: "", ...more };
+}
+
+const PROBLEM = { object: "Address 1", code: "address-leaked", holder: "c1" };
+const REPAIR = { object: "Address 2", code: "address-without-interface" };
+
+Deno.test("askNodes() joins what nodes found and mended, and takes nothing else for an answer", async () => {
+  const answers: Readonly<Record<string, Ran>> = {
+    "coild-n1": ran(
+      { repairs: [REPAIR], problems: [PROBLEM], unseen: [] },
+      { code: 3 },
+    ),
+    "coild-n2": ran({ problems: [], unseen: [] }),
+    "coild-n3": ran({ problems: [], repairs: 1, unseen: [] }),
+    "coild-n4": ran({}, {
+      code: 2,
+      stderr: 'Error: unknown flag "--repair"\nSee help.\n',
+    }),
+  };
+  const asked: string[] = [];
+  const report = await askNodes(lookerOf("n1", "n2", "n3", "n4"), {
+    exec: ({ namespace, name, container }, args) => {
+      asked.push([namespace, name, container, ...args].join(" "));
+      const answer = answers[name];
+      assert.ok(answer);
+      return Promise.resolve(answer);
+    },
+    args: ["--repair", "--dry-run"],
+  });
+  assert.equal(
+    asked[0],
+    "kube-system coild-n1 coild ipam check --local --output=json --repair --dry-run",
+  );
+  assert.deepEqual([report.repairs, report.problems], [[REPAIR], [PROBLEM]]);
+  assert.deepEqual(
+    report.unseen.map(({ what, detail }) => `${what}: ${detail}`).toSorted(),
+    [
+      "Node n3: its answer is no report",
+      'Node n4: Error: unknown flag "--repair"',
+    ],
+  );
+});
