@@ -175,6 +175,7 @@ Deno.test("coil ipam check --repair mends objects only with proof", async (t) =>
         "default-2: Pod default/proxy is bound to Node off, so the machine may still run",
         "default-3: Pod default/moved has an address of it",
         "default-4: it is reserved for a migration from Coil v1",
+        "default-5: which addresses of which node it has is not known; undo the edit",
         "default-5: without a label of its node, any node may use it",
         "lost-0: Pod default/holder has an address of it",
         "lost-1: Node node1 exists, and its coild returns the block when it is empty",

@@ -39,7 +39,8 @@ const WHY: Readonly<Record<AnyFinding["code"], string>> = {
     "either pod may be the rightful one; delete one, its replacement gets another address",
   "address-outside-of-blocks": PODS_CHOICE,
   "address-of-another-node": PODS_CHOICE,
-  "block-unreadable": "its addresses are not known; undo the edit",
+  "block-unreadable":
+    "which addresses of which node it has is not known; undo the edit",
   "block-without-pool": "its node may use it",
   "block-without-node": "it may be in use",
   "pools-overlap": "either pool may be the rightful one",

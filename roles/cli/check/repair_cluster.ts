@@ -247,15 +247,20 @@ function nameOf({ object }: Finding): string {
   return object.slice(object.indexOf(" ") + 1);
 }
 
+/** The pods that have addresses of each block. */
 function holdersOf(
   blocks: readonly AddressBlock[],
   pods: readonly PodAddresses[],
 ): Map<string, string[]> {
-  const find = blockFinder(readableBlocks(blocks));
+  // A finder has one block for an address, and pools may overlap.
+  const byPool = Map.groupBy(readableBlocks(blocks), ({ pool }) => pool);
+  const finders = [...byPool.values()].map(blockFinder);
   const holders = new Map<string, string[]>();
   for (const { namespace, name, addresses } of pods) {
     const names = new Set(
-      valuesOf(addresses).flatMap((address) => find(address)?.name ?? []),
+      valuesOf(addresses).flatMap((address) =>
+        finders.flatMap((find) => find(address)?.name ?? [])
+      ),
     );
     for (const block of names) {
       const known = holders.get(block) ?? [];
