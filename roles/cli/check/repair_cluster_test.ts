@@ -5,7 +5,7 @@ import {
   KubeClient,
   type ObjectReference,
 } from "../../../lib/kube/mod.ts";
-import { MemoryApi } from "../../../lib/kube/testing.ts";
+import { FakeTransport, MemoryApi } from "../../../lib/kube/testing.ts";
 import { Looker } from "../base/looker.ts";
 import { findingsOf } from "../ipam/findings.ts";
 import { AGO, block, NOW, pool } from "../ipam/testing.ts";
@@ -14,11 +14,19 @@ import { repairCluster } from "./repair_cluster.ts";
 
 const FINALIZER = "coil.cybozu.com";
 
+/** Of an account that may list nothing. */
+function blindLooker(): Looker {
+  const refusing = new FakeTransport(() => ({ status: 403, body: {} }));
+  return new Looker(new KubeClient(refusing), 500);
+}
+
 /** A cluster with Node n1, and block default-1 of a node that is gone. */
 class Site {
   readonly api = new MemoryApi();
   readonly client = new KubeClient(this.api);
   readonly events: string[] = [];
+  /** Whether pods may be listed. */
+  seesPods = true;
   /** Runs between the look and the repair. */
   inBetween: () => void = () => {};
 
@@ -80,7 +88,7 @@ class Site {
     this.inBetween();
     const { repairs, problems } = await repairCluster(findings, {
       client: this.client,
-      looker: new Looker(this.client, 500),
+      looker: this.seesPods ? new Looker(this.client, 500) : blindLooker(),
       books,
       recorder: {
         event: ({ kind, name, uid }: ObjectReference, info: EventInfo) =>
@@ -115,6 +123,12 @@ Deno.test("repairCluster() releases a block of a node that is gone, and says the
   assert.deepEqual(site.events, [
     "OrphanedBlockReleased AddressBlock default-1 uid-of-addressblocks//default-1",
   ]);
+});
+
+Deno.test("repairCluster() makes one repair of a block without node and pool", async () => {
+  const site = new Site();
+  site.api.remove("addresspools//default");
+  assert.deepEqual(await site.repair(), ["repaired AddressBlock default-1"]);
 });
 
 const KEPT: readonly (readonly [string, (site: Site) => void, string])[] = [
@@ -152,6 +166,13 @@ const KEPT: readonly (readonly [string, (site: Site) => void, string])[] = [
     "it has no node",
     (site) => site.putBlock(1, ""),
     "without a label of its node, any node may use it",
+  ],
+  [
+    "pods may not be listed",
+    (site) => {
+      site.seesPods = false;
+    },
+    "you may not list pods",
   ],
   [
     "it cannot be deleted",
