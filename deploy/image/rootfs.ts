@@ -1,6 +1,6 @@
 import { lutimes } from "node:fs/promises";
 import { explainWriteError, ImageError } from "./base/errors.ts";
-import type { TarEntry } from "./tar/tar.ts";
+import type { TarEntry } from "../../lib/tar/mod.ts";
 
 /**
  * Writes the image's files into an empty or new directory, as the Dockerfile

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { PROGRAM_DIR, ROLE_LINKS } from "../../deploy/image/mod.ts";
-import { sizeOf } from "../../deploy/image/tar/tar.ts";
+import { sizeOf } from "../../lib/tar/mod.ts";
 import { VERSION } from "../../lib/names/mod.ts";
 import { ROOT, theImage } from "./testing.ts";
 

@@ -1,6 +1,5 @@
 // An image's archive, read back.
-import { readTar } from "../../deploy/image/tar/untar.ts";
-import type { TarEntry } from "../../deploy/image/tar/tar.ts";
+import { readTar, type TarEntry } from "../../lib/tar/mod.ts";
 
 const decoder = new TextDecoder();
 

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { cacheDir } from "../../deploy/host/mod.ts";
 import { buildImage, type Image } from "../../deploy/image/mod.ts";
-import { readTar } from "../../deploy/image/tar/untar.ts";
+import { readTar } from "../../lib/tar/mod.ts";
 import { OpenImage } from "./open_image.ts";
 
 export const ROOT: string = new URL("../../", import.meta.url).pathname;

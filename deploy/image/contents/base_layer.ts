@@ -1,8 +1,7 @@
 // The image's first layer: a Debian of some libraries, modprobe and little else.
 import { ImageError } from "../base/errors.ts";
 import type { Package } from "./packages.ts";
-import { sizeOf, type TarEntry } from "../tar/tar.ts";
-import { Tree } from "../tar/tree.ts";
+import { sizeOf, type TarEntry, Tree } from "../../../lib/tar/mod.ts";
 
 /** Directories at the root that are links into usr/ since Debian 12. */
 const MERGED = ["bin", "lib", "lib32", "lib64", "libx32", "sbin"];

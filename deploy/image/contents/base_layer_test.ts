@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { planBaseLayer } from "./base_layer.ts";
 import { ImageError } from "../base/errors.ts";
 import type { Package } from "./packages.ts";
-import type { TarEntry } from "../tar/tar.ts";
+import type { TarEntry } from "../../../lib/tar/mod.ts";
 
 const file = (path: string, text = "x", mode = 0o644): TarEntry => ({
   path,

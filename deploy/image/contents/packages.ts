@@ -8,8 +8,7 @@ import {
   PackageFetcher,
 } from "../../host/mod.ts";
 import { ImageError } from "../base/errors.ts";
-import { readTar } from "../tar/untar.ts";
-import type { TarEntry } from "../tar/tar.ts";
+import { readTar, type TarEntry } from "../../../lib/tar/mod.ts";
 
 /**
  * What the image needs: the libraries of the executable, modprobe for the

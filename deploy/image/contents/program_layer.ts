@@ -1,6 +1,6 @@
 // The image's second layer: the executable, and a link of every role's name.
 import { PROGRAM_DIR, ROLE_LINKS } from "./roles.ts";
-import { Tree } from "../tar/tree.ts";
+import { Tree } from "../../../lib/tar/mod.ts";
 
 const LICENSE = new URL("../../../LICENSE", import.meta.url);
 

@@ -2,8 +2,7 @@
 import { createHash } from "node:crypto";
 import { type Layer, writeWhole } from "./layer.ts";
 import { blobPath, type Documents } from "./oci.ts";
-import { type TarEntry, writeTar } from "../tar/tar.ts";
-import { Tree } from "../tar/tree.ts";
+import { type TarEntry, Tree, writeTar } from "../../../lib/tar/mod.ts";
 
 /** Writes the archive of an image, unless the store has it, and returns its path. */
 export async function makeArchive(

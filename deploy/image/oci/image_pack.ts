@@ -9,7 +9,7 @@ import {
   planDocuments,
 } from "./oci.ts";
 import { parseReference } from "./reference.ts";
-import type { TarEntry } from "../tar/tar.ts";
+import type { TarEntry } from "../../../lib/tar/mod.ts";
 
 /** Files of a layer: sorted, with their directories before them. */
 export interface LayerContents {

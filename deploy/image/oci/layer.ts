@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { explainWriteError } from "../base/errors.ts";
-import { type TarEntry, writeTar } from "../tar/tar.ts";
+import { type TarEntry, writeTar } from "../../../lib/tar/mod.ts";
 
 /** How layers are stored. */
 export type Compression = "gzip" | "none";
