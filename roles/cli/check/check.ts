@@ -19,6 +19,7 @@ import {
 } from "../base/command.ts";
 import { connect } from "../base/connection.ts";
 import { CommandError, EXIT } from "../base/errors.ts";
+import { kubectlExec } from "../base/kubectl.ts";
 import { Looker, type Unseen } from "../base/looker.ts";
 import {
   exitCodeOf,
@@ -35,7 +36,7 @@ import {
 } from "../ipam/findings.ts";
 import { lookTwice } from "../ipam/look_twice.ts";
 import { type NodeFinding, nodeFindings } from "./node_findings.ts";
-import { askNodes, kubectlExec } from "./nodes.ts";
+import { askNodes } from "./nodes.ts";
 import { readBooks } from "./read_books.ts";
 import { formatRepairs, type Mended, type Repair } from "./repair.ts";
 import { repairCluster } from "./repair_cluster.ts";

@@ -6,26 +6,10 @@ import {
   APP_NAME_LABEL,
 } from "../../../lib/names/mod.ts";
 import { EXIT } from "../base/errors.ts";
+import type { Exec } from "../base/kubectl.ts";
 import type { Looker, Unseen } from "../base/looker.ts";
 import type { NodeFinding } from "./node_findings.ts";
 import type { Mended, Repair } from "./repair.ts";
-
-/** The pod that serves a node. */
-export interface CoildPod {
-  readonly namespace: string;
-  readonly name: string;
-  readonly container: string;
-}
-
-/** What came of a command in a pod. */
-export interface Ran {
-  readonly code: number;
-  readonly stdout: string;
-  readonly stderr: string;
-}
-
-/** Runs `coil ARGS` in a pod. */
-export type Exec = (pod: CoildPod, args: readonly string[]) => Promise<Ran>;
 
 export interface NodesReport {
   readonly repairs: readonly Repair[];
@@ -114,41 +98,4 @@ function parseReport(text: string): Mended<NodeFinding> {
 function reasonIn(text: string, code: number): string {
   const lines = text.trim().split("\n");
   return lines.at(code === EXIT.usage ? 0 : -1) ?? "";
-}
-
-/** How long one node may take, its second look included. */
-const EXEC_MS = 30_000;
-
-/** Runs commands in pods by kubectl, which has every way to log in that its user has. */
-export function kubectlExec(
-  { kubeconfig, context }: {
-    readonly kubeconfig: string;
-    readonly context: string;
-  },
-  program: string = "kubectl",
-): Exec {
-  const connection = [
-    ...kubeconfig === "" ? [] : [`--kubeconfig=${kubeconfig}`],
-    ...context === "" ? [] : [`--context=${context}`],
-  ];
-  return async ({ namespace, name, container }, args) => {
-    const command = new Deno.Command(program, {
-      args: [
-        ...connection,
-        ...["-n", namespace, "exec", name, "-c", container, "--", "coil"],
-        ...args,
-      ],
-      stdin: "null",
-      stdout: "piped",
-      stderr: "piped",
-      signal: AbortSignal.timeout(EXEC_MS),
-    });
-    const { code, stdout, stderr } = await command.output();
-    const decoder = new TextDecoder();
-    return {
-      code,
-      stdout: decoder.decode(stdout),
-      stderr: decoder.decode(stderr),
-    };
-  };
 }
