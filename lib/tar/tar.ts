@@ -30,10 +30,10 @@ const encoder = new TextEncoder();
  * to user and group 0 and was changed at `mtime`, seconds since 1970.
  */
 export async function* writeTar(
-  entries: Iterable<TarEntry>,
+  entries: Iterable<TarEntry> | AsyncIterable<TarEntry>,
   options: { readonly mtime: number },
 ): AsyncGenerator<Uint8Array<ArrayBuffer>> {
-  for (const entry of entries) {
+  for await (const entry of entries) {
     const sizeBytes = entry.kind === "file" ? sizeOf(entry.content) : 0;
     yield* headers(entry, { ...options, sizeBytes });
     if (entry.kind !== "file") continue;

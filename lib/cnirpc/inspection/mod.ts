@@ -1,7 +1,8 @@
 /**
  * What coild reports of its node's addresses at a socket of its own, how it is
  * asked, and how it is asked to free one that has leaked: HTTP, for curl as
- * well as for `coil ipam check --local`.
+ * well as for `coil ipam check --local`. Daemons are asked for their metrics
+ * likewise.
  *
  * @module
  */
@@ -143,7 +144,8 @@ async function exchange<T>(
     `${head} HTTP/1.1\r\nhost: coild\r\ncontent-length: ${bytes.length}\r\nconnection: close\r\n\r\n${body}`;
   try {
     using connection = await Deno.connect({ transport: "unix", path });
-    return parse(bodyOf(await abortable(send(connection, request), signal)));
+    const answer = await abortable(send(connection, request), signal);
+    return parse(JSON.parse(answer));
   } catch (cause) {
     const why = cause instanceof Error ? cause.message : String(cause);
     throw new CoildSilentError(`Cannot ask coild at "${path}": ${why}`, {
@@ -152,6 +154,26 @@ async function exchange<T>(
   }
 }
 
+/** Asks a daemon of this network namespace for its metrics, in Prometheus' text format. @throws {CoildSilentError} */
+export async function askMetrics(
+  port: number,
+  { signal }: Ask,
+): Promise<string> {
+  const request =
+    "GET /metrics HTTP/1.1\r\nhost: coild\r\nconnection: close\r\n\r\n";
+  try {
+    using connection = await Deno.connect({ hostname: "127.0.0.1", port });
+    return await abortable(send(connection, request), signal);
+  } catch (cause) {
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new CoildSilentError(
+      `Cannot ask for metrics at port ${port}: ${why}`,
+      { cause },
+    );
+  }
+}
+
+/** The body of what comes back. @throws {SyntaxError} when it is not a whole answer */
 async function send(connection: Deno.Conn, request: string): Promise<string> {
   await writeAll(connection, new TextEncoder().encode(request));
   const decoder = new TextDecoder();
@@ -162,21 +184,21 @@ async function send(connection: Deno.Conn, request: string): Promise<string> {
       throw new RangeError("the answer is too long");
     }
   }
-  return text;
+  return bodyOf(text);
 }
 
-/** @throws {SyntaxError} when it is not a whole answer */
-function bodyOf(text: string): unknown {
+function bodyOf(text: string): string {
   if (text === "") {
     throw new SyntaxError("it closed the connection; too many ask at once");
   }
   const [head = "", ...rest] = text.split("\r\n\r\n");
   const body = rest.join("\r\n\r\n");
-  if (head.startsWith("HTTP/1.1 200 ")) return JSON.parse(body);
+  if (head.startsWith("HTTP/1.1 200 ")) return body;
   const [status = ""] = head.split("\r\n");
   throw new SyntaxError(`it answered "${status}": ${body.trim()}`);
 }
 
+/** @throws {SyntaxError} when it is no answer with addresses, whole */
 function toAddresses(answer: unknown): NodeAddresses {
   const { node, kernel, table } = (answer ?? {}) as Partial<NodeAddresses>;
   if (
