@@ -26,6 +26,7 @@ import { IPAM_CHECK } from "./check/check.ts";
 import { IPAM_SHOW } from "./ipam/show.ts";
 import { IPAM_MAP } from "./map/map.ts";
 import { STATUS } from "./status/status.ts";
+import { SYSDUMP } from "./sysdump/sysdump.ts";
 import { VERSION_COMMAND } from "./version.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
@@ -79,6 +80,7 @@ export const COMMANDS: readonly Command[] = [
   IPAM_MAP,
   IPAM_CHECK,
   EGRESS_SHOW,
+  SYSDUMP,
   COMPLETION,
   VERSION_COMMAND,
   HELP,

@@ -16,7 +16,11 @@ export interface Ran {
 export type Exec = (
   pod: CoilContainer,
   args: readonly string[],
+  signal?: AbortSignal,
 ) => Promise<Ran>;
+
+/** More than any node has to say. */
+const MAX_OUTPUT_BYTES = 64 * 1024 * 1024;
 
 /** How long one command may take, its second look included. */
 const EXEC_MS = 30_000;
@@ -33,8 +37,9 @@ export function kubectlExec(
     ...kubeconfig === "" ? [] : [`--kubeconfig=${kubeconfig}`],
     ...context === "" ? [] : [`--context=${context}`],
   ];
-  return async ({ namespace, name, container }, args) => {
-    const command = new Deno.Command(program, {
+  return async ({ namespace, name, container }, args, signal) => {
+    const limit = AbortSignal.timeout(EXEC_MS);
+    const child = new Deno.Command(program, {
       args: [
         ...connection,
         ...["-n", namespace, "exec", name, "-c", container, "--", "coil"],
@@ -43,16 +48,32 @@ export function kubectlExec(
       stdin: "null",
       stdout: "piped",
       stderr: "piped",
-      signal: AbortSignal.timeout(EXEC_MS),
-    });
-    const { code, stdout, stderr } = await command.output();
-    const decoder = new TextDecoder();
-    return {
-      code,
-      stdout: decoder.decode(stdout),
-      stderr: decoder.decode(stderr),
-    };
+      signal: signal === undefined ? limit : AbortSignal.any([limit, signal]),
+    }).spawn();
+    const [stdout, stderr, { code }] = await Promise.all([
+      boundedText(child.stdout),
+      boundedText(child.stderr),
+      child.status,
+    ]);
+    if (limit.aborted) {
+      throw new Error(`no answer within ${EXEC_MS / 1_000} s`);
+    }
+    return { code, stdout, stderr };
   };
+}
+
+/** A program that goes on after that ends as its output has no reader. */
+async function boundedText(
+  stream: ReadableStream<Uint8Array>,
+): Promise<string> {
+  const decoder = new TextDecoder();
+  let [text, bytes] = ["", 0];
+  for await (const chunk of stream) {
+    bytes += chunk.length;
+    if (bytes > MAX_OUTPUT_BYTES) throw new Error("its answer is too long");
+    text += decoder.decode(chunk, { stream: true });
+  }
+  return text + decoder.decode();
 }
 
 /** What kubectl and commands end with when they fail. */

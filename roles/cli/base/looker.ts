@@ -17,6 +17,7 @@ export interface Unseen {
 interface Selection {
   readonly labelSelector?: string;
   readonly fieldSelector?: string;
+  readonly signal?: AbortSignal;
 }
 
 /** Lists objects for a command that works with what it may read. */

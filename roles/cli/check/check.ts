@@ -3,6 +3,7 @@ import {
   askAddresses,
   askRelease,
   CoildSilentError,
+  type NodeAddresses,
 } from "../../../lib/cnirpc/inspection/mod.ts";
 import {
   defineFlags,
@@ -42,6 +43,9 @@ import { formatRepairs, type Mended, type Repair } from "./repair.ts";
 import { repairCluster } from "./repair_cluster.ts";
 import { repairNode } from "./repair_node.ts";
 
+/** Default of `--min-age`. */
+export const MIN_AGE_MS = 300_000;
+
 /** How long the coild of a node may take to answer. */
 const ASK_MS = 10_000;
 
@@ -71,7 +75,7 @@ const FLAGS = defineFlags({
   },
   "min-age": {
     type: "duration",
-    default: 300_000,
+    default: MIN_AGE_MS,
     help:
       "Look at a node's addresses from this age on: a new pod's status may not be written yet; with --repair, delete requests from this age on",
   },
@@ -125,7 +129,7 @@ ${PROBLEM_EXIT_CODES}`,
     throw new UsageError("--dry-run needs --repair");
   }
   const report = values.local
-    ? await checkHere(values)
+    ? await mendHere(values)
     : await checkCluster(values, context);
   const { repairs = [], problems, unseen } = report;
   context.terminal.out(formatReportAs(
@@ -138,22 +142,30 @@ ${PROBLEM_EXIT_CODES}`,
   return repairs.length > 0 ? EXIT.problems : exitCodeOf(report);
 }
 
-interface Report<F = Finding | NodeFinding> {
+/** What a check found. */
+export interface Report<F = Finding | NodeFinding> {
   /** With --repair only. */
   readonly repairs?: readonly Repair[];
   readonly problems: readonly F[];
   readonly unseen: readonly Unseen[];
 }
 
-/** What the coild of this node says. @throws {CommandError} when it does not answer */
-async function checkHere(values: Values): Promise<Report> {
-  const socket = values.socket || await findSocket();
-  const minAgeSeconds = values["min-age"] / 1_000;
-  const { answer, ...report } = await lastingReport(async () => {
-    const answer = await orSilent(askAddresses(socket, asking()));
+/** What the coild of this node answers, asked at this socket or at the one that is there. @throws {CommandError} when it does not answer */
+export async function askHere(socket: string): Promise<NodeAddresses> {
+  return await orSilent(
+    askAddresses(socket || await findSocket(), asking()),
+  );
+}
+
+/** What of this node does not fit, and what its coild answered. @throws {CommandError} when it does not answer */
+export function checkHere(
+  { socket, minAgeMs }: { readonly socket: string; readonly minAgeMs: number },
+): Promise<Report<NodeFinding> & { readonly answer: NodeAddresses }> {
+  return lastingReport(async () => {
+    const answer = await askHere(socket);
     return {
       answer,
-      problems: nodeFindings(answer, { minAgeSeconds }),
+      problems: nodeFindings(answer, { minAgeSeconds: minAgeMs / 1_000 }),
       unseen: answer.pods !== undefined ? [] : [{
         what: `pods of Node ${answer.node}`,
         why: "unknown" as const,
@@ -161,12 +173,18 @@ async function checkHere(values: Values): Promise<Report> {
       }],
     };
   });
-  if (!values.repair) return report;
+}
+
+async function mendHere(values: Values): Promise<Report> {
+  const { socket, repair, "dry-run": dryRun, "min-age": minAgeMs } = values;
+  const { answer, ...report } = await checkHere({ socket, minAgeMs });
+  if (!repair) return report;
+  const path = socket || await findSocket();
   const mended = await repairNode(report.problems, {
     answer,
-    dryRun: values["dry-run"],
+    dryRun,
     release: async (request) => {
-      const asked = askRelease(socket, { ...request, ...asking() });
+      const asked = askRelease(path, { ...request, ...asking() });
       return (await orSilent(asked)).results;
     },
   });
@@ -218,9 +236,10 @@ async function checkCluster(
       ],
     })
     : { repairs: [], problems: [], unseen: [] };
-  const { books, ...report } = await lastingReport(() =>
-    lookOnce(client, pageSize, terminal.now())
-  );
+  const { books, ...report } = await checkObjects(client, {
+    pageSize,
+    now: () => terminal.now(),
+  });
   const unseen = [...report.unseen, ...asked.unseen];
   if (!repair) {
     return { problems: [...report.problems, ...asked.problems], unseen };
@@ -235,6 +254,17 @@ async function checkCluster(
     problems: [...mended.problems, ...asked.problems],
     unseen,
   };
+}
+
+/** What of the cluster's objects does not fit, and the objects. */
+export function checkObjects(
+  client: Pick<KubeClient, "list">,
+  { pageSize, now }: {
+    readonly pageSize: number;
+    readonly now: () => Date;
+  },
+): Promise<Report<Finding> & { readonly books: Books }> {
+  return lastingReport(() => lookOnce(client, pageSize, now()));
 }
 
 /** Repairs, and writes the Events. */

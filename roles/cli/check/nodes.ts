@@ -56,7 +56,8 @@ export async function askNodes(
   return { repairs, problems, unseen };
 }
 
-function isCoild({ metadata }: V1Pod): boolean {
+/** Whether it is a pod of coild's. */
+export function isCoild({ metadata }: V1Pod): boolean {
   return metadata?.labels?.[APP_COMPONENT_LABEL]?.endsWith("coild") ?? false;
 }
 

@@ -1,0 +1,84 @@
+import { askMetrics } from "../../../lib/cnirpc/inspection/mod.ts";
+import { VERSION } from "../../../lib/names/mod.ts";
+import { formatProblems } from "../base/problem.ts";
+import { askHere, checkHere, MIN_AGE_MS } from "../check/check.ts";
+import type { Missing } from "./summary.ts";
+import { NETWORK_FILES } from "./network.ts";
+
+/** What a pod of Coil's says of itself and its node. */
+export interface LocalReport {
+  readonly version: string;
+  /** Texts by the name of their file. */
+  readonly files: Readonly<Record<string, string>>;
+  readonly missing: readonly Missing[];
+}
+
+/** Which pod this is. */
+export interface LocalOptions {
+  /** Value of the label of the pod's component. */
+  readonly component: string;
+  /** Where the daemon has its metrics; 0 if nowhere. */
+  readonly metricsPort: number;
+  /** Of coild; empty for the one that is there. */
+  readonly socket: string;
+}
+
+/** How long the daemon may take to answer. */
+const ASK_MS = 10_000;
+
+/** Reads all that there is, whatever part of it fails. */
+export async function readLocal(options: LocalOptions): Promise<LocalReport> {
+  const files: Record<string, string> = {};
+  const missing: Missing[] = [];
+  for (const [name, read] of Object.entries(readersOf(options))) {
+    try {
+      files[name] = await read();
+    } catch (error) {
+      const why = error instanceof Error ? error.message : "unknown";
+      missing.push({ what: name, why });
+    }
+  }
+  return { version: VERSION, files, missing };
+}
+
+function readersOf(
+  { component, metricsPort, socket }: LocalOptions,
+): Readonly<Record<string, () => Promise<string>>> {
+  const signal = AbortSignal.timeout(ASK_MS);
+  return {
+    ...(component.endsWith("coild")
+      ? {
+        "addresses.json": async () =>
+          `${JSON.stringify(await askHere(socket))}\n`,
+        "ipam_check.txt": async () => {
+          const { problems, unseen } = await checkHere({
+            socket,
+            minAgeMs: MIN_AGE_MS,
+          });
+          return formatProblems(problems, unseen);
+        },
+      }
+      : undefined),
+    // A controller has nothing to do with the network it is in.
+    ...(component.endsWith("controller") ? undefined : NETWORK_FILES),
+    ...(metricsPort === 0 ? undefined : {
+      "metrics.txt": () => askMetrics(metricsPort, { signal }),
+    }),
+  };
+}
+
+/** Reads what {@linkcode readLocal} wrote, on a node that may be hostile. @throws {SyntaxError} when it is something else */
+export function parseLocal(text: string): LocalReport {
+  const answer: unknown = JSON.parse(text);
+  const { version, files, missing } = (answer ?? {}) as Partial<LocalReport>;
+  const isReport = typeof version === "string" && Array.isArray(missing) &&
+    typeof files === "object" && files !== null &&
+    Object.entries(files).every(([name, content]) =>
+      /^\w+\.(?:txt|json)$/.test(name) && typeof content === "string"
+    ) &&
+    missing.every(({ what, why }) =>
+      typeof what === "string" && typeof why === "string"
+    );
+  if (!isReport) throw new SyntaxError("its answer is no report");
+  return { version, files, missing };
+}

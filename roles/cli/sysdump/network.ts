@@ -1,0 +1,138 @@
+import {
+  type AddressEntry,
+  type Link,
+  NetfilterSocket,
+  type Route,
+  RouteSocket,
+  type Rule,
+} from "../../../lib/netlink/mod.ts";
+
+/** Links, addresses, rules, routes and tables of nf_tables of this network namespace, as `ip` writes them, by file. */
+export const NETWORK_FILES: Readonly<Record<string, () => Promise<string>>> = {
+  "links.txt": () =>
+    withRoutes(async (socket) => {
+      const addresses = Map.groupBy(
+        await socket.listAddresses(),
+        ({ index }) => index,
+      );
+      return (await socket.listLinks()).map((link) =>
+        linkText(link, addresses.get(link.index) ?? [])
+      );
+    }),
+  "rules.txt": () =>
+    withRoutes(async (socket) => (await socket.listRules()).map(ruleText)),
+  "routes.txt": () =>
+    withRoutes(async (socket) => {
+      const links = await socket.listLinks();
+      const names = new Map(links.map(({ index, name }) => [index, name]));
+      return (await socket.listRoutes()).map((route) =>
+        routeText(route, names)
+      );
+    }),
+  "nft_tables.txt": async () => {
+    using socket = NetfilterSocket.open();
+    const lines: string[] = [];
+    for (const table of await socket.listTables()) {
+      lines.push(`table inet ${table}`);
+      for (const [name, counter] of await socket.readCounters(table)) {
+        const { packets, bytes } = counter;
+        lines.push(`  counter ${name} packets ${packets} bytes ${bytes}`);
+      }
+    }
+    return linesText(lines);
+  },
+};
+
+async function withRoutes(
+  read: (socket: RouteSocket) => Promise<readonly string[]>,
+): Promise<string> {
+  using socket = RouteSocket.open();
+  return linesText(await read(socket));
+}
+
+function linesText(lines: readonly string[]): string {
+  return lines.map((line) => `${line}\n`).join("");
+}
+
+/** A link with its addresses. */
+export function linkText(
+  link: Link,
+  addresses: readonly AddressEntry[],
+): string {
+  const { up, lowerUp, kind, mac, group, masterIndex, peerIndex } = link;
+  const first = words([
+    `${link.index}: ${link.name}:`,
+    up ? "up" : "down",
+    lowerUp ? "lower-up" : "no-carrier",
+    ["mtu", link.mtu],
+    ["kind", kind],
+    ["mac", mac],
+    ["group", group || undefined],
+    ["master", masterIndex],
+    ["peer", peerIndex],
+    ["peer-netnsid", link.peerNetnsId],
+    ["alias", link.alias],
+  ]);
+  const rest = addresses.map(({ prefix, scope, peer, tentative }) =>
+    words([
+      `    ${prefix.address}/${prefix.length}`,
+      ["peer", peer],
+      ["scope", scope],
+      tentative ? "tentative" : undefined,
+    ])
+  );
+  return [first, ...rest].join("\n");
+}
+
+/** A rule of routing. */
+export function ruleText(rule: Rule): string {
+  const { source, destination, fwmark, fwmask } = rule;
+  const mask = fwmask === undefined ? "" : `/0x${fwmask.toString(16)}`;
+  return words([
+    `${rule.family} ${rule.priority}: from ${source ?? "all"}`,
+    ["to", destination],
+    [
+      "fwmark",
+      fwmark === undefined ? undefined : `0x${fwmark.toString(16)}${mask}`,
+    ],
+    ["iif", rule.iif],
+    ["lookup", rule.table || undefined],
+    ["proto", rule.protocol],
+    rule.hasMore === true ? "and more" : undefined,
+  ]);
+}
+
+/** A route. */
+export function routeText(
+  route: Route,
+  names: ReadonlyMap<number, string>,
+): string {
+  const hopText = ({ gateway, index }: Pick<Route, "gateway" | "index">) =>
+    words([
+      ["via", gateway],
+      ["dev", index === undefined ? undefined : names.get(index) ?? index],
+    ]);
+  return words([
+    `${route.family} table ${route.table}:`,
+    route.type === "unicast" ? undefined : `${route.type}`,
+    `${route.destination ?? "default"}`,
+    hopText(route),
+    ...(route.hops ?? []).map((hop) => `nexthop ${hopText(hop)}`),
+    ["proto", route.protocol],
+    ["scope", route.scope],
+    ["src", route.source],
+    ["metric", route.metric],
+    route.onLink === true ? "onlink" : undefined,
+  ]);
+}
+
+/** Words and values with their names, without those that are absent. */
+function words(
+  parts: readonly (string | undefined | readonly [string, unknown])[],
+): string {
+  return parts.flatMap((part) => {
+    if (typeof part !== "object") return part || [];
+    const [name, value] = part;
+    return value === undefined ? [] : [`${name} ${value}`];
+  }).join(" ");
+}

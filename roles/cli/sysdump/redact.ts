@@ -1,0 +1,277 @@
+import { Address, Prefix } from "../../../lib/inet/mod.ts";
+
+/** Names that say nothing of a cluster: those of every cluster, and Coil's own. */
+const COMMON = new Set([
+  ...["default", "kube-system", "kube-public", "kube-node-lease"],
+  ...["localhost", "kubernetes", "coil-config", "egress"],
+  ...["coil", "coild", "coil-controller", "coil-egress", "coil-router"],
+  ...["coil-installer", "coil-ipam-leader", "coil-egress-leader"],
+]);
+
+/** Fields with the name of an object, wherever they are, in objects and in log records. */
+const NAME_FIELDS = new Set([
+  ...["namespace", "nodeName", "node", "pod", "pool", "block", "egress"],
+  ...["hostname", "holderIdentity", "host", "kubernetes.io/hostname"],
+  ...["coil.cybozu.com/pool", "coil.cybozu.com/node"],
+]);
+
+/** Labels and annotations that say what something is; others may say whose. */
+const KEPT_LABEL =
+  /^(?:coil\.cybozu\.com|egress\.coil\.cybozu\.com|app\.kubernetes\.io|kubernetes\.io|node\.kubernetes\.io)\//;
+
+const IPV4 = /(?<!\d)\d{1,3}(?:\.\d{1,3}){3}(?:\/\d{1,2}(?!\d))?(?!\d)/;
+const IPV6 =
+  /(?:[0-9A-Fa-f]{0,4}:){2,8}(?:\d{1,3}(?:\.\d{1,3}){3}|[0-9A-Fa-f]{0,4})(?:\/\d{1,3})?(?![0-9A-Za-z])/;
+const MAC = /\b[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}\b/;
+const WORD = /[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?/;
+const ANY = new RegExp(
+  `(?<mac>${MAC.source})|(?<ipv6>${IPV6.source})|(?<ipv4>${IPV4.source})|${WORD.source}`,
+  "g",
+);
+/** In a word: what is before and after it. */
+const INNER_IPV4 = new RegExp(`^(.*?)(${IPV4.source})(.*)$`);
+
+/** What every machine has, or what is the same in every cluster: no address of it is replaced. */
+const SAME_EVERYWHERE = [
+  ...["127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "::1/128", "ff00::/8"],
+  ...["0.0.0.0/32", "255.255.255.255/32", "::/128"],
+].map((text) => Prefix.parse(text));
+const LINK_LOCAL = Prefix.parse("fe80::/10");
+/** Only the rest of a link-local address names an interface. */
+const LINK_LOCAL_BITS = 64;
+
+/**
+ * Replaces names of objects and addresses, each by the same other one wherever
+ * it stands. Addresses that had a prefix in common still have one, of the same
+ * length: which block an address is of can be seen as before. What replaces
+ * them is random, and is kept nowhere.
+ */
+export class Redactor {
+  readonly #names = new Map<string, string>();
+  readonly #macs = new Map<string, string>();
+  /** Whether the bit after these first bits of an address changes. */
+  readonly #flips = new Map<string, boolean>();
+
+  /** From now on replaces this name of an object. */
+  learn(name: string): void {
+    if (this.#aliasOf(name) !== undefined || !isName(name)) return;
+    // Blocks have the name of their pool and a number.
+    const [, of = "", number = ""] = /^(.+)-(\d{1,9})$/.exec(name) ?? [];
+    const known = this.#aliasOf(of);
+    const alias = known === undefined
+      ? `name-${this.#names.size + 1}`
+      : `${known}-${number}`;
+    this.#names.set(name, alias);
+  }
+
+  /** The text without names that were learned, and without addresses. */
+  text(text: string): string {
+    return text.replaceAll(ANY, (match, ...rest) => {
+      const { mac, ipv6, ipv4 } = rest.at(-1) as Partial<
+        Record<string, string>
+      >;
+      if (mac !== undefined) return this.#mac(mac);
+      if (ipv4 !== undefined) return this.#address(ipv4) ?? ipv4;
+      if (ipv6 !== undefined) return this.#loosely(ipv6);
+      return this.#words(match);
+    });
+  }
+
+  /** A value of JSON likewise, after learning the names that it has. */
+  json(value: unknown): unknown {
+    for (const name of namesIn(value)) this.learn(name);
+    return this.#json(value, "");
+  }
+
+  /** A file, by the format that its name says. */
+  file(path: string, text: string): string {
+    if (path.endsWith(".json")) return this.#lines(text, /,?$/);
+    if (path.endsWith(".log")) return this.#lines(text, /$/);
+    // What is not quoted is names of metrics and numbers.
+    if (path.endsWith("metrics.txt")) {
+      return text.replaceAll(
+        /"(?:[^"\\]|\\.)*"/g,
+        (quoted) => this.text(quoted),
+      );
+    }
+    return this.text(text);
+  }
+
+  /** Lines of JSON, each read on its own; others are text. Names are learned from all of them first. */
+  #lines(text: string, end: RegExp): string {
+    const lines = text.split("\n").map((line) => {
+      const tail = end.exec(line)?.[0] ?? "";
+      const value = tryParse(line.slice(0, line.length - tail.length));
+      for (const name of namesIn(value)) this.learn(name);
+      return { line, tail, value };
+    });
+    return lines.map(({ line, tail, value }) =>
+      value === undefined
+        ? this.text(line)
+        : JSON.stringify(this.#json(value, "")) + tail
+    ).join("\n");
+  }
+
+  #json(value: unknown, field: string): unknown {
+    if (typeof value === "string") {
+      const isImage = field === "image" || field === "imageID";
+      return this.text(isImage ? value.replace(/^.*\//, "") : value);
+    }
+    if (Array.isArray(value)) {
+      return value.map((item) => this.#json(item, field));
+    }
+    if (!isRecord(value)) return value;
+    const areLabels = ["labels", "annotations", "matchLabels", "nodeSelector"]
+      .includes(field);
+    const kept = Object.entries(value).filter(([key]) =>
+      !areLabels || KEPT_LABEL.test(key)
+    );
+    return Object.fromEntries(kept.map((
+      [key, item],
+    ) => [field === "blocks" ? this.text(key) : key, this.#json(item, key)]));
+  }
+
+  #aliasOf(name: string): string | undefined {
+    return COMMON.has(name) ? name : this.#names.get(name);
+  }
+
+  /** The longest beginning, up to a dot, that is a name is replaced; then what follows. */
+  #words(text: string): string {
+    const parts = text.split(".");
+    for (let count = parts.length; count > 0; count--) {
+      const alias = this.#aliasOf(parts.slice(0, count).join("."));
+      if (alias !== undefined) return this.#joined(alias, parts.slice(count));
+    }
+    const [, before, ipv4, after] = INNER_IPV4.exec(text) ?? [];
+    if (ipv4 !== undefined) {
+      return this.text(before ?? "") + (this.#address(ipv4) ?? ipv4) +
+        this.text(after ?? "");
+    }
+    const [first = "", ...rest] = parts;
+    return this.#joined(first, rest);
+  }
+
+  #joined(first: string, rest: readonly string[]): string {
+    return rest.length === 0
+      ? first
+      : `${first}.${this.#words(rest.join("."))}`;
+  }
+
+  /** What may be an IPv6 address with a colon before or after it; and what is none. */
+  #loosely(text: string): string {
+    const [, before = "", inner = "", after = ""] =
+      /^((?::(?!:))?)(.*?)((?:(?<!:):)?)$/.exec(text) ?? [];
+    const address = this.#address(text);
+    if (address !== undefined) return address;
+    const replaced = this.#address(inner);
+    if (replaced !== undefined) return before + replaced + after;
+    return text.replaceAll(
+      new RegExp(WORD, "g"),
+      (word) => this.#words(word),
+    );
+  }
+
+  /** Undefined when it is not an address or a network. */
+  #address(text: string): string | undefined {
+    const [host = "", length] = text.split("/");
+    const address = Address.tryParse(host);
+    if (address === undefined) return undefined;
+    if (length === undefined) return `${this.#other(Prefix.host(address))}`;
+    const network = Prefix.tryParse(text);
+    if (network === undefined) {
+      // An address of an interface, with its network's length.
+      return `${this.#other(Prefix.host(address))}/${length}`;
+    }
+    return networkOf(this.#other(network), network.length).toString();
+  }
+
+  /** What the first address of a network becomes. */
+  #other(network: Prefix): Address {
+    const { address } = network;
+    if (SAME_EVERYWHERE.some((prefix) => prefix.contains(network))) {
+      return address;
+    }
+    const { bits, value, family } = address;
+    const kept = LINK_LOCAL.contains(network) ? LINK_LOCAL_BITS : 0;
+    let other = 0n;
+    const text = value.toString(2).padStart(bits, "0");
+    for (let at = 0; at < bits; at++) {
+      const flips = at >= kept && this.#flip(`${family}${text.slice(0, at)}`);
+      const bit = text[at] === "1";
+      other = other << 1n | (bit !== flips ? 1n : 0n);
+    }
+    return Address.of(family, other);
+  }
+
+  #flip(bits: string): boolean {
+    let flip = this.#flips.get(bits);
+    if (flip === undefined) {
+      const [byte = 0] = crypto.getRandomValues(new Uint8Array(1));
+      flip = byte % 2 === 1;
+      this.#flips.set(bits, flip);
+    }
+    return flip;
+  }
+
+  #mac(mac: string): string {
+    const key = mac.toLowerCase();
+    if (/^(?:00:){5}00$|^(?:ff:){5}ff$/.test(key)) return mac;
+    let other = this.#macs.get(key);
+    if (other === undefined) {
+      const number = (this.#macs.size + 1).toString(16).padStart(10, "0");
+      other = `02:${number.match(/../g)?.join(":")}`;
+      this.#macs.set(key, other);
+    }
+    return other;
+  }
+}
+
+function networkOf(address: Address, length: number): Prefix {
+  const host = BigInt(address.bits - length);
+  return Prefix.of(
+    Address.of(address.family, address.value >> host << host),
+    length,
+  );
+}
+
+/** What objects are called; not numbers, words of conditions, or addresses. */
+function isName(text: string): boolean {
+  return text.length <= 253 && /^[a-z0-9][a-z0-9._-]*[a-z0-9]$|^[a-z]$/
+    .test(text) &&
+    /[a-z]/.test(text) &&
+    Address.tryParse(text) === undefined;
+}
+
+/** The names of objects that a value of JSON has. */
+function* namesIn(value: unknown): Generator<string> {
+  if (Array.isArray(value)) {
+    for (const item of value) yield* namesIn(item);
+    return;
+  }
+  if (!isRecord(value)) return;
+  // "name" alone may be that of a port or a container.
+  const isObject = ["namespace", "uid", "creationTimestamp"].some((field) =>
+    field in value
+  );
+  for (const [field, item] of Object.entries(value)) {
+    if (field === "blocks" && isRecord(item)) yield* Object.keys(item);
+    if (typeof item !== "string") yield* namesIn(item);
+    else if (NAME_FIELDS.has(field) || isObject && field === "name") {
+      yield* item.split("/");
+    }
+  }
+}
+
+function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+function tryParse(line: string): unknown {
+  if (!line.startsWith("{")) return undefined;
+  try {
+    return JSON.parse(line);
+  } catch {
+    // A line that was cut off: text.
+    return undefined;
+  }
+}
