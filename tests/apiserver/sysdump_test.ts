@@ -11,6 +11,11 @@ import { patchStatus } from "./patch_status.ts";
 const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 const PASSWORD = "hunter2-hunter2";
 
+async function namesIn(directory: string): Promise<string[]> {
+  const entries = await Array.fromAsync(Deno.readDir(directory));
+  return entries.map(({ name }) => name).sort();
+}
+
 /** A directory with a kubectl that reaches coild-1 alone, and hangs for others while there is a file "hang". */
 async function fakeKubectl(directory: string, coild: Coild): Promise<void> {
   const { node, socketPath } = coild;
@@ -274,7 +279,7 @@ Deno.test("coil sysdump writes what can be had into one archive, and says what i
   );
 
   await t.step("Ctrl-C leaves nothing", async () => {
-    const before = [...Deno.readDirSync(out)].map(({ name }) => name).sort();
+    const before = await namesIn(out);
     for (const signal of ["SIGINT", "SIGTERM"] as const) {
       const child = start("sysdump", "-o=cut.tar.gz");
       let err = "";
@@ -290,10 +295,7 @@ Deno.test("coil sysdump writes what can be had into one archive, and says what i
       assert.equal(await new Response(child.stdout).text(), "");
       assert.equal((await child.status).code, 1);
       assert.match(err, /Error: Interrupted: no archive was written\n$/);
-      assert.deepEqual(
-        [...Deno.readDirSync(out)].map(({ name }) => name).sort(),
-        before,
-      );
+      assert.deepEqual(await namesIn(out), before);
     }
     await Deno.remove(`${directory}/hang`);
   });

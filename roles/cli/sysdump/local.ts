@@ -76,8 +76,8 @@ export function parseLocal(text: string): LocalReport {
     Object.entries(files).every(([name, content]) =>
       /^\w+\.(?:txt|json)$/.test(name) && typeof content === "string"
     ) &&
-    missing.every(({ what, why }) =>
-      typeof what === "string" && typeof why === "string"
+    missing.every((entry: Partial<Missing> | null) =>
+      typeof entry?.what === "string" && typeof entry.why === "string"
     );
   if (!isReport) throw new SyntaxError("its answer is no report");
   return { version, files, missing };
