@@ -40,10 +40,13 @@ export class Collection {
     } else this.miss(path, "the archive has no room for it (--max-bytes)");
   }
 
-  /** What it says is for people, who may get it from others. */
+  /** A node that may be hostile can have said why: its text is shown in terminals. */
   miss(what: string, why: string): void {
-    const shown = (text: string) =>
-      this.#options.redactor?.text(scrub(text)) ?? scrub(text);
+    const { redactor } = this.#options;
+    const shown = (text: string) => {
+      const clean = scrub(text).replaceAll(/\p{Cc}/gu, " ");
+      return redactor?.text(clean) ?? clean;
+    };
     this.#missing.push({ what: shown(what), why: shown(why) });
   }
 
