@@ -89,6 +89,20 @@ Deno.test("an admin gets coil from a pod of coil-controller, as the guide says",
     await shell(`${executable} ipam check --nodes --min-age=1m`),
     "No problems found\n",
   );
+  const directory = await Deno.makeTempDir();
+  // Ends with 3 when something is missing.
+  await shell(`${executable} sysdump -o ${directory}/dump.tar.gz`);
+  const dumped = await shell(`tar -tzf ${directory}/dump.tar.gz`);
+  await Deno.remove(directory, { recursive: true });
+  for (const node of ["node1", "node2"]) {
+    const coild = `nodes/${node}/kube-system/coild-\\w+`;
+    for (
+      const file of ["coild.log", "addresses.json", "routes.txt", "metrics.txt"]
+    ) {
+      assert.match(dumped, new RegExp(`^dump/${coild}/${file}$`, "m"));
+    }
+  }
+  assert.match(dumped, /\/kube-system\/coil-controller-[\w-]+\/metrics.txt$/m);
   const pod = await site.pods.run({ name: "shown", node: "node2" });
   const pools = await show("");
   // A second may pass between the two.
