@@ -1,4 +1,4 @@
-import { Address, Prefix } from "../../../lib/inet/mod.ts";
+import { Address, type Family, Prefix } from "../../../lib/inet/mod.ts";
 
 /** Names that say nothing of a cluster: those of every cluster, and Coil's own. */
 const COMMON = new Set([
@@ -49,8 +49,13 @@ const LINK_LOCAL_BITS = 64;
 export class Redactor {
   readonly #names = new Map<string, string>();
   readonly #macs = new Map<string, string>();
-  /** Whether the bit after these first bits of an address changes. */
-  readonly #flips = new Map<string, boolean>();
+  readonly #random = new Uint8Array(4_096);
+  #used = this.#random.length;
+  readonly #bits: Record<Family, Bit> = {
+    ipv4: this.#newBit(),
+    ipv6: this.#newBit(),
+  };
+  readonly #addresses = new Map<string, string | undefined>();
 
   /** From now on replaces this name of an object. */
   learn(name: string): void {
@@ -173,6 +178,14 @@ export class Redactor {
 
   /** Undefined when it is not an address or a network. */
   #address(text: string): string | undefined {
+    // Most come again and again.
+    if (!this.#addresses.has(text)) {
+      this.#addresses.set(text, this.#readAddress(text));
+    }
+    return this.#addresses.get(text);
+  }
+
+  #readAddress(text: string): string | undefined {
     const [host = "", length] = text.split("/");
     const address = Address.tryParse(host);
     if (address === undefined) return undefined;
@@ -191,26 +204,26 @@ export class Redactor {
     if (SAME_EVERYWHERE.some((prefix) => prefix.contains(network))) {
       return address;
     }
-    const { bits, value, family } = address;
     const kept = LINK_LOCAL.contains(network) ? LINK_LOCAL_BITS : 0;
-    let other = 0n;
-    const text = value.toString(2).padStart(bits, "0");
-    for (let at = 0; at < bits; at++) {
-      const flips = at >= kept && this.#flip(`${family}${text.slice(0, at)}`);
-      const bit = text[at] === "1";
-      other = other << 1n | (bit !== flips ? 1n : 0n);
+    const bytes = address.toBytes();
+    let bit = this.#bits[address.family];
+    for (let at = 0; at < address.bits; at++) {
+      const mask = 0x80 >> at % 8;
+      const byte = bytes[at >> 3] ?? 0;
+      if (at >= kept && bit.flips) bytes[at >> 3] = byte ^ mask;
+      bit = (byte & mask) === 0
+        ? bit.afterZero ??= this.#newBit()
+        : bit.afterOne ??= this.#newBit();
     }
-    return Address.of(family, other);
+    return Address.fromBytes(bytes);
   }
 
-  #flip(bits: string): boolean {
-    let flip = this.#flips.get(bits);
-    if (flip === undefined) {
-      const [byte = 0] = crypto.getRandomValues(new Uint8Array(1));
-      flip = byte % 2 === 1;
-      this.#flips.set(bits, flip);
+  #newBit(): Bit {
+    if (this.#used === this.#random.length) {
+      crypto.getRandomValues(this.#random);
+      this.#used = 0;
     }
-    return flip;
+    return { flips: (this.#random[this.#used++] ?? 0) % 2 === 1 };
   }
 
   #mac(mac: string): string {
@@ -224,6 +237,13 @@ export class Redactor {
     }
     return other;
   }
+}
+
+/** Whether a bit of addresses changes, which have the same bits before it; and the bits after it. */
+interface Bit {
+  readonly flips: boolean;
+  afterZero?: Bit;
+  afterOne?: Bit;
 }
 
 function networkOf(address: Address, length: number): Prefix {
