@@ -85,6 +85,16 @@ Deno.test("addresses have as long a prefix in common as before", () => {
   );
 });
 
+Deno.test("knowing one address does not give away those of other networks", () => {
+  const redact = redactor();
+  const changes = Array.from({ length: 20 }, (_, i) => {
+    const address = Address.parse(`${i + 1}.1.1.1`);
+    const other = Address.parse(redact.text(`${address}`));
+    return (address.value ^ other.value) & 0xffffffn;
+  });
+  assert.ok(new Set(changes).size > 10);
+});
+
 Deno.test("addresses that every machine has are kept, and a MAC address is replaced", () => {
   const kept =
     "0.0.0.0/0 127.0.0.1 ::/0 ::1 169.254.1.1 224.0.0.1 lo 00:00:00:00:00:00";
