@@ -1,6 +1,6 @@
 /** What may have secrets: environments, headers of probes, and what kubectl keeps of manifests that had them. */
 const DROPPED = new Set([
-  ...["env", "envFrom", "httpHeaders", "managedFields"],
+  ...["env", "envFrom", "httpHeaders", "managedFields", "imagePullSecrets"],
   "kubectl.kubernetes.io/last-applied-configuration",
 ]);
 

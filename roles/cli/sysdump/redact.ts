@@ -12,6 +12,7 @@ const COMMON = new Set([
 const NAME_FIELDS = new Set([
   ...["namespace", "nodeName", "node", "pod", "pool", "block", "egress"],
   ...["hostname", "holderIdentity", "host", "kubernetes.io/hostname"],
+  ...["secretName", "serviceAccountName", "claimName"],
   ...["coil.cybozu.com/pool", "coil.cybozu.com/node"],
 ]);
 
@@ -153,7 +154,16 @@ export class Redactor {
         this.text(after ?? "");
     }
     const [first = "", ...rest] = parts;
-    return this.#joined(first, rest);
+    return this.#joined(this.#owned(first), rest);
+  }
+
+  /** A pod that is gone may have the name of what made it, and more. */
+  #owned(word: string): string {
+    for (let end = word.length; end > 0; end = word.lastIndexOf("-", end - 1)) {
+      const alias = this.#aliasOf(word.slice(0, end));
+      if (alias !== undefined) return alias + word.slice(end);
+    }
+    return word;
   }
 
   #joined(first: string, rest: readonly string[]): string {
@@ -254,11 +264,10 @@ function networkOf(address: Address, length: number): Prefix {
   );
 }
 
-/** What objects are called; not numbers, words of conditions, or addresses. */
+/** Names of objects have at least a letter, and two characters: one would be replaced in every sentence. */
 function isName(text: string): boolean {
-  return text.length <= 253 && /^[a-z0-9][a-z0-9._-]*[a-z0-9]$|^[a-z]$/
-    .test(text) &&
-    /[a-z]/.test(text) &&
+  return text.length <= 253 && /[a-z]/.test(text) &&
+    /^[a-z0-9][a-z0-9._-]*[a-z0-9]$/.test(text) &&
     Address.tryParse(text) === undefined;
 }
 

@@ -109,6 +109,14 @@ Deno.test("addresses that every machine has are kept, and a MAC address is repla
   );
 });
 
+Deno.test("a pod that is gone is not named by the name of what made it", () => {
+  const redact = redactor("web", "web-shop");
+  assert.equal(
+    redact.text("web-5b4f-x2x web-shop-0.web webs-1 coild-x7"),
+    "name-1-5b4f-x2x name-2-0.name-1 webs-1 coild-x7",
+  );
+});
+
 Deno.test("json() replaces values, keeps fields, and drops labels of others", () => {
   const redact = redactor();
   assert.deepEqual(
@@ -163,7 +171,7 @@ Deno.test("file() learns a log's names before it replaces any, and leaves what i
 Deno.test("file() reads objects line by line, names of blocks included", () => {
   const redact = redactor();
   const text =
-    `[\n{"metadata":{"name":"p","uid":"1"}},\n{"blocks":{"p-2":[]}}\n]\n`;
+    `[\n{"metadata":{"name":"fast","uid":"1"}},\n{"blocks":{"fast-2":[]}}\n]\n`;
   assert.equal(
     redact.file("objects/x.json", text),
     `[\n{"metadata":{"name":"name-1","uid":"1"}},\n{"blocks":{"name-1-2":[]}}\n]\n`,
