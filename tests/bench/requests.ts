@@ -44,7 +44,7 @@ export async function requestFigures(
       figure(`blockrequest.all${suffix}`, "s", [wholeS]),
       figure(`blockrequest.each${suffix}`, "ms", times),
       figure(`blockrequest.writes${suffix}`, "requests", [each], {
-        target: side === "ours" ? "≤ 3.1; fewer than 2 cannot be" : "",
+        target: side === "ours" ? "≤ 3; fewer than 2 cannot be" : "",
       }),
     ];
   };

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { KubeClient } from "../../../lib/kube/mod.ts";
 import { FakeTransport } from "../../../lib/kube/testing.ts";
 import { Looker } from "../base/looker.ts";
-import { askNodes, type Ran } from "./nodes.ts";
+import type { Ran } from "../base/kubectl.ts";
+import { askNodes } from "./nodes.ts";
 
 function coildOn(node: string): object {
   return {

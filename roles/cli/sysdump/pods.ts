@@ -9,7 +9,7 @@ import {
 import { APP_COMPONENT_LABEL, nameText } from "../../../lib/names/mod.ts";
 import { EXIT } from "../base/errors.ts";
 import { type Exec, lastLine } from "../base/kubectl.ts";
-import { isCoild } from "../ipam/nodes.ts";
+import { isCoild } from "../check/nodes.ts";
 import type { Collection } from "./collection.ts";
 import { type LocalReport, parseLocal } from "./local.ts";
 
