@@ -5,6 +5,7 @@ import { acknowledge, AnsweringTransport } from "../../netlink/testing.ts";
 import { PROTOCOL_BOOT, type RouteStep, type Step } from "../plan/plan.ts";
 import { applySteps } from "./link_end.ts";
 
+const EACCES = 13;
 const EINVAL = 22;
 const ENETUNREACH = 101;
 
@@ -19,6 +20,11 @@ const ADDRESS: Step = {
   address: Address.parse("10.1.2.1"),
   length: 32,
   scope: "global",
+};
+const IPV6_ADDRESS: Step = {
+  ...ADDRESS,
+  address: Address.parse("fd02::1"),
+  length: 128,
 };
 const OPTIONAL: Step = {
   kind: "link",
@@ -60,6 +66,9 @@ const REFUSED: Readonly<Record<string, readonly [Step, number, string]>> = {
   "a source has another reason": [WITH_SOURCE, ENETUNREACH, "ENETUNREACH"],
   "a route has no source": [ROUTE, EINVAL, "EINVAL"],
   "it is no route": [ADDRESS, EINVAL, "EINVAL"],
+  "an IPv4 address, where IPv6 is off": [ADDRESS, EACCES, "EACCES"],
+  "an IPv6 address, where it is on": [IPV6_ADDRESS, EINVAL, "EINVAL"],
+  "a route is forbidden": [ROUTE, EACCES, "EACCES"],
 };
 
 for (const [why, [step, errno, code]] of Object.entries(REFUSED)) {
