@@ -22,14 +22,14 @@ import { netnsTest } from "./testing.ts";
 const ETH0: NicSpec = { name: "eth0", network: 6, number: 100 };
 const NET1: NicSpec = { name: "net1", network: 7, number: 100 };
 
-/** coild's upkeep of the lab's host, which looks only when it hears something, unless it is to do so from time to time. */
+/** coild's upkeep of the lab's host, which looks only when it hears something. */
 class Upkeep implements AsyncDisposable {
   looks = 0;
   readonly counter = new CallCounter();
   readonly #tasks = new TaskGroup();
   readonly #netns: Netns;
 
-  constructor(lab: CoordinatorLab, { lookMs = 3_600_000 } = {}) {
+  constructor(lab: CoordinatorLab) {
     const netns = Netns.open(lab.host.path);
     this.#netns = netns;
     const upkeep = new CoordinatorUpkeep({
@@ -44,7 +44,7 @@ class Upkeep implements AsyncDisposable {
         }),
       counter: this.counter,
       leastMs: 20,
-      lookMs,
+      lookMs: 3_600_000,
     });
     this.#tasks.run("upkeep", (signal) => upkeep.run(signal));
   }
@@ -205,36 +205,5 @@ netnsTest(
     await untilPasses(async () =>
       assert.deepEqual(await rules(), [false, false])
     );
-  },
-);
-
-netnsTest(
-  "coordinator: pods are looked at from time to time, after a failure, and again while calls are under way",
-  async () => {
-    await using lab = await CoordinatorLab.start(["ipv4"]);
-    await lab.joined([ETH0]);
-    const more = async (upkeep: Upkeep) => {
-      const looks = upkeep.looks + 3;
-      await untilPasses(() => assert.ok(upkeep.looks > looks));
-    };
-    {
-      // The kernel reports nothing.
-      await using upkeep = new Upkeep(lab, { lookMs: 50 });
-      await more(upkeep);
-    }
-    const { change } = lab;
-    let failures = 0;
-    lab.change = (outside) => {
-      if (++failures > 2) return change(outside);
-      throw new Error("no kernel");
-    };
-    await using upkeep = new Upkeep(lab);
-    await untilPasses(() => assert.ok(failures > 2));
-    const call = Promise.withResolvers<void>();
-    const running = upkeep.counter.count(() => call.promise);
-    await changeAddress(lab, "add", 11);
-    await more(upkeep);
-    call.resolve();
-    await running;
   },
 );
