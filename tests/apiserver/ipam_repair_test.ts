@@ -369,15 +369,15 @@ No problems found
     assert.match(out, /not repaired: only a new sandbox gets an interface/);
     await lab.deletePod(pod);
     // As an interface that another program has put in its place.
-    await inPod(pod, "ip", "link", "add", "eth0", "type", "dummy");
+    const veth = ["type", "veth", "peer", "name", "peer"];
+    await inPod(pod, "ip", "link", "add", "eth0", ...veth);
     await inPod(pod, "ip", "addr", "add", `${address}/32`, "dev", "eth0");
     assert.equal(
       await answerAbout(pod),
       `kept: ${address}: network namespace /run/netns/${pod.netns} has it`,
     );
     await inPod(pod, "ip", "link", "delete", "eth0");
-    const link = ["link", "add", "other", "type", "dummy"];
-    await node.run("ip", ...link);
+    await node.run("ip", "link", "add", "other", ...veth);
     await node.run("ip", "link", "set", "other", "up");
     const route = ["route", "add", address, "dev", "other", "table", "116"];
     await node.run("ip", ...route);
