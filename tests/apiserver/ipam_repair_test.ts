@@ -250,6 +250,20 @@ Deno.test("coil ipam check --repair mends objects only with proof", async (t) =>
     assert.equal(code, 3);
     assert.match(out, /AddressBlock default-6: .*not repaired: .*forbidden/);
     assert.ok((await names("addressblocks")).includes("default-6"));
+    await plane.kubectl(
+      ...["create", "clusterrole", "deleter", "--verb=delete,patch"],
+      "--resource=addressblocks.coil.cybozu.com",
+    );
+    await plane.kubectl(
+      ...["create", "clusterrolebinding", "deleter"],
+      ...["--clusterrole=deleter", "--user=reader"],
+    );
+    await eventually("the new right", async () => {
+      const { out, err } = await coil(args, { now });
+      if (!out.includes("AddressBlock default-6: released")) return false;
+      assert.equal(err, "Events not written: 1\n");
+      return true;
+    });
   });
 });
 

@@ -17,6 +17,7 @@ import {
   type Command,
   type CommandContext,
   readArguments,
+  type Terminal,
 } from "../base/command.ts";
 import { connect } from "../base/connection.ts";
 import { CommandError, EXIT } from "../base/errors.ts";
@@ -247,7 +248,7 @@ async function checkCluster(
   const mended = await mendCluster(client, values, {
     findings: report.problems,
     books,
-    now: terminal.now(),
+    terminal,
   });
   return {
     repairs: [...mended.repairs, ...asked.repairs],
@@ -271,10 +272,10 @@ export function checkObjects(
 async function mendCluster(
   client: KubeClient,
   values: Values,
-  { findings, books, now }: {
+  { findings, books, terminal }: {
     readonly findings: readonly Finding[];
     readonly books: Books;
-    readonly now: Date;
+    readonly terminal: Terminal;
   },
 ): Promise<Mended> {
   const recorder = new EventRecorder(client, { component: "coil" });
@@ -288,11 +289,13 @@ async function mendCluster(
       recorder,
       dryRun: values["dry-run"],
       minAgeMs: values["min-age"],
-      now,
+      now: terminal.now(),
     });
   } finally {
     stop.abort();
     await writing;
+    const { dropped } = recorder;
+    if (dropped > 0) terminal.err(`Events not written: ${dropped}\n`);
   }
 }
 
