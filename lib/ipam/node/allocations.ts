@@ -193,14 +193,14 @@ export abstract class Allocations {
   /** Says what a wait that was in vain has waited for. */
   #withRests(refusal: OutOfBlocksError): Error {
     const { pool, reason, overlap } = refusal;
-    const { all, cooling } = this.#table.blocksOf(pool);
-    if (cooling === 0) return refusal;
-    const untils = all.map(({ coolingUntil = Infinity }) => coolingUntil);
+    const untils = this.#table.blocksOf(pool).all
+      .flatMap(({ comingBack }) => comingBack.map(([, until]) => until));
+    if (untils.length === 0) return refusal;
     const leftMs = Math.min(...untils) - this.#clock.nowMs();
     const seconds = Math.ceil(leftMs / 1000);
     return new OutOfBlocksError(
       pool,
-      `${reason}; ${cooling} of its addresses rest after use, the first for ${seconds} s more`,
+      `${reason}; ${untils.length} of its addresses rest after use, the first for ${seconds} s more`,
       overlap,
     );
   }

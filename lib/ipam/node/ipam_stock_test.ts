@@ -1,6 +1,8 @@
 /** A supply of many small blocks: several by one request, a store without pods. */
 import assert from "node:assert/strict";
+import { parseReserved } from "../../api/mod.ts";
 import { Address } from "../../inet/mod.ts";
+import { OutOfBlocksError } from "../base/errors.ts";
 import type { Rest, Stock } from "../base/ports.ts";
 import {
   FakeBlockSource,
@@ -126,6 +128,28 @@ Deno.test("strict: an address that rests is not given, and the ADD says for how 
     name: "OutOfBlocksError",
     message:
       'Cannot get a block of pool "default": out of blocks; 2 of its addresses rest after use, the first for 15 s more',
+  });
+  await clock.advance(10_000);
+  await refused;
+});
+
+Deno.test("strict: an ADD does not wait for the rest of an address that is not given afterwards", async () => {
+  const cluster = singles("10.0.0.0/30");
+  await using node = await openNode(cluster, STRICT);
+  const { ipam, clock } = node;
+  for (const n of [0, 1, 2, 3]) await ipam.allocate(keyOf(n));
+  const pool = cluster.pools.get("default");
+  assert.ok(pool);
+  pool.reserved = parseReserved(["10.0.0.1"]);
+  ipam.onPoolsChanged();
+  cluster.edit("default-2", { deleting: true });
+  ipam.onBlocksChanged(cluster.of("node1"));
+  for (const n of [1, 2]) await release(ipam, n);
+  await assert.rejects(ipam.allocate(keyOf(4)), OutOfBlocksError);
+  await release(ipam, 3);
+  const refused = assert.rejects(ipam.allocate(keyOf(4)), {
+    message:
+      'Cannot get a block of pool "default": out of blocks; 1 of its addresses rest after use, the first for 20 s more',
   });
   await clock.advance(10_000);
   await refused;

@@ -92,7 +92,10 @@ export class AddressTable {
    * when its rest ends.
    */
   isOneComing(pool: string): boolean {
-    if (this.#rest === "strict" && this.blocksOf(pool).cooling > 0) return true;
+    const { all, cooling } = this.blocksOf(pool);
+    const isResting = this.#rest === "strict" && cooling > 0 &&
+      all.some(({ comingBack }) => comingBack.length > 0);
+    if (isResting) return true;
     for (const { releasing, blocks } of this.#attachments.values()) {
       if (!releasing) continue;
       for (const { info, isPromising } of blocks) {

@@ -175,10 +175,16 @@ export class HeldBlock {
     this.onChange?.();
   }
 
+  /** The positions that rest and can be given afterwards, as things look, and until when; the first ends first. */
+  get comingBack(): [index: number, until: number][] {
+    if (!this.isPromising) return [];
+    return [...this.#cooling]
+      .filter(([index]) => !this.#allocator.isReserved(index));
+  }
+
   /** Gives the position that has been cooling longest, or undefined when none is. */
   allocateCooling(): Slot | undefined {
-    const index = this.#cooling.keys()
-      .find((position) => !this.#allocator.isReserved(position));
+    const [[index] = []] = this.comingBack;
     if (index === undefined) return undefined;
     return { index, addresses: this.addressesAt(index) };
   }
