@@ -121,6 +121,7 @@ Deno.test("coil sysdump writes what can be had into one archive, and says what i
   stack.defer(() => Deno.remove(directory, { recursive: true }));
   await fakeKubectl(directory, coild);
   const out = `${directory}/out`;
+  const { signal } = new AbortController();
   await Deno.mkdir(out);
 
   const start = (...args: readonly string[]) =>
@@ -304,7 +305,7 @@ Deno.test("coil sysdump writes what can be had into one archive, and says what i
     const viewer = await plane.kubeconfigFor({ user: "stranger" });
     const { code, err } = await coil([
       ...["sysdump", "-o", `${out}/stranger.tar.gz`, `--kubeconfig=${viewer}`],
-    ]);
+    ], { signal });
     assert.equal(code, 3, err);
     assert.match(err, / {2}forbidden\n {6}addresspools\n/);
   });
@@ -318,7 +319,7 @@ Deno.test("coil sysdump writes what can be had into one archive, and says what i
     );
     const { code, err } = await coil([
       ...["sysdump", "-o", `${out}/dead.tar.gz`, `--kubeconfig=${dead}`],
-    ]);
+    ], { signal });
     assert.equal(code, 1);
     assert.match(err, /--kubeconfig/);
     await assert.rejects(Deno.stat(`${out}/dead.tar.gz`), Deno.errors.NotFound);

@@ -130,7 +130,10 @@ wrong, 3 something is missing in it.`,
     terminal.out(`${JSON.stringify(report)}\n`);
     return EXIT.ok;
   }
-  using interruption = catchInterruption(context.signal);
+  if (context.signal !== undefined) {
+    return await writeArchive(values, terminal, context.signal);
+  }
+  using interruption = catchInterruption();
   return await writeArchive(values, terminal, interruption.signal);
 }
 
