@@ -2,7 +2,7 @@ import { askMetrics } from "../../../lib/cnirpc/inspection/mod.ts";
 import { VERSION } from "../../../lib/names/mod.ts";
 import { formatProblems } from "../base/problem.ts";
 import { askHere, checkHere, MIN_AGE_MS } from "../check/check.ts";
-import type { Missing } from "./summary.ts";
+import type { Missing } from "../archive/summary.ts";
 import { NETWORK_FILES } from "./network.ts";
 
 /** What a pod of Coil's says of itself and its node. */

@@ -31,7 +31,7 @@ import {
   IPAM_LEASE,
 } from "../../../lib/names/mod.ts";
 import type { Looker } from "../base/looker.ts";
-import { withoutSecrets } from "./clean.ts";
+import { withoutSecrets } from "../archive/clean.ts";
 
 /** Reads one kind of objects: each as it goes into the archive. */
 export interface ObjectReader {

@@ -10,7 +10,7 @@ import { APP_COMPONENT_LABEL, nameText } from "../../../lib/names/mod.ts";
 import { EXIT } from "../base/errors.ts";
 import { type Exec, lastLine } from "../base/kubectl.ts";
 import { isCoild } from "../check/nodes.ts";
-import type { Collection } from "./collection.ts";
+import type { Collection } from "../archive/collection.ts";
 import { type LocalReport, parseLocal } from "./local.ts";
 
 /** What Coil's pods are asked with. */

@@ -24,14 +24,14 @@ import { checkObjects } from "../check/check.ts";
 import { problemsOf } from "../status/problems.ts";
 import { formatReport, reportOf } from "../status/report.ts";
 import { readSnapshot } from "../status/snapshot.ts";
-import { Archive } from "./archive.ts";
-import { Collection } from "./collection.ts";
+import { Archive } from "../archive/archive.ts";
+import { Collection } from "../archive/collection.ts";
 import { catchInterruption } from "./interruption.ts";
 import { readLocal } from "./local.ts";
 import { OBJECTS, objectsText } from "./objects.ts";
 import { collectPods, nodesWithoutCoild } from "./pods.ts";
-import { Redactor } from "./redact.ts";
-import { formatMissing } from "./summary.ts";
+import { Redactor } from "../archive/redact.ts";
+import { formatMissing } from "../archive/summary.ts";
 
 const FLAGS = defineFlags({
   "output": {
