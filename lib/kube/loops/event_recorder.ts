@@ -87,6 +87,11 @@ export class EventRecorder {
     return this.#dropped;
   }
 
+  /** How many events are not written yet. */
+  get pending(): number {
+    return this.#pending.size;
+  }
+
   /** Takes an event to be written soon by {@link EventRecorder.run}. Never throws and never waits. */
   event(ref: ObjectReference, info: EventInfo): void {
     const nowMs = this.#clock.nowMs();

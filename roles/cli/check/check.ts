@@ -279,24 +279,20 @@ async function mendCluster(
   },
 ): Promise<Mended> {
   const recorder = new EventRecorder(client, { component: "coil" });
-  const stop = new AbortController();
-  const writing = recorder.run(stop.signal);
-  try {
-    return await repairCluster(findings, {
-      client,
-      looker: new Looker(client, values["page-size"]),
-      books,
-      recorder,
-      dryRun: values["dry-run"],
-      minAgeMs: values["min-age"],
-      now: terminal.now(),
-    });
-  } finally {
-    stop.abort();
-    await writing;
-    const { dropped } = recorder;
-    if (dropped > 0) terminal.err(`Events not written: ${dropped}\n`);
-  }
+  const mended = await repairCluster(findings, {
+    client,
+    looker: new Looker(client, values["page-size"]),
+    books,
+    recorder,
+    dryRun: values["dry-run"],
+    minAgeMs: values["min-age"],
+    now: terminal.now(),
+  });
+  // Not at the same time: an Event under way at the end would be written twice.
+  await recorder.run(AbortSignal.abort());
+  const lost = recorder.dropped + recorder.pending;
+  if (lost > 0) terminal.err(`Events not written: ${lost}\n`);
+  return mended;
 }
 
 /** The report of a look, with the problems that a second look has too. */
