@@ -24,6 +24,11 @@ export interface HttpClientOptions {
   readonly maxBytes?: number | undefined;
   /** Connects to the endpoint itself, whatever proxy the environment names: metadata and keys are of this machine only. */
   readonly isLocal?: boolean;
+  /**
+   * Makes a connection for each request. On one that was used before, Deno 2.9.6 sends a request again, a POST too, when
+   * the peer closes it without an answer.
+   */
+  readonly once?: boolean;
 }
 
 /** Requests to one endpoint, bounded in time and size. */
@@ -43,10 +48,9 @@ export class HttpClient implements Disposable {
     // One connection for each request under way: one that is dead holds no other up.
     this.#client = Deno.createHttpClient({
       http2: false,
-      // In Deno 2.9.6 a request is sent a second time when the peer closes a connection that was used before without
-      // an answer, whatever the method: what it changed would be changed twice.
-      poolMaxIdlePerHost: 0,
-      ...(options.isLocal ? { proxy: directTo(url) } : {}),
+      ...(options.once ? { poolMaxIdlePerHost: 0 } : {}),
+      // Only then, since Deno names the host in the request line to a proxy: servers have to take that, not all do.
+      ...(options.isLocal && hasProxy() ? { proxy: directTo(url) } : {}),
     });
   }
 
@@ -100,6 +104,12 @@ export class HttpClient implements Disposable {
   [Symbol.dispose](): void {
     this.#client.close();
   }
+}
+
+/** Whether Deno takes a proxy from the environment. */
+function hasProxy(): boolean {
+  return ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY"]
+    .some((name) => Deno.env.get(name) || Deno.env.get(name.toLowerCase()));
 }
 
 /** A connection to the host itself, which goes before any proxy of the environment. */

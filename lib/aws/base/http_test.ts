@@ -114,7 +114,12 @@ Deno.test("send() sends once what a peer takes without an answer, also after it 
     }
   })();
   {
-    using http = new HttpClient({ peer: "EC2", endpoint, timeoutMs: 5_000 });
+    using http = new HttpClient({
+      peer: "EC2",
+      endpoint,
+      timeoutMs: 5_000,
+      once: true,
+    });
     const post = { method: "POST", headers: {}, url: endpoint } as const;
     await http.send({ ...post, body: "one" });
     await assert.rejects(http.send({ ...post, body: "two" }), NoAnswerError);
@@ -122,4 +127,33 @@ Deno.test("send() sends once what a peer takes without an answer, also after it 
   }
   listener.close();
   await serving;
+});
+
+/** What a client asks a server by its first line. */
+async function firstLine(isLocal: boolean): Promise<string | undefined> {
+  using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const endpoint = `http://127.0.0.1:${listener.addr.port}`;
+  using http = new HttpClient({
+    peer: "x",
+    endpoint,
+    timeoutMs: 5_000,
+    isLocal,
+  });
+  const sent = http.send({ ...GET, url: `${endpoint}/latest/a` });
+  using connection = await listener.accept();
+  const bytes = new Uint8Array(1_000);
+  const count = await connection.read(bytes) ?? 0;
+  await connection.write(
+    new TextEncoder().encode("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"),
+  );
+  await sent;
+  return new TextDecoder().decode(bytes.subarray(0, count)).split("\r\n")[0];
+}
+
+Deno.test("send() asks a local peer as it asks others, by a path alone", async () => {
+  const line = "GET /latest/a HTTP/1.1";
+  assert.deepEqual([await firstLine(true), await firstLine(false)], [
+    line,
+    line,
+  ]);
 });
