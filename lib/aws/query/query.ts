@@ -64,7 +64,12 @@ export class QueryClient implements Disposable {
     const { service, endpoint, timeoutMs = TIMEOUT_MS } = options;
     this.#options = options;
     this.#peer = service.toUpperCase();
-    this.#http = new HttpClient({ peer: this.#peer, endpoint, timeoutMs });
+    this.#http = new HttpClient({
+      once: true,
+      peer: this.#peer,
+      endpoint,
+      timeoutMs,
+    });
   }
 
   /**

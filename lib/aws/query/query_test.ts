@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { CallBudget } from "./budget.ts";
 import { CredentialSource } from "./credential_source.ts";
 import { AwsError, NoAnswerError } from "../base/errors.ts";
@@ -306,4 +308,29 @@ Deno.test("QueryClient refuses an endpoint that is no URL", () => {
       /as endpoint of EC2: needs the form/,
     );
   }
+});
+
+Deno.test("call() sends a request once, although the peer closes a connection that was used before", async () => {
+  let requests = 0;
+  const server = createServer((request, response) => {
+    requests++;
+    request.resume();
+    if (requests === 2) request.socket.destroy();
+    else response.end(ANSWER);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  {
+    using client = new QueryClient({
+      service: "ec2",
+      version: "2016-11-15",
+      region: "eu-west-1",
+      endpoint: `http://127.0.0.1:${port}`,
+      budget: new CallBudget({ maxAttempts: 1 }),
+    });
+    await client.call(CALL, {});
+    await assert.rejects(client.call(CALL, {}), NoAnswerError);
+  }
+  await new Promise((resolve) => server.close(resolve));
+  assert.equal(requests, 2);
 });
