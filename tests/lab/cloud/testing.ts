@@ -14,7 +14,7 @@ export const KEYS: Credentials = {
 /** What the metadata service gives. */
 export const ROLE_KEYS = {
   accessKeyId: "ASIAROLE",
-  secretAccessKey: "another secret",
+  secretAccessKey: "another/secret+key",
   sessionToken: "token/of+the=session",
   role: "node",
 };
