@@ -9,6 +9,7 @@ export * from "./base/errors.ts";
 export type { Allocation, Releasing } from "./node/allocations.ts";
 export { NodeIpam, type NodeIpamOptions } from "./node/ipam.ts";
 export * from "./base/ports.ts";
+export type { BlockRecord } from "./table/stats.ts";
 export type { AllocationRecord } from "./node/reconcile.ts";
 export { overlapReport, poolOverlaps } from "./pool/overlap_report.ts";
 export {

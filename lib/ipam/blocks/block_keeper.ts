@@ -39,6 +39,8 @@ export interface BlockKeeperOptions {
   readonly returnDelayMs: number;
   /** A number from 0 to below 1 for the name of a block, by which returns are spread. */
   readonly jitterOf: (block: string) => number;
+  /** Called after each look at the whole table. */
+  readonly onLook: () => void;
 }
 
 /** After a live list in the background has failed. */
@@ -181,6 +183,7 @@ export class BlockKeeper {
     this.#timer = dueAt === Infinity
       ? undefined
       : clock.after(Math.max(1, dueAt - clock.nowMs()), () => this.#maintain());
+    this.#options.onLook();
   }
 
   #noteLow(): void {

@@ -110,7 +110,7 @@ export class BlockView {
     }
   }
 
-  /** Whether the watch shows a block that is not known, lacks one that is, or contradicts an edit. */
+  /** Whether the watch shows a block that is not known, lacks one that is, or contradicts an edit or a reservation. */
   isPuzzled(): boolean {
     const { table, supply } = this.#options;
     // What a request under way brings is not unknown.
@@ -120,7 +120,8 @@ export class BlockView {
     );
     return unknown || this.#feed.some((info) => {
       const block = table.blocks.get(info.uid);
-      return block?.holds.has("edited") && block.matches(info);
+      return block?.holds.has("edited") && block.matches(info) ||
+        block?.holds.has("reserved") && !info.reserved;
     }) ||
       [...table.blocks.values()].some((block) =>
         block.holds.has("unconfirmed")

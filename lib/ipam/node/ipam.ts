@@ -74,6 +74,8 @@ export interface NodeIpamOptions {
   readonly graceMs?: number;
   /** The kernel must lack it in two reconciliations at least this far apart. Default 30 s. */
   readonly confirmMs?: number;
+  /** Called after each look at the blocks, which follows all that happens to addresses. Must not throw. */
+  readonly onLook?: () => void;
   /**
    * Whether an ADD or DEL of a key (`<container ID>:<interface>`) is under way: asked right before its addresses would
    * be freed since the kernel lacks it. Default: none ever is.
@@ -129,6 +131,7 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
       blockTimeoutMs: options.blockTimeoutMs ?? 60_000,
       returnDelayMs: options.returnDelayMs ?? 30_000,
       jitterOf: options.jitterOf ?? (() => 0.5),
+      onLook: options.onLook ?? (() => {}),
     });
     const timeoutMs = options.requestTimeoutMs ?? 10_000;
     const { onFreed = () => {} } = options;

@@ -750,6 +750,22 @@ Deno.test("a reserved block that is set free is used", async () => {
   assert.equal(textOf(await node.ipam.allocate(keyOf(1))), "10.0.0.0");
 });
 
+Deno.test("a reserved block that the watch shows as set free is used without waiting for a comparison", async () => {
+  const cluster = clusterOf(2, "10.0.0.0/28");
+  cluster.add({ pool: "default", index: 0, node: "node1", reserved: true });
+  let looks = 0;
+  await using node = await openNode(cluster, {
+    returnDelayMs: 60_000,
+    onLook: () => looks++,
+  });
+  cluster.edit("default-0", { reserved: false });
+  const before = looks;
+  node.ipam.onBlocksChanged(cluster.of("node1"));
+  await settle();
+  assert.ok(looks > before);
+  assert.equal(textOf(await node.ipam.allocate(keyOf(1))), "10.0.0.0");
+});
+
 Deno.test("a pod in the kernel that turns up in a block on its way back keeps the block", async () => {
   const cluster = clusterOf(1, "10.0.0.0/29");
   await using node = await openNode(cluster);
