@@ -22,11 +22,13 @@ export function findEniLink<T extends LinkFacts>(
   if (link === undefined) {
     return new VpcHostProblem(
       `Cannot configure ENI "${eni.id}": no link has MAC address ${mac}; its pods have no network until the link appears`,
+      { eni: eni.id },
     );
   }
   if (candidates.length === 1) return link;
   const names = candidates.map(({ name }) => `"${name}"`).join(", ");
   return new VpcHostProblem(
     `Cannot configure ENI "${eni.id}": links ${names} all have MAC address ${mac}; give the others another one`,
+    { eni: eni.id },
   );
 }

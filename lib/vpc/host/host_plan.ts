@@ -141,6 +141,7 @@ function missingGateways(
   ).map((family) =>
     new VpcHostProblem(
       `Cannot route the ${family} blocks of ENI "${id}": its subnet has no ${family} gateway`,
+      { eni: id },
     )
   );
 }

@@ -2,4 +2,14 @@
 export class VpcHostProblem extends Error {
   /** The class, for logs. */
   override readonly name: string = "VpcHostProblem";
+  /** The ENI whose pods have no network by it; undefined when it is no single one. */
+  readonly eni: string | undefined;
+
+  constructor(
+    message: string,
+    { eni, cause }: { readonly eni?: string; readonly cause?: unknown } = {},
+  ) {
+    super(message, cause === undefined ? {} : { cause });
+    this.eni = eni;
+  }
 }
