@@ -34,6 +34,7 @@ export {
   ignoredFlags,
   type IntFlag,
   type StringFlag,
+  type StringListFlag,
 } from "./spec.ts";
 export { flagsMarkdown } from "./usage.ts";
 export { writeAll } from "./write_all.ts";
