@@ -1,6 +1,6 @@
 import { Gate, TaskGroup } from "../../lib/async/mod.ts";
 import { valuesOf } from "../../lib/inet/mod.ts";
-import { NodeIpam } from "../../lib/ipam/mod.ts";
+import { NodeIpam, type RouteSink } from "../../lib/ipam/mod.ts";
 import { RouteSocket } from "../../lib/netlink/mod.ts";
 import { PodNetwork, SourceTable } from "../../lib/podnet/mod.ts";
 import { RouteExporter } from "../../lib/routing/mod.ts";
@@ -27,15 +27,27 @@ import { SourceWatch } from "./network/source_watch.ts";
 import { start, START_CONDITIONS } from "./pods/startup.ts";
 import { Teardown } from "./pods/teardown.ts";
 import { fractionOf } from "./blocks/jitter.ts";
-import { supplyOfPools } from "./blocks/pools.ts";
+import type { Supply } from "./blocks/supply.ts";
 
 /** What remains of the grace for teardowns once the last call has ended. */
 const DRAIN_MS = 5_000;
 
+/** What the network outside routes to the node anyway. */
+const NO_EXPORT: RouteSink = { sync: () => Promise.resolve() };
+
+/** What a supply can be made of. */
+export interface SupplyContext {
+  readonly node: NodeSource;
+  readonly network: PodNetwork;
+}
+
 /** The node with its own address management: coild connects the pods. */
-export function connectIpam(dependencies: NodeDependencies): NodePart {
+export function connectIpam(
+  dependencies: NodeDependencies,
+  supplyOf: (context: SupplyContext) => Supply,
+): NodePart {
   const { options, client, nodeName, registry, stack } = dependencies;
-  const parts = connect(dependencies);
+  const parts = connect(dependencies, supplyOf);
   const { addresses, blocks, ipam, node, routes, sources, teardown } = parts;
   stack.use(blocks.follow(ipam));
   dependencies.metrics.observeIpam(registry, { ipam, teardown });
@@ -98,7 +110,10 @@ function openKernel(
 }
 
 /** Makes the parts and ties them to each other. */
-function connect(dependencies: NodeDependencies) {
+function connect(
+  dependencies: NodeDependencies,
+  supplyOf: (context: SupplyContext) => Supply,
+) {
   const { options, client, nodeName, locks, metrics, pods, stack } =
     dependencies;
   const node = new NodeSource(client, nodeName);
@@ -109,12 +124,11 @@ function connect(dependencies: NodeDependencies) {
     nodeUid: () => node.current?.uid,
   });
   const { network, routes, watch } = openKernel(dependencies, reports);
-  const blocks = supplyOfPools({ client, node, nodeName, options });
+  const blocks = supplyOf({ node, network });
   const ipam = stack.use(
     new NodeIpam({
-      ...blocks.ipam,
       kernel: network,
-      routes,
+      routes: blocks.exports ? routes : NO_EXPORT,
       log: getLogger("node-ipam"),
       observer: metrics,
       requestTimeoutMs: options.blockRequestTimeoutMs,
@@ -123,10 +137,13 @@ function connect(dependencies: NodeDependencies) {
       returnDelayMs: options.blockReturnDelayMs,
       jitterOf: (block) => fractionOf(`${nodeName}/${block}`),
       isBusy: (key) => locks.isLocked(key),
+      ...blocks.ipam,
     }),
   );
   const flows = new StaleFlows({ isFree: (address) => ipam.isFree(address) });
-  const teardown = stack.use(new Teardown({ ipam, network }));
+  const teardown = stack.use(
+    new Teardown({ ipam, network, rests: blocks.rests }),
+  );
   const networks = new NetworkMemory();
   const table = stack.use(new SourceTable());
   const sources = new SourceGuard({
@@ -149,7 +166,10 @@ function connect(dependencies: NodeDependencies) {
   };
   const intervalMs = options.reconcileIntervalMs;
   const garbage = new GarbageCollector(shared);
-  const readiness = new Readiness(START_CONDITIONS);
+  const readiness = new Readiness({
+    ...START_CONDITIONS,
+    ...(blocks.waitsFor && { addresses: blocks.waitsFor }),
+  });
   const prepared = new Gate();
   return {
     ...shared,

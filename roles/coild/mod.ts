@@ -42,7 +42,7 @@ import { NO_EGRESS } from "./egress/calls.ts";
 import { connectEgress } from "./egress_part.ts";
 import { type EgressPlane, KERNEL_PLANE } from "./egress/plane.ts";
 import { type CoildOptions, parseCoildFlags } from "./flags.ts";
-import { connectIpam } from "./ipam_part.ts";
+import { connectPools } from "./pools_part.ts";
 import { CoildMetrics } from "./observe/metrics.ts";
 import type { NodeDependencies } from "./node_part.ts";
 import { PodEvents } from "./observe/pod_events.ts";
@@ -181,7 +181,7 @@ function connectPods(dependencies: NodeDependencies, plane: EgressPlane) {
   const { enableEgress, enableIpam } = options;
   if (!enableIpam && !enableEgress) return {};
   const node = enableIpam
-    ? connectIpam(dependencies)
+    ? connectPools(dependencies)
     : connectChained(dependencies);
   const { attachments, readiness } = node;
   // mutate: only slower suites have clients of a whole coild.

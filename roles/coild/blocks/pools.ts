@@ -34,6 +34,7 @@ export function supplyOfPools(
     lookMs: reconcileIntervalMs,
   });
   return {
+    exports: true,
     ipam: {
       source: blocks,
       stock: waterStock(waterMarksFor(lowWater)),

@@ -15,6 +15,8 @@ import { AddressError } from "../base/errors.ts";
 export interface AddressContext {
   readonly pod: PodName;
   readonly pool: string;
+  /** What there is to say of the error, where it is no matter of pools. */
+  readonly finding?: string | undefined;
   /** The pools there are. */
   readonly poolNames: () => readonly string[];
   /** How many blocks of the pool this node holds. */
@@ -27,7 +29,7 @@ export interface AddressContext {
  */
 export function explain(error: unknown, context: AddressContext): AddressError {
   const { pod, pool } = context;
-  const found = findingOf(error, context) ??
+  const found = context.finding ?? findingOf(error, context) ??
     (error instanceof Error ? error.message : String(error));
   return new AddressError(
     `Cannot give pod "${pod.namespace}/${pod.name}" an address of pool "${pool}": ${found}`,

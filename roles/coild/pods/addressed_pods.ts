@@ -8,7 +8,11 @@ import {
 } from "../../../lib/cni/mod.ts";
 import type { CniRequest } from "../../../lib/plugin/mod.ts";
 import { valuesOf } from "../../../lib/inet/mod.ts";
-import type { Allocation, NodeIpam } from "../../../lib/ipam/mod.ts";
+import {
+  type Allocation,
+  type NodeIpam,
+  PoolNotFoundError,
+} from "../../../lib/ipam/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
 import {
   isMarkedFor,
@@ -42,6 +46,8 @@ import type { PodFacts, PodSource } from "../cluster/pod_source.ts";
 import { podAddresses } from "../cluster/pod_status.ts";
 import { allocateFromFirst } from "./pool_fallback.ts";
 import type { Teardown } from "./teardown.ts";
+import { AddressError } from "../base/errors.ts";
+import { DEFAULT_POOL, POOL_ANNOTATION } from "../../../lib/names/mod.ts";
 import { type Attachment, POD_INTERFACE } from "../calls/attachment.ts";
 
 const log = getLogger("coild");
@@ -50,7 +56,7 @@ export interface AddressedPodsOptions {
   readonly ipam: NodeIpam;
   readonly network: PodNetwork;
   readonly pods: Pick<PodSource, "poolsOf" | "sourcesOf">;
-  readonly blocks: Pick<Supply, "poolNames">;
+  readonly blocks: Pick<Supply, "finding" | "pool" | "poolNames">;
   readonly metrics: CoildMetrics;
   readonly teardown: Teardown;
   readonly garbage: Pick<GarbageCollector, "collect">;
@@ -76,7 +82,10 @@ export class AddressedPods implements Attachments {
     { held, signal, announcement }: ConnectOptions,
   ): Promise<Connected> {
     const { metrics, networks, pods, teardown } = this.#with;
-    const pools = await pods.poolsOf(pod.namespace, { signal });
+    const pools = this.#poolsFor(
+      await pods.poolsOf(pod.namespace, { signal }),
+      pod,
+    );
     const choice = await pods.sourcesOf(pod, { signal });
     const sources = choice === "any" ? "any" : "own";
     const allocation = await metrics.phase(
@@ -200,6 +209,21 @@ export class AddressedPods implements Attachments {
     return found;
   }
 
+  /** @throws {AddressError} when the namespace names a pool where there are none */
+  #poolsFor(
+    named: readonly string[],
+    { namespace, name }: PodName,
+  ): readonly string[] {
+    const { pool } = this.#with.blocks;
+    if (pool === undefined) return named;
+    const other = named.find((one) => one !== DEFAULT_POOL && one !== pool);
+    if (other === undefined) return [pool];
+    throw new AddressError(
+      `Cannot give pod "${namespace}/${name}" an address of pool "${other}": this node's pods have addresses of the VPC; remove annotation "${POOL_ANNOTATION}" of namespace "${namespace}"`,
+      { cause: new PoolNotFoundError(other) },
+    );
+  }
+
   /** Made apart, so that what is kept of an ADD does not hold the rest of it. */
   #opener(key: AttachmentKey): Attachment["openNetns"] {
     const { network } = this.#with;
@@ -220,6 +244,7 @@ export class AddressedPods implements Attachments {
       throw explain(error, {
         pod: request.pod,
         pool,
+        finding: blocks.finding?.(error),
         poolNames: () => blocks.poolNames(),
         heldBlocks: () => ipam.blocks().filter((b) => b.pool === pool).length,
       });

@@ -45,8 +45,9 @@ class Site {
   made: Partial<SetupResult> = { isFirst: true, mtu: 1400 };
   isKnown = true;
   links: readonly Partial<PodLink>[] = [];
+  named: readonly string[] = ["default"];
 
-  constructor() {
+  constructor(only?: string) {
     this.pods = new AddressedPods({
       ipam: {
         allocate: () =>
@@ -75,10 +76,16 @@ class Site {
         check: (wanted: unknown) => Promise.resolve(this.done.push(wanted)),
       } as unknown as PodNetwork,
       pods: {
-        poolsOf: () => Promise.resolve(["default"]),
+        poolsOf: () => Promise.resolve([...this.named]),
         sourcesOf: () => Promise.resolve(this.asks),
       },
-      blocks: { poolNames: () => ["default"] },
+      blocks: {
+        poolNames: () => ["default"],
+        ...(only !== undefined && {
+          pool: only,
+          finding: () => "EC2 is closed",
+        }),
+      },
       metrics: new CoildMetrics(this.registry),
       teardown: {
         undo: (key: unknown, _locks: unknown, options: unknown) =>
@@ -233,4 +240,21 @@ Deno.test("find() knows pods by an address of the main interface, and one that g
   assert.deepEqual(key, KEY);
   assert.deepEqual(pod, { namespace: "team", name: "both" });
   assert.deepEqual([uid, byAddress], ["uid-of-both", true]);
+});
+
+Deno.test("where there is one pool alone, a namespace that names another one gets no pods, and errors say what that pool does", async () => {
+  const site = new Site("vpc");
+  site.exhausted = new OutOfBlocksError("vpc");
+  await assert.rejects(
+    site.connect(),
+    /^AddressError: Cannot give pod "team\/web" an address of pool "vpc": EC2 is closed$/,
+  );
+  site.named = ["vpc"];
+  site.exhausted = undefined;
+  await site.connect();
+  site.named = ["default", "other"];
+  await assert.rejects(
+    site.connect(),
+    /^AddressError: .*an address of pool "other": this node's pods have addresses of the VPC; remove annotation "coil.cybozu.com\/pool" of namespace "team"$/,
+  );
 });

@@ -5,7 +5,7 @@ import {
   type KeyedMutex,
   retry,
 } from "../../../lib/async/mod.ts";
-import type { NodeIpam } from "../../../lib/ipam/mod.ts";
+import type { NodeIpam, RestingAddress } from "../../../lib/ipam/mod.ts";
 import type { PodLink, PodNetwork } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { Supply } from "../blocks/supply.ts";
@@ -34,7 +34,7 @@ export interface StartOptions {
   readonly network: PodNetwork;
   readonly node: NodeSource;
   readonly pods: PodSource;
-  readonly blocks: Pick<Supply, "synced">;
+  readonly blocks: Pick<Supply, "synced" | "rests">;
   readonly locks: KeyedMutex;
   readonly addresses: NodeAddresses;
   readonly repair: RouteRepair;
@@ -70,8 +70,9 @@ export async function start(
   options.prepared.open();
   // The kernel's part of this is done at once, so that DEL finds addresses.
   const found = await repair.complete(await network.list());
+  const resting = await restsOf(options, signal);
   await Promise.all([
-    ipam.start(found, { signal }),
+    ipam.start(found, { signal, resting }),
     abortable(
       Promise.all([node.synced, pods.synced(), blocks.synced]),
       signal,
@@ -82,6 +83,19 @@ export async function start(
   await repair.repair(await network.list(), { signal });
   readiness.met("addresses");
   log.info("Ready to serve pods", { node: node.name });
+}
+
+/** Addresses that may not be used again yet, by an earlier process. */
+async function restsOf(
+  { blocks: { rests } }: StartOptions,
+  signal: AbortSignal,
+): Promise<readonly RestingAddress[]> {
+  let resting: readonly RestingAddress[] = [];
+  if (rests === undefined) return resting;
+  await insist("read which addresses rest", signal, async () => {
+    resting = await rests.list();
+  });
+  return resting;
 }
 
 /** Releases what DEL took from the kernel while the addresses were recovered. */

@@ -5,7 +5,7 @@ import { Readiness } from "../observe/readiness.ts";
 import { start, START_CONDITIONS, type StartOptions } from "./startup.ts";
 
 /** A node with pods "a" and "b", whose kernel refuses twice, and an API server that answers when it is told to. */
-function siteOf() {
+function siteOf({ rests = [] as string[] } = {}) {
   const done: string[] = [];
   const api = Promise.withResolvers<void>();
   const addresses = Promise.withResolvers<void>();
@@ -17,6 +17,11 @@ function siteOf() {
   }));
   let refusals = 2;
   const note = (what: string) => Promise.resolve(void done.push(what));
+  let restFailures = 1;
+  const listRests = () => {
+    if (restFailures-- > 0) throw new Error("busy");
+    return rests;
+  };
   const names = (pods: readonly { containerId: string }[]) =>
     pods.map(({ containerId }) => containerId).join();
   const stop = new AbortController();
@@ -25,8 +30,8 @@ function siteOf() {
     prepared,
     locks: new KeyedMutex(),
     ipam: {
-      start: async (found: never) => {
-        await note(`recover ${names(found)}`);
+      start: async (found: never, { resting }: { resting: unknown[] }) => {
+        await note(`recover ${names(found)}${resting.join("")}`);
         await addresses.promise;
       },
       beginRelease: ({ containerId }: { containerId: string }) => {
@@ -45,7 +50,11 @@ function siteOf() {
     sources: { ensureTable: () => note("table") },
     node: { name: "n1", synced: api.promise },
     pods: { synced: () => Promise.resolve() },
-    blocks: { synced: Promise.resolve() },
+    blocks: {
+      synced: Promise.resolve(),
+      ...(rests.length > 0 &&
+        { rests: { list: () => Promise.try(listRests) } }),
+    },
     addresses: { publish: () => done.push("publish") },
     repair: {
       complete: (pods: unknown) => Promise.resolve(pods),
@@ -83,4 +92,12 @@ Deno.test("a start that waits for the API server ends by its signal", async () =
   stop.abort();
   await assert.rejects(running, { name: "AbortError" });
   assert.equal(readiness.isReady, false);
+});
+
+Deno.test("a start recovers which addresses rest, and insists on it", async () => {
+  const { addresses, api, done, running } = siteOf({ rests: [" rest"] });
+  addresses.resolve();
+  api.resolve();
+  await running;
+  assert.ok(done.includes("recover a,b rest"));
 });

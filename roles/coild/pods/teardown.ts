@@ -6,6 +6,7 @@ import type {
   Teardown as CutOff,
 } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
+import type { RestStore } from "../blocks/supply.ts";
 import type { AttachmentKey } from "../../../lib/cni/mod.ts";
 
 const log = getLogger("pod-network");
@@ -13,6 +14,8 @@ const log = getLogger("pod-network");
 export interface TeardownOptions {
   readonly ipam: NodeIpam;
   readonly network: PodNetwork;
+  /** Keeps over a restart which addresses rest. */
+  readonly rests?: Pick<RestStore, "begin"> | undefined;
 }
 
 /** An attachment as it was when kernel and addresses were listed. */
@@ -42,11 +45,13 @@ interface Remainder {
 export class Teardown implements AsyncDisposable {
   readonly #ipam: NodeIpam;
   readonly #network: PodNetwork;
+  readonly #rests: TeardownOptions["rests"];
   readonly #background = new TaskGroup();
 
-  constructor({ ipam, network }: TeardownOptions) {
+  constructor({ ipam, network, rests }: TeardownOptions) {
     this.#ipam = ipam;
     this.#network = network;
+    this.#rests = rests;
   }
 
   /** How many attachments are cut off and not gone yet. */
@@ -69,6 +74,9 @@ export class Teardown implements AsyncDisposable {
     const releasing = this.#ipam.beginRelease(key);
     let cutOff: CutOff | undefined;
     try {
+      if (releasing !== undefined) {
+        await this.#rests?.begin(releasing.addresses);
+      }
       cutOff = await this.#network.beginTeardown(key, pod && { pod });
     } catch (error) {
       if (releasing !== undefined) this.#ipam.cancelRelease(releasing);
@@ -90,6 +98,10 @@ export class Teardown implements AsyncDisposable {
     listed: ListedAttachment,
     held: DisposableStack,
   ): Promise<boolean> {
+    const before = this.#ipam.lookup(listed);
+    if (before?.generation === listed.generation && before !== undefined) {
+      await this.#rests?.begin(before.addresses);
+    }
     const { isLast, teardown } = await this.#network.beginTeardownOf(listed);
     const known = isLast ? this.#ipam.lookup(listed) : undefined;
     // Without another link, what has the addresses was the link just cut off.

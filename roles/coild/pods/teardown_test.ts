@@ -17,11 +17,12 @@ class Site {
   generation = 1;
   cutOffFails = false;
   finishFailures = 0;
+  restFails = false;
   readonly teardown: Teardown;
   /** Is disposed of when all is done. */
   readonly held = new DisposableStack();
 
-  constructor() {
+  constructor({ rests = false } = {}) {
     this.held.defer(() => this.done.push("unlocked"));
     const note = <T>(what: string, result: T): T => {
       this.done.push(what);
@@ -30,6 +31,10 @@ class Site {
     const cutOff = () => {
       if (this.cutOffFails) throw new Error("no memory");
       return this.hasLink ? note("cut off", {}) : undefined;
+    };
+    const rest = () => {
+      if (this.restFails) throw new Error("no room");
+      note("rest", undefined);
     };
     this.teardown = new Teardown({
       ipam: {
@@ -49,6 +54,7 @@ class Site {
           return Promise.resolve(note("gone", undefined));
         },
       } as unknown as PodNetwork,
+      rests: rests ? { begin: () => Promise.try(rest) } : undefined,
     });
   }
 
@@ -151,4 +157,22 @@ Deno.test("drain() waits for what goes on, and gives it up at its signal", async
   await stuck.teardown.drain(AbortSignal.abort()).catch(() => {});
   assert.ok(!stuck.done.includes("gone"));
   assert.equal(stuck.teardown.pending, 0);
+});
+
+Deno.test("addresses rest by the kernel before the pod loses them, and it keeps them where they cannot", async () => {
+  const site = new Site({ rests: true });
+  assert.deepEqual(await site.start(), [
+    ...["release", "rest", "cut off", "gone", "released", "unlocked"],
+  ]);
+  const listed = new Site({ rests: true });
+  assert.equal(await listed.startListed(), true);
+  assert.deepEqual((await listed.ended()).slice(0, 2), ["rest", "cut off"]);
+  const later = new Site({ rests: true });
+  [later.hasLink, later.generation] = [false, 2];
+  assert.equal(await later.startListed(), false);
+  assert.deepEqual(later.done, []);
+  const full = new Site({ rests: true });
+  full.restFails = true;
+  await assert.rejects(full.start(), /^Error: no room$/);
+  assert.deepEqual(full.done, ["release", "cancel"]);
 });
