@@ -19,7 +19,10 @@ import {
   FOU_PORT,
   POD_RULE_PRIORITY,
   POD_TABLE,
+  VPC_POD_RULE_PRIORITY,
 } from "../../lib/names/mod.ts";
+import { VPC_FLAGS, vpcMistakeIn, vpcOptionsOf } from "./vpc/flags.ts";
+import type { VpcOptions } from "./vpc/options.ts";
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60_000;
@@ -79,6 +82,13 @@ const FLAGS = defineFlags({
     default: false,
     help:
       "Also accept pod routes in the main table at start, for the upgrade from Coil 2.0.1",
+  },
+  "addresses": {
+    type: "enum",
+    default: "pools",
+    values: ["pools", "vpc"],
+    help:
+      "Where pods' addresses are from: blocks of AddressPools, or ENIs of the EC2 instance",
   },
   "enable-ipam": {
     type: "bool",
@@ -174,6 +184,7 @@ const FLAGS = defineFlags({
     help:
       "How long a change in a running pod's egress must last before an Event is recorded; a random delay of up to the same time is added",
   },
+  ...VPC_FLAGS,
   ...LOGGING_FLAGS,
 });
 
@@ -207,6 +218,8 @@ export interface CoildOptions {
   readonly cooldownMs: number;
   readonly blockReturnDelayMs: number;
   readonly blockRequestTimeoutMs: number;
+  /** Undefined where pods have addresses of pools. */
+  readonly vpc: VpcOptions | undefined;
   /** Flags that were given and have no effect, with the reason. */
   readonly ignored: Readonly<Record<string, string>>;
 }
@@ -217,7 +230,8 @@ export function parseCoildFlags(
   info: ProgramInfo,
 ): CoildOptions {
   const { values, given } = parseFlags(FLAGS, args, info);
-  const mistake = mistakeIn(values);
+  const isVpc = values["addresses"] === "vpc";
+  const mistake = mistakeIn(values) ?? vpcMistakeIn(values, { given, isVpc });
   if (mistake !== undefined) return refuseCommandLine(mistake, info);
   return {
     logging: loggingChoice(values, given),
@@ -226,7 +240,9 @@ export function parseCoildFlags(
     healthAddress: values["health-addr"],
     socketPath: values["socket"],
     podTableId: values["pod-table-id"],
-    podRulePriority: values["pod-rule-prio"],
+    podRulePriority: isVpc && !given.has("pod-rule-prio")
+      ? VPC_POD_RULE_PRIORITY
+      : values["pod-rule-prio"],
     exportTableId: values["export-table-id"],
     protocolId: values["protocol-id"],
     compatCalico: values["compat-calico"],
@@ -245,6 +261,7 @@ export function parseCoildFlags(
     cooldownMs: values["cooldown"],
     blockReturnDelayMs: values["block-return-delay"],
     blockRequestTimeoutMs: values["block-request-timeout"],
+    vpc: isVpc ? vpcOptionsOf(values) : undefined,
     ignored: ignoredFlags(FLAGS, given),
   };
 }
@@ -252,6 +269,9 @@ export function parseCoildFlags(
 /** Flags that exclude each other. */
 function mistakeIn(values: FlagValues<typeof FLAGS>): string | undefined {
   if (!values["enable-ipam"]) {
+    if (values["addresses"] === "vpc") {
+      return "--addresses=vpc needs --enable-ipam";
+    }
     return values["enable-egress"] || values["enable-coordinator"]
       ? undefined
       : "--enable-ipam, --enable-egress and --enable-coordinator are all false, so there is nothing to do";

@@ -123,3 +123,12 @@ Deno.test("parseCoildFlags() serves the coordinator only when asked to, and then
   const options = parseCoildFlags([...none, "--enable-coordinator"], INFO);
   assert.equal(options.enableCoordinator, true);
 });
+
+Deno.test("parseCoildFlags() has options of a VPC, and another priority of the rule for pods, only when asked to", () => {
+  assert.equal(parseCoildFlags([], INFO).vpc, undefined);
+  const options = parseCoildFlags(["--addresses=vpc", "--warm-ips=2"], INFO);
+  assert.equal(options.vpc?.warmIps, 2);
+  assert.equal(options.podRulePriority, 512);
+  const other = ["--addresses=vpc", "--pod-rule-prio=700"];
+  assert.equal(parseCoildFlags(other, INFO).podRulePriority, 700);
+});

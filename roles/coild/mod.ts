@@ -171,17 +171,20 @@ async function connect(
   const coordinator = enableCoordinator
     ? connectCoordinator(dependencies)
     : undefined;
-  const served = connectPods(dependencies, plane);
+  const served = await connectPods(dependencies, plane);
   return { ...dependencies, coordinator, ...served };
 }
 
 /** The plugin `coil`, for which there may be nothing to do. */
-function connectPods(dependencies: NodeDependencies, plane: EgressPlane) {
+async function connectPods(
+  dependencies: NodeDependencies,
+  plane: EgressPlane,
+) {
   const { events, locks, metrics, options, pods, registry } = dependencies;
   const { enableEgress, enableIpam } = options;
   if (!enableIpam && !enableEgress) return {};
   const node = enableIpam
-    ? connectPools(dependencies)
+    ? await connectAddressed(dependencies)
     : connectChained(dependencies);
   const { attachments, readiness } = node;
   // mutate: only slower suites have clients of a whole coild.
@@ -199,6 +202,14 @@ function connectPods(dependencies: NodeDependencies, plane: EgressPlane) {
     egress: egress?.calls ?? NO_EGRESS,
   });
   return { node, egress, service };
+}
+
+/** Pods whose addresses coild gives; what VPCs need is loaded for them alone. */
+async function connectAddressed(dependencies: NodeDependencies) {
+  const { vpc } = dependencies.options;
+  if (vpc === undefined) return connectPools(dependencies);
+  const { connectVpc } = await import("./vpc_part.ts");
+  return connectVpc(dependencies, vpc);
 }
 
 type Connected = Awaited<ReturnType<typeof connect>>;

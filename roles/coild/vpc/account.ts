@@ -1,0 +1,207 @@
+import { Backoff, type Clock, retry } from "../../../lib/async/mod.ts";
+import {
+  CallBudget,
+  type CallBudgetOptions,
+  credentialSourceOf,
+  Ec2Client,
+  endpointOf,
+  ImdsClient,
+  type NetworkInterface,
+} from "../../../lib/aws/mod.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+import {
+  type Action,
+  checkTargets,
+  type Ec2Eni,
+  type Goal,
+  type Limits,
+  narrowLimits,
+  type Outcome,
+} from "../../../lib/vpc/mod.ts";
+import { eniOf, INSTANCE_TAG, perform } from "./calls.ts";
+import type { VpcOptions } from "./options.ts";
+import { type Instance, readInstance } from "./sight.ts";
+
+const log = getLogger("vpc");
+
+/** Between attempts at the start; what calls of AWS wait by themselves comes on top. */
+const START = { initialMs: 500, maxMs: 30_000 };
+
+/** How a {@linkcode NodeAccount} works. */
+export interface NodeAccountOptions {
+  readonly options: VpcOptions;
+  readonly env: { get(name: string): string | undefined };
+  readonly clock: Clock;
+  readonly onAttempt?: CallBudgetOptions["onAttempt"];
+}
+
+/** What is known after the start. */
+interface Known {
+  readonly instance: Instance;
+  readonly ec2: Ec2Client;
+  readonly goal: Goal;
+}
+
+/** EC2 as this instance sees it. */
+export class NodeAccount implements Disposable {
+  readonly imds: ImdsClient;
+  readonly #options: NodeAccountOptions;
+  /** When attachments were first seen, by their IDs. */
+  readonly #since = new Map<string, number>();
+  #instance: Instance | undefined;
+  #ec2: Ec2Client | undefined;
+  #known: Known | undefined;
+
+  constructor(options: NodeAccountOptions) {
+    this.#options = options;
+    const { env, clock } = options;
+    this.imds = new ImdsClient({ env, clock });
+  }
+
+  /** What the node is to have; undefined before the start. */
+  get goal(): Goal | undefined {
+    return this.#known?.goal;
+  }
+
+  /**
+   * Finds out which instance this is, and what it allows. Tries again until the signal.
+   *
+   * @throws {RangeError} when the instance type does not allow what the flags say
+   */
+  async open(signal: AbortSignal): Promise<void> {
+    const known = this.#known = await retry(() => this.#find(signal), {
+      signal,
+      backoff: new Backoff(START),
+      shouldRetry(err) {
+        if (err instanceof RangeError) return false;
+        log.warn("Cannot find out what this instance allows; trying again", {
+          err,
+        });
+        return true;
+      },
+    });
+    log.info("Gives pods addresses of the VPC", {
+      instance: known.instance.id,
+      type: known.instance.type,
+      ...known.goal.limits,
+      mode: known.goal.targets.kind,
+    });
+  }
+
+  async #find(signal: AbortSignal): Promise<Known> {
+    const instance = this.#instance ??= await readInstance(this.imds, {
+      signal,
+    });
+    const ec2 = this.#ec2 ??= this.#connect(instance);
+    const type = await ec2.describeInstanceType(instance.type, { signal });
+    const goal = goalOf(this.#options.options, {
+      enis: type.maxInterfaces,
+      addressesPerEni: type.ipv4PerInterface,
+      prefixes: type.hypervisor === "nitro" || type.isBareMetal,
+    });
+    return { instance, ec2, goal };
+  }
+
+  #connect({ region }: Instance): Ec2Client {
+    const { env, clock, onAttempt } = this.#options;
+    const { imds } = this;
+    return new Ec2Client({
+      region,
+      endpoint: endpointOf("ec2", { region, env }),
+      credentials: credentialSourceOf({ env, region, imds, clock }),
+      budget: new CallBudget({ clock, ...(onAttempt && { onAttempt }) }),
+    });
+  }
+
+  /** The instance's ENIs, and, if asked for, those of this node that no instance has. */
+  async list(
+    { loose, signal }: {
+      readonly loose: boolean;
+      readonly signal: AbortSignal;
+    },
+  ): Promise<NetworkInterface[]> {
+    const { ec2, instance: { id } } = this.#opened();
+    const ofInstance = { "attachment.instance-id": [id] };
+    const ofNode = { [`tag:${INSTANCE_TAG}`]: [id], "status": ["available"] };
+    const lists = await Promise.all([
+      ec2.describeNetworkInterfaces(ofInstance, { signal }),
+      loose ? ec2.describeNetworkInterfaces(ofNode, { signal }) : [],
+    ]);
+    // The second list may be younger than the first.
+    const enis = lists.flat()
+      .map((eni) => [eni.networkInterfaceId, eni] as const);
+    return [...new Map(enis).values()];
+  }
+
+  /** ENIs in the terms of the plan. */
+  enisOf(list: readonly NetworkInterface[]): Ec2Eni[] {
+    const view = this.#view();
+    return list.map((eni) => eniOf(eni, view));
+  }
+
+  /** Makes a call of the plan. Never throws. */
+  async perform(
+    action: Action,
+    { groups, onError }: {
+      /** Security groups of new ENIs. */
+      readonly groups: readonly string[];
+      readonly onError: (error: unknown) => void;
+    },
+  ): Promise<Outcome> {
+    const { ec2, instance: { id: instanceId } } = this.#opened();
+    const { clusterName } = this.#options.options;
+    const template = { instanceId, groups, clusterName };
+    return await perform(action, {
+      ec2,
+      template,
+      view: this.#view(),
+      onError,
+    });
+  }
+
+  [Symbol.dispose](): void {
+    this.imds[Symbol.dispose]();
+    this.#ec2?.[Symbol.dispose]();
+  }
+
+  #opened(): Known {
+    if (this.#known !== undefined) return this.#known;
+    throw new Error(
+      "Cannot call EC2: it is not known yet which instance this is",
+    );
+  }
+
+  #view() {
+    const { options: { manageUntagged }, clock } = this.#options;
+    return {
+      instanceId: this.#known?.instance.id ?? "",
+      manageUntagged,
+      since: (id: string) => {
+        const since = this.#since.get(id) ?? clock.nowMs();
+        this.#since.set(id, since);
+        return since;
+      },
+    };
+  }
+}
+
+/** @throws {RangeError} when the type does not allow what the options say */
+function goalOf(options: VpcOptions, type: Limits): Goal {
+  const { mode, maxEnis, eniLimits } = options;
+  const limits = narrowLimits(type, { maxEnis, eniLimits });
+  const isPrefix = mode === "prefix" || (mode === "auto" && type.prefixes);
+  const goal: Goal = {
+    limits,
+    targets: {
+      kind: isPrefix ? "prefix" : "address",
+      warmEnis: options.warmEnis,
+      warmIps: options.warmIps,
+      minIps: options.minIps,
+      warmPrefixes: options.warmPrefixes,
+      free: options.free,
+      maxPods: Infinity,
+    },
+  };
+  checkTargets(goal);
+  return goal;
+}

@@ -1,0 +1,196 @@
+import {
+  AwsError,
+  type Ec2Client,
+  type NetworkInterface,
+  NoAnswerError,
+  type Tags,
+} from "../../../lib/aws/mod.ts";
+import { Address, Prefix } from "../../../lib/inet/mod.ts";
+import type {
+  Action,
+  Ec2Eni,
+  Outcome,
+  Ownership,
+  Refusal,
+} from "../../../lib/vpc/mod.ts";
+
+/** As upstream's plugin writes it, so that each finds what the other left. */
+export const INSTANCE_TAG = "node.k8s.amazonaws.com/instance_id";
+const CREATED_TAG = "node.k8s.amazonaws.com/createdAt";
+const UNMANAGED_TAG = "node.k8s.amazonaws.com/no_manage";
+const CLUSTER_TAG = "cluster.k8s.amazonaws.com/name";
+
+/** What a new ENI has in common with the others of its node. */
+export interface EniTemplate {
+  readonly instanceId: string;
+  /** Of the primary ENI. */
+  readonly groups: readonly string[];
+  readonly clusterName: string;
+}
+
+/** The tags of an ENI that this node makes now. */
+export function tagsOf(
+  { instanceId, clusterName }: EniTemplate,
+  now: Date,
+): Tags {
+  return {
+    [INSTANCE_TAG]: instanceId,
+    [CREATED_TAG]: `${now.toISOString().slice(0, 19)}Z`,
+    ...(clusterName === "" ? {} : { [CLUSTER_TAG]: clusterName }),
+  };
+}
+
+/** How EC2's ENIs are looked at. */
+export interface EniView {
+  readonly instanceId: string;
+  readonly manageUntagged: boolean;
+  /** When an attachment was first seen. */
+  readonly since: (attachmentId: string) => number;
+}
+
+/** An ENI of EC2 in the terms of the plan. */
+export function eniOf(eni: NetworkInterface, view: EniView): Ec2Eni {
+  const { attachment } = eni;
+  const isAttached = attachment !== undefined &&
+    attachment.status !== "detached";
+  return {
+    id: eni.networkInterfaceId,
+    subnet: eni.subnetId,
+    ownership: ownershipOf(eni, view),
+    address: eni.primaryAddress ?? Address.of("ipv4", 0n),
+    blocks: [
+      ...eni.secondaryAddresses.map((address) => Prefix.host(address)),
+      ...eni.ipv4Prefixes,
+    ],
+    ipv6: eni.ipv6Prefixes[0],
+    attachment: isAttached
+      ? {
+        id: attachment.attachmentId,
+        device: attachment.deviceIndex,
+        state: stateOf(attachment.status),
+        since: view.since(attachment.attachmentId),
+        endsWithInstance: attachment.deleteOnTermination,
+      }
+      : undefined,
+  };
+}
+
+function stateOf(status: string): "attaching" | "attached" | "detaching" {
+  return status === "attached" || status === "detaching" ? status : "attaching";
+}
+
+/** Those with another network card or without IPv4 are not for pods either. */
+function ownershipOf(eni: NetworkInterface, view: EniView): Ownership {
+  const { attachment, tags } = eni;
+  const isFirstCard = (attachment?.networkCardIndex ?? 0) === 0;
+  if (attachment?.deviceIndex === 0 && isFirstCard) return "primary";
+  if (tags[UNMANAGED_TAG] === "true" || !isFirstCard) return "foreign";
+  if (eni.primaryAddress === undefined) return "foreign";
+  if (tags[INSTANCE_TAG] === view.instanceId) return "owned";
+  return view.manageUntagged ? "adopted" : "foreign";
+}
+
+/** Makes a call of the plan. Never throws; what EC2 said is given to `onError`. */
+export async function perform(
+  action: Action,
+  { ec2, template, view, onError }: {
+    readonly ec2: Ec2Client;
+    readonly template: EniTemplate;
+    readonly view: EniView;
+    readonly onError: (error: unknown) => void;
+  },
+): Promise<Outcome> {
+  try {
+    return await call(action, { ec2, template, view });
+  } catch (error) {
+    const outcome = outcomeOf(error, action);
+    if (outcome.kind !== "done") onError(error);
+    return outcome;
+  }
+}
+
+async function call(
+  action: Action,
+  { ec2, template, view }: {
+    readonly ec2: Ec2Client;
+    readonly template: EniTemplate;
+    readonly view: EniView;
+  },
+): Promise<Outcome> {
+  switch (action.kind) {
+    case "create": {
+      const made = await ec2.createNetworkInterface({
+        clientToken: crypto.randomUUID(),
+        subnetId: action.subnet,
+        groups: template.groups,
+        description: `aws-K8S-${template.instanceId}`,
+        tags: tagsOf(template, new Date()),
+        ...(action.what === "prefix"
+          ? { prefixes: action.count }
+          : { addresses: action.count }),
+      });
+      return { kind: "done", eni: eniOf(made, view) };
+    }
+    case "attach": {
+      const id = await ec2.attachNetworkInterface({
+        networkInterfaceId: action.eni,
+        instanceId: template.instanceId,
+        deviceIndex: action.device,
+      });
+      return { kind: "done", attachment: { id, since: view.since(id) } };
+    }
+    case "assign":
+      return { kind: "done", blocks: await assign(action, ec2) };
+    case "unassign": {
+      const { eni, blocks } = action;
+      await ec2.unassignPrivateIpAddresses(eni, {
+        addresses: blocks.filter(({ hostBits }) => hostBits === 0)
+          .map(({ address }) => address),
+        prefixes: blocks.filter(({ hostBits }) => hostBits > 0),
+      });
+      return { kind: "done" };
+    }
+    case "endWithInstance":
+      await ec2.deleteOnTermination({
+        networkInterfaceId: action.eni,
+        attachmentId: action.attachment,
+      });
+      return { kind: "done" };
+    case "detach":
+      await ec2.detachNetworkInterface(action.attachment);
+      return { kind: "done" };
+    case "delete":
+      await ec2.deleteNetworkInterface(action.eni);
+      return { kind: "done" };
+  }
+}
+
+async function assign(
+  { eni, what, count }: Action & { readonly kind: "assign" },
+  ec2: Ec2Client,
+): Promise<readonly Prefix[]> {
+  if (what === "ipv6") return await ec2.assignIpv6Prefixes(eni, count);
+  const { addresses, prefixes } = await ec2.assignPrivateIpAddresses(
+    eni,
+    what === "prefix" ? { prefixes: count } : { addresses: count },
+  );
+  return [...addresses.map((address) => Prefix.host(address)), ...prefixes];
+}
+
+const REFUSALS: Readonly<Record<string, Refusal>> = {
+  AttachmentLimitExceeded: "limit",
+  InsufficientCidrBlocks: "exhausted",
+  InsufficientFreeAddressesInSubnet: "exhausted",
+  NetworkInterfaceLimitExceeded: "limit",
+  PrivateIpAddressLimitExceeded: "limit",
+};
+
+/** What a failure means for the plan. */
+export function outcomeOf(error: unknown, { kind }: Action): Outcome {
+  if (error instanceof NoAnswerError) return { kind: "unknown" };
+  if (!(error instanceof AwsError)) return { kind: "refused", why: "other" };
+  if (error.isTransient) return { kind: "unknown" };
+  const isGone = error.isNotFound && ["delete", "detach"].includes(kind);
+  if (isGone) return { kind: "done" };
+  return { kind: "refused", why: REFUSALS[error.code] ?? "other" };
+}

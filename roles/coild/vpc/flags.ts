@@ -1,0 +1,214 @@
+import type {
+  BoolFlag,
+  EnumFlag,
+  FlagValues,
+  IntFlag,
+  StringFlag,
+  StringListFlag,
+} from "../../../lib/flags/mod.ts";
+import { Prefix } from "../../../lib/inet/mod.ts";
+import { VPC_BLOCK_PRIORITY } from "../../../lib/names/mod.ts";
+import type { VpcOptions } from "./options.ts";
+
+/** Largest and smallest frames of a VPC that ENIs take. */
+const MTU = { max: 9_001, min: 576 };
+
+const MANY = 10_000;
+
+const LIMITS = /^(\d{1,4}),(\d{1,4})$/;
+
+function count(fallback: number, help: string) {
+  return { type: "int", default: fallback, min: 0, max: MANY, help } as const;
+}
+
+/** The types of the flags. */
+export type VpcFlags = {
+  readonly "vpc-mode": EnumFlag<VpcOptions["mode"]>;
+  readonly "warm-enis": IntFlag;
+  readonly "warm-ips": IntFlag;
+  readonly "min-ips": IntFlag;
+  readonly "warm-prefixes": IntFlag;
+  readonly "free-min": IntFlag;
+  readonly "free-max": IntFlag;
+  readonly "max-enis": IntFlag;
+  readonly "eni-limits": StringFlag;
+  readonly "eni-mtu": IntFlag;
+  readonly "external-snat": BoolFlag;
+  readonly "no-snat-cidrs": StringListFlag;
+  readonly "node-ports": BoolFlag;
+  readonly "pod-imds": BoolFlag;
+  readonly "manage-untagged": BoolFlag;
+  readonly "cluster-name": StringFlag;
+};
+
+/** Flags of addresses of the VPC. */
+export const VPC_FLAGS: VpcFlags = {
+  "vpc-mode": {
+    type: "enum",
+    default: "auto",
+    values: ["auto", "prefix", "address"],
+    help:
+      "What ENIs are given: prefixes of 16 addresses, single addresses, or prefixes where the instance type has them (auto)",
+  },
+  "warm-enis": count(1, "ENIs' worth of free addresses to keep"),
+  "warm-ips": count(
+    0,
+    "Free addresses to keep, instead of --warm-enis and --warm-prefixes",
+  ),
+  "min-ips": count(
+    0,
+    "Addresses to have at least, instead of --warm-enis and --warm-prefixes",
+  ),
+  "warm-prefixes": count(1, "Free prefixes to keep"),
+  "free-min": {
+    type: "int",
+    default: -1,
+    min: -1,
+    max: MANY,
+    help:
+      "Grow when fewer addresses than this are free, instead of all other targets; needs --free-max",
+  },
+  "free-max": {
+    type: "int",
+    default: -1,
+    min: -1,
+    max: MANY,
+    help: "Shrink when more addresses than this are free; needs --free-min",
+  },
+  "max-enis": count(
+    0,
+    "The most ENIs, the primary one included; 0 is what the instance type has",
+  ),
+  "eni-limits": {
+    type: "string",
+    default: "",
+    help:
+      "ENIs and addresses of each, such as 3,4, if less than the instance type has",
+    check: (text) =>
+      text === "" || LIMITS.test(text)
+        ? undefined
+        : "must be two numbers, such as 3,4",
+  },
+  "eni-mtu": {
+    type: "int",
+    default: MTU.max,
+    ...MTU,
+    help: "MTU of ENIs in bytes",
+  },
+  "external-snat": {
+    type: "bool",
+    default: false,
+    help:
+      "Leave addresses of pods as they are on all ways, for VPCs in which a NAT gateway translates",
+  },
+  "no-snat-cidrs": {
+    type: "stringList",
+    default: [],
+    help: "Further IPv4 networks that see addresses of pods, besides the VPC's",
+  },
+  "node-ports": {
+    type: "bool",
+    default: true,
+    help: "Let answers of node ports leave by the primary ENI",
+  },
+  "pod-imds": {
+    type: "bool",
+    default: true,
+    help: "Let pods reach the instance metadata service",
+  },
+  "manage-untagged": {
+    type: "bool",
+    default: true,
+    help: "Give addresses of ENIs that others have attached, too",
+  },
+  "cluster-name": {
+    type: "string",
+    default: "",
+    help: "Cluster that ENIs are tagged with",
+  },
+};
+
+/** Values of flags among which are those of VPCs. */
+export type VpcFlagValues = FlagValues<VpcFlags>;
+
+/** What is meant by the flags, which fit together by {@linkcode vpcMistakeIn}. */
+export function vpcOptionsOf(values: VpcFlagValues): VpcOptions {
+  const [min, max] = [values["free-min"], values["free-max"]];
+  const limits = LIMITS.exec(values["eni-limits"]);
+  return {
+    mode: values["vpc-mode"],
+    warmEnis: values["warm-enis"],
+    warmIps: values["warm-ips"],
+    minIps: values["min-ips"],
+    warmPrefixes: values["warm-prefixes"],
+    free: min < 0 ? undefined : { min, max },
+    maxEnis: values["max-enis"] || undefined,
+    eniLimits: limits === null ? undefined : {
+      enis: Number(limits[1]),
+      addressesPerEni: Number(limits[2]),
+    },
+    eniMtu: values["eni-mtu"],
+    externalSnat: values["external-snat"],
+    noSnatCidrs: values["no-snat-cidrs"].map((text) => Prefix.parse(text)),
+    nodePorts: values["node-ports"],
+    podImds: values["pod-imds"],
+    manageUntagged: values["manage-untagged"],
+    clusterName: values["cluster-name"],
+  };
+}
+
+/** Flags that say something of pools, of which there are none. */
+const OF_POOLS = [
+  "block-return-delay",
+  "clear-routes-on-shutdown",
+  "export-table-id",
+  "low-water",
+];
+
+/** Flags that exclude each other, or have a wrong value. */
+export function vpcMistakeIn(
+  values: VpcFlagValues & { readonly "pod-rule-prio": number },
+  { given, isVpc }: {
+    readonly given: ReadonlySet<string>;
+    readonly isVpc: boolean;
+  },
+): string | undefined {
+  if (!isVpc) {
+    const flag = Object.keys(VPC_FLAGS).find((name) => given.has(name));
+    return flag && `--${flag} has no effect without --addresses=vpc`;
+  }
+  const ofPools = OF_POOLS.find((name) => given.has(name));
+  if (ofPools !== undefined) {
+    return `--${ofPools} has no effect with --addresses=vpc`;
+  }
+  if (
+    given.has("pod-rule-prio") && values["pod-rule-prio"] >= VPC_BLOCK_PRIORITY
+  ) {
+    return `--pod-rule-prio must be less than ${VPC_BLOCK_PRIORITY} with --addresses=vpc, so that pods are found before the rules of ENIs`;
+  }
+  return targetMistakeIn(values) ?? networkMistakeIn(values);
+}
+
+function targetMistakeIn(values: VpcFlagValues): string | undefined {
+  const [min, max] = [values["free-min"], values["free-max"]];
+  if (min < 0 !== max < 0) return "--free-min and --free-max need each other";
+  if (min >= 0 && max <= min) {
+    return `--free-max is ${max}, must be more than --free-min, ${min}`;
+  }
+  const isNone = min < 0 && values["warm-ips"] === 0 && values["min-ips"] === 0;
+  if (
+    isNone && values["vpc-mode"] !== "address" && values["warm-prefixes"] === 0
+  ) {
+    return "--warm-prefixes, --warm-ips and --min-ips are all 0, so there would be no prefix";
+  }
+  return undefined;
+}
+
+function networkMistakeIn(values: VpcFlagValues): string | undefined {
+  const wrong = values["no-snat-cidrs"].find((text) =>
+    Prefix.tryParse(text)?.family !== "ipv4"
+  );
+  return wrong === undefined
+    ? undefined
+    : `--no-snat-cidrs has "${wrong}", which is no IPv4 network (for example "192.0.2.0/24")`;
+}

@@ -1,0 +1,111 @@
+import assert from "node:assert/strict";
+import { readCommandLine } from "../../../lib/flags/mod.ts";
+import { VPC_FLAGS, vpcMistakeIn, vpcOptionsOf } from "./flags.ts";
+
+const INFO = { program: "coild", version: "1", about: "x" };
+
+function read(args: readonly string[]) {
+  const line = readCommandLine(VPC_FLAGS, args, INFO);
+  if (line.kind !== "run") throw new Error("Cannot go on: nothing to run");
+  return line;
+}
+
+function mistakeIn(
+  args: readonly string[],
+  { isVpc = true, more = [] as string[], priority = 512 } = {},
+): string | undefined {
+  const { values, given } = read(args);
+  const all = { ...values, "pod-rule-prio": priority };
+  return vpcMistakeIn(all, { given: new Set([...given, ...more]), isVpc });
+}
+
+Deno.test("vpcOptionsOf() reads limits, networks and the range of free addresses", () => {
+  const { values } = read([
+    "--eni-limits=2,3",
+    "--max-enis=2",
+    "--no-snat-cidrs=192.0.2.0/24,198.51.100.0/24",
+    "--free-min=0",
+    "--free-max=16",
+  ]);
+  const options = vpcOptionsOf(values);
+  assert.deepEqual(options.eniLimits, { enis: 2, addressesPerEni: 3 });
+  assert.equal(options.maxEnis, 2);
+  assert.equal(String(options.noSnatCidrs), "192.0.2.0/24,198.51.100.0/24");
+  assert.deepEqual(options.free, { min: 0, max: 16 });
+});
+
+Deno.test("vpcOptionsOf() has upstream's defaults", () => {
+  const { noSnatCidrs, ...options } = vpcOptionsOf(read([]).values);
+  assert.deepEqual(noSnatCidrs, []);
+  assert.deepEqual(options, {
+    mode: "auto",
+    warmEnis: 1,
+    warmIps: 0,
+    minIps: 0,
+    warmPrefixes: 1,
+    free: undefined,
+    maxEnis: undefined,
+    eniLimits: undefined,
+    eniMtu: 9001,
+    externalSnat: false,
+    nodePorts: true,
+    podImds: true,
+    manageUntagged: true,
+    clusterName: "",
+  });
+});
+
+for (
+  const args of [
+    [],
+    ["--warm-prefixes=0", "--warm-ips=1"],
+    ["--warm-prefixes=0", "--min-ips=1"],
+    ["--warm-prefixes=0", "--vpc-mode=address"],
+    ["--warm-prefixes=0", "--free-min=1", "--free-max=20"],
+  ]
+) {
+  Deno.test(`"${args.join(" ")}" fit together`, () => {
+    assert.equal(mistakeIn(args), undefined);
+  });
+}
+
+const MISTAKES: Readonly<Record<string, readonly string[]>> = {
+  "--free-min and --free-max need each other": ["--free-min=1"],
+  "--free-max is 3, must be more than --free-min, 3": [
+    "--free-min=3",
+    "--free-max=3",
+  ],
+  "--warm-prefixes, --warm-ips and --min-ips are all 0, so there would be no prefix":
+    ["--warm-prefixes=0"],
+  '--no-snat-cidrs has "10.0.0.1.1/8", which is no IPv4 network (for example "192.0.2.0/24")':
+    ["--no-snat-cidrs=10.0.0.0/8,10.0.0.1.1/8"],
+  '--no-snat-cidrs has "fd00::/8", which is no IPv4 network (for example "192.0.2.0/24")':
+    ["--no-snat-cidrs=fd00::/8"],
+};
+
+for (const [message, args] of Object.entries(MISTAKES)) {
+  Deno.test(`"${args.join(" ")}" is refused`, () => {
+    assert.equal(mistakeIn(args), message);
+  });
+}
+
+Deno.test("flags of the other kind of addresses are refused", () => {
+  assert.equal(
+    mistakeIn(["--warm-ips=1"], { isVpc: false }),
+    "--warm-ips has no effect without --addresses=vpc",
+  );
+  assert.equal(mistakeIn([], { isVpc: false, more: ["low-water"] }), undefined);
+  assert.equal(
+    mistakeIn([], { more: ["low-water"] }),
+    "--low-water has no effect with --addresses=vpc",
+  );
+});
+
+Deno.test("a priority of the rule for pods that comes after those of ENIs is refused", () => {
+  const more = ["pod-rule-prio"];
+  assert.equal(mistakeIn([], { more, priority: 1535 }), undefined);
+  assert.equal(
+    mistakeIn([], { more, priority: 1536 }),
+    "--pod-rule-prio must be less than 1536 with --addresses=vpc, so that pods are found before the rules of ENIs",
+  );
+});

@@ -1,0 +1,414 @@
+import {
+  type Clock,
+  Gate,
+  jittered,
+  systemClock,
+  TaskGroup,
+} from "../../../lib/async/mod.ts";
+import type { CallBudgetOptions } from "../../../lib/aws/mod.ts";
+import type { Prefix } from "../../../lib/inet/mod.ts";
+import { getLogger, RepeatFilter } from "../../../lib/telemetry/mod.ts";
+import {
+  type Action,
+  blocksOf,
+  type BlockUse,
+  type Call,
+  doubtfulBlocks,
+  type Eni,
+  type EniBlock,
+  type Goal,
+  type GrantNumbers,
+  learn,
+  NO_GRANTS,
+  numberGrants,
+  type Outcome,
+  type Pace,
+  type Plan,
+  plan,
+  type Situation,
+} from "../../../lib/vpc/mod.ts";
+import { NodeAccount } from "./account.ts";
+import type { VpcHostKeeper } from "./host.ts";
+import type { VpcOptions } from "./options.ts";
+import { MetadataSight, type Sight } from "./sight.ts";
+import { type Addresses, BlockUses } from "./uses.ts";
+import { CloudView, type Scene } from "./view.ts";
+import { pause, Watcher } from "./watcher.ts";
+
+const log = getLogger("vpc");
+
+/** Lists of EC2 cost the account; those of the metadata service cost little. */
+const EC2_CALM_MS = 300_000;
+const IMDS_CALM_MS = 30_000;
+const EC2_SOON = { initialMs: 500, maxMs: 5_000 };
+const IMDS_SOON = { initialMs: 100, maxMs: 2_000 };
+
+/** ENIs without an instance are looked for so long after the start, for what an earlier process has begun. */
+const START_MS = 15_000;
+
+/** Without any reason, plans are made so often. */
+const PLAN_MS = 60_000;
+
+/** While the kernel lacks something, it is tried again so often. */
+const RETRY_MS = 500;
+
+/** How long a stop waits for calls that are under way, within the grace of the daemon. */
+const STOP_MS = 15_000;
+
+/** What a {@linkcode VpcFleet} works with. */
+export interface FleetOptions {
+  readonly options: VpcOptions;
+  readonly env: { get(name: string): string | undefined };
+  readonly host: VpcHostKeeper;
+  readonly addresses: Addresses;
+  /** How long a block must have been empty before it goes back. */
+  readonly returnDelayMs: number;
+  readonly onAttempt?: CallBudgetOptions["onAttempt"];
+  /** Called when a call of the plan begins. */
+  readonly onAction?: (action: Action) => void;
+  readonly clock?: Clock;
+}
+
+/** Runs the plan of the node's ENIs: looks at EC2 and the metadata service, and makes the calls. */
+export class VpcFleet implements Disposable {
+  readonly #options: FleetOptions;
+  readonly #clock: Clock;
+  readonly #account: NodeAccount;
+  readonly #view: CloudView;
+  readonly #uses: BlockUses;
+  readonly #sights: MetadataSight;
+  readonly #atEc2: Watcher;
+  readonly #atImds: Watcher;
+  /** Names of blocks that address management has given back. */
+  readonly #released = new Set<string>();
+  readonly #open = new Set<Promise<void>>();
+  readonly #listeners = new Set<() => void>();
+  readonly #published = new Gate();
+  #startedAt = 0;
+  #pace: Pace = new Map();
+  #numbers: GrantNumbers = NO_GRANTS;
+  #enis: readonly Eni[] = [];
+  #blocks: readonly EniBlock[] = [];
+  #plan: Plan | undefined;
+  #retiring: ReadonlySet<string> = new Set();
+  #lastRefusal: unknown;
+  readonly #failures = new RepeatFilter();
+  #woken = new Gate();
+  #changed = new Gate();
+
+  constructor(options: FleetOptions) {
+    const { clock = systemClock } = options;
+    this.#options = options;
+    this.#clock = clock;
+    this.#account = new NodeAccount({ ...options, clock });
+    this.#uses = new BlockUses(options.addresses);
+    this.#view = new CloudView((list) => this.#account.enisOf(list));
+    this.#sights = new MetadataSight(this.#account.imds);
+    this.#atEc2 = new Watcher({
+      what: "EC2",
+      look: (signal) => this.#lookAtEc2(signal),
+      isAwaited: () => this.#view.awaitsEc2,
+      soon: EC2_SOON,
+      calmMs: EC2_CALM_MS,
+    });
+    this.#atImds = new Watcher({
+      what: "the instance metadata service",
+      look: (signal) => this.#lookAtImds(signal),
+      isAwaited: () => this.#view.awaitsMetadata,
+      soon: IMDS_SOON,
+      calmMs: IMDS_CALM_MS,
+    });
+  }
+
+  /** Resolves when it is known what the node has. */
+  get published(): Promise<void> {
+    return this.#published.wait();
+  }
+
+  /** All blocks that EC2 or the metadata service shows. */
+  get blocks(): readonly EniBlock[] {
+    return this.#blocks;
+  }
+
+  /** How many ENIs the instance has that give addresses. */
+  get eniCount(): number {
+    return this.#enis.filter(({ device, ec2 }) =>
+      device !== undefined && ec2?.ownership !== "foreign"
+    ).length;
+  }
+
+  /** What the last plan could not get, and why. */
+  get unmet(): Plan["unmet"] {
+    return this.#plan?.unmet;
+  }
+
+  /** Whether the instance has all that it may have, and nothing is on its way. */
+  get isFull(): boolean {
+    return this.unmet?.why === "limit" && !this.#view.isCalling &&
+      !this.#view.awaitsEc2 && !this.#view.awaitsMetadata &&
+      // The kernel may not have them yet.
+      this.#blocks.every(({ usable }) => usable);
+  }
+
+  /** The last refusal of EC2, until a call succeeds. */
+  get lastRefusal(): unknown {
+    return this.#lastRefusal;
+  }
+
+  /** Whether a block is to go back. */
+  isRetiring(block: Prefix): boolean {
+    return this.#retiring.has(String(block));
+  }
+
+  /** Calls back when blocks have come, changed or gone, or others are to go back. */
+  subscribe(listener: () => void): Disposable {
+    this.#listeners.add(listener);
+    return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
+  }
+
+  /** Asks for a plan: pods came, went or wait. */
+  wake(): void {
+    this.#woken.open();
+  }
+
+  /** Waits until a plan was made, with all that had been shown before. */
+  async planned({ signal }: { readonly signal: AbortSignal }): Promise<void> {
+    await this.#changed.wait({ signal });
+  }
+
+  /** Gives blocks back. Resolves when EC2 no longer has them. */
+  async release(
+    names: readonly string[],
+    { signal }: { readonly signal: AbortSignal },
+  ): Promise<void> {
+    for (const name of names) this.#released.add(name);
+    const isLeft = () => names.some((name) => this.#released.has(name));
+    this.wake();
+    while (isLeft()) await this.planned({ signal });
+  }
+
+  /**
+   * Runs until the signal, and waits then for calls under way.
+   *
+   * @throws {RangeError} when the instance type does not allow what the flags say
+   */
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#account.open(signal);
+    this.#startedAt = this.#clock.nowMs();
+    try {
+      await using tasks = new TaskGroup({ signal });
+      tasks.run("looks at EC2", (s) => this.#atEc2.run(s));
+      tasks.run("looks at the instance metadata", (s) => this.#atImds.run(s));
+      tasks.run("plans of ENIs", (s) => this.#planAll(s));
+      await tasks.wait();
+    } finally {
+      const under = [...this.#open];
+      if (under.length > 0) {
+        log.info("Waiting for calls of EC2", { calls: under.length });
+      }
+      await pauseFor(Promise.allSettled(under), STOP_MS);
+    }
+  }
+
+  [Symbol.dispose](): void {
+    this.#account[Symbol.dispose]();
+  }
+
+  async #lookAtEc2(signal: AbortSignal): Promise<void> {
+    const lookedAt = this.#clock.nowMs();
+    // What an earlier process has begun may come yet.
+    const isNew = lookedAt < this.#startedAt + START_MS;
+    const loose = isNew || this.#view.mayHaveLoose;
+    const enis = await this.#account.list({ loose, signal });
+    this.#view.saw({ enis, lookedAt });
+    this.wake();
+  }
+
+  async #lookAtImds(signal: AbortSignal): Promise<void> {
+    const sight = await this.#sights.look({ signal });
+    if (!sight.enis.some(({ device }) => device === 0)) {
+      throw new Error(
+        "Cannot believe the instance metadata: they have no primary ENI",
+      );
+    }
+    if (this.#view.sawMetadata(sight)) this.#atEc2.ask();
+    this.wake();
+  }
+
+  async #planAll(signal: AbortSignal): Promise<void> {
+    for (;;) {
+      const woken = this.#woken = new Gate();
+      const isDone = await this.#tryPlan(signal);
+      const nowMs = this.#clock.nowMs();
+      const dueAt = this.#plan?.dueAt ?? Infinity;
+      const mostMs = isDone ? PLAN_MS : RETRY_MS;
+      const leftMs = Math.min(jittered(mostMs), Math.max(1, dueAt - nowMs));
+      await pause(leftMs, { signal, gate: woken });
+      if (this.#clock.nowMs() >= dueAt) this.#atEc2.ask();
+    }
+  }
+
+  /** Returns false when the kernel is not yet as it should be. */
+  async #tryPlan(signal: AbortSignal): Promise<boolean> {
+    try {
+      await this.#planOnce(signal);
+      return this.#options.host.isComplete;
+    } catch (err) {
+      signal.throwIfAborted();
+      if (this.#failures.passes(err)) {
+        log.error("Cannot follow the node's ENIs; trying again", { err });
+      }
+      return false;
+    }
+  }
+
+  async #planOnce(signal: AbortSignal): Promise<void> {
+    const [scene, goal] = [this.#view.scene(), this.#account.goal];
+    if (scene === undefined || goal === undefined) return;
+    const { enis, sight } = scene;
+    const { ready } = await this.#options.host.follow(enis, sight);
+    const uses = await this.#uses.read(enis, {
+      now: this.#clock.nowMs(),
+      released: this.#released,
+    });
+    signal.throwIfAborted();
+    // What the kernel was asked for is what pods can have.
+    this.#publish(this.#situation(scene, { goal, uses }), { ready, sight });
+    // A call may have ended in the meantime: it must not be planned again.
+    const now = this.#view.scene() ?? scene;
+    this.#enis = now.enis;
+    const made = this.#plan = plan(this.#situation(now, { goal, uses }));
+    const before = this.#retiring;
+    this.#retiring = new Set(made.retire.map(String));
+    for (const action of made.actions) this.#begin(action);
+    if (!this.#retiring.isSubsetOf(before)) this.#tell();
+    const changed = this.#changed;
+    this.#changed = new Gate();
+    changed.open();
+  }
+
+  #situation(
+    { enis, lookedAt }: Scene,
+    { goal, uses }: {
+      readonly goal: Goal;
+      readonly uses: ReadonlyMap<string, BlockUse>;
+    },
+  ): Situation {
+    const primary = enis.find(({ ec2 }) => ec2?.ownership === "primary");
+    return {
+      now: this.#clock.nowMs(),
+      startedAt: this.#startedAt,
+      enis,
+      lookedAt,
+      uses,
+      waiting: this.#options.addresses.waiting(),
+      ...goal,
+      subnet: primary?.ec2?.subnet ?? "",
+      ipv6: false,
+      calls: this.#view.calls,
+      pace: this.#pace,
+      returnDelayMs: this.#options.returnDelayMs,
+      attaches: true,
+    };
+  }
+
+  #publish(
+    situation: Situation,
+    { ready, sight }: {
+      readonly ready: ReadonlySet<string>;
+      readonly sight: Sight;
+    },
+  ): void {
+    const { enis } = situation;
+    const granted = new Set(
+      enis.flatMap(({ id, grants }) =>
+        grants.filter(({ inEc2 }) => inEc2).map(({ block }) => `${id}/${block}`)
+      ),
+    );
+    const returned = new Set(
+      [...this.#released].filter((name) => !granted.has(name)),
+    );
+    this.#numbers = numberGrants(this.#numbers, enis, returned);
+    for (const name of returned) this.#released.delete(name);
+    const blocks = enis.flatMap((eni) =>
+      blocksOf(eni, {
+        numbers: this.#numbers,
+        subnets: subnetsOf(enis, sight),
+        doubtful: doubtfulBlocks(situation),
+        families: ["ipv4"],
+      })
+    ).map((block) => ({
+      ...block,
+      usable: block.usable && ready.has(block.eni),
+    }));
+    const isNews = blocksText(blocks) !== blocksText(this.#blocks);
+    this.#blocks = blocks;
+    this.#published.open();
+    if (isNews) this.#tell();
+  }
+
+  #tell(): void {
+    for (const listener of this.#listeners) listener();
+  }
+
+  #begin(action: Action): void {
+    const call: Call = { action };
+    this.#options.onAction?.(action);
+    log.info("Calling EC2", fieldsOf(action));
+    this.#view.begin(call);
+    const done = this.#account.perform(action, {
+      groups: this.#view.groups,
+      onError: (err) => {
+        this.#lastRefusal = err;
+        log.warn("EC2 did not do a call", { action: action.kind, err });
+      },
+    }).then((outcome) => this.#ended(call, outcome))
+      .finally(() => this.#open.delete(done));
+    this.#open.add(done);
+  }
+
+  #ended(call: Call, outcome: Outcome): void {
+    const { action } = call;
+    const now = this.#clock.nowMs();
+    this.#view.end(call, { at: now, outcome });
+    this.#pace = learn(this.#pace, { action, outcome }, {
+      now,
+      random: Math.random,
+    });
+    if (outcome.kind === "done") this.#lastRefusal = undefined;
+    this.#atImds.ask();
+    const isSlow = ["attach", "detach"].includes(action.kind);
+    if (isSlow || outcome.kind === "unknown") this.#atEc2.ask();
+    this.wake();
+  }
+}
+
+/** By ENI. One that the metadata service does not show yet is in the primary's, if EC2 says so. */
+function subnetsOf(
+  enis: readonly Eni[],
+  { facts }: Sight,
+): ReadonlyMap<string, Prefix> {
+  const primary = enis.find(({ ec2 }) => ec2?.ownership === "primary");
+  const ofPrimary = facts.get(primary?.id ?? "")?.subnet;
+  return new Map(enis.flatMap(({ id, ec2 }) => {
+    const isThere = ec2?.subnet === primary?.ec2?.subnet;
+    const subnet = facts.get(id)?.subnet ?? (isThere ? ofPrimary : undefined);
+    return subnet === undefined ? [] : [[id, subnet] as const];
+  }));
+}
+
+function blocksText(blocks: readonly EniBlock[]): string {
+  return blocks.map(({ uid, usable }) => `${uid} ${usable}`).join(" ");
+}
+
+function fieldsOf(action: Action): Record<string, unknown> {
+  return action.kind === "unassign"
+    ? { ...action, blocks: action.blocks.map(String) }
+    : { ...action };
+}
+
+async function pauseFor(work: Promise<unknown>, ms: number): Promise<void> {
+  const time = new Gate();
+  work.then(() => time.open());
+  await pause(ms, { signal: new AbortController().signal, gate: time });
+}

@@ -1,0 +1,144 @@
+import {
+  listen,
+  type Listener,
+  type Notification,
+  type TableNotification,
+  warnOfDeafness,
+} from "../../../lib/netlink/mod.ts";
+import { getLogger, RepeatFilter } from "../../../lib/telemetry/mod.ts";
+import type {
+  Eni,
+  HostEni,
+  VpcHostReport,
+  VpcHostSettings,
+} from "../../../lib/vpc/mod.ts";
+import type { VpcOptions } from "./options.ts";
+import type { Sight } from "./sight.ts";
+
+const log = getLogger("vpc");
+
+/** Without a change, the kernel is compared so often. */
+const LOOK_MS = 30_000;
+
+/** What changes the kernel, and says what others change there. */
+export interface HostPort {
+  ensure(settings: VpcHostSettings): Promise<VpcHostReport>;
+  watchRoutes(): Listener<Notification>;
+  watchTable(): Listener<TableNotification>;
+}
+
+/** Keeps the kernel's half of the node's ENIs as the cloud has them. */
+export class VpcHostKeeper {
+  readonly #host: HostPort;
+  readonly #options: VpcOptions;
+  readonly #problems = new RepeatFilter();
+  #done = "";
+  #doneAtMs = -Infinity;
+  #ready: ReadonlySet<string> = new Set();
+
+  constructor(host: HostPort, options: VpcOptions) {
+    this.#host = host;
+    this.#options = options;
+  }
+
+  /** Whether the last comparison left nothing to do. */
+  get isComplete(): boolean {
+    return this.#done !== "";
+  }
+
+  /** Loops that listen to what others change; `onChange` is called when it is to be put right. */
+  loops(
+    onChange: () => void,
+  ): Record<string, (signal: AbortSignal) => Promise<void>> {
+    const changed = () => {
+      this.#done = "";
+      onChange();
+    };
+    const onFailure = warnOfDeafness(
+      log,
+      `comparing the kernel every ${LOOK_MS / 1_000} s`,
+    );
+    const common = { onStart: changed, onFailure };
+    return {
+      "routes of ENIs": (signal) =>
+        listen({
+          ...common,
+          signal,
+          watch: () => this.#host.watchRoutes(),
+          onHeard: (all) => {
+            if (all.some((one) => this.#concerns(one))) changed();
+          },
+        }),
+      "table of ENIs": (signal) =>
+        listen({
+          ...common,
+          signal,
+          watch: () => this.#host.watchTable(),
+          onHeard: changed,
+        }),
+    };
+  }
+
+  /** Links and addresses are mostly those of pods; an ENI's link that is missing may have come. */
+  #concerns({ kind }: Notification): boolean {
+    return kind === "link" ? !this.isComplete : kind !== "address";
+  }
+
+  /**
+   * Sets up links, rules and routes. Returns the ENIs whose pods have a network.
+   *
+   * @throws {NetlinkError} when the kernel cannot be read
+   */
+  async follow(
+    enis: readonly Eni[],
+    sight: Sight,
+  ): Promise<{ readonly ready: ReadonlySet<string> }> {
+    const settings = this.#settings(enis, sight);
+    const text = JSON.stringify(settings);
+    const isOld = performance.now() >= this.#doneAtMs + LOOK_MS;
+    if (text === this.#done && !isOld) return { ready: this.#ready };
+    const { changed, problems } = await this.#host.ensure(settings);
+    if (changed.length > 0) log.info("Changed the node's network", { changed });
+    for (const err of problems) {
+      if (this.#problems.passes(err)) {
+        log.error("The node's network for ENIs is incomplete", { err });
+      }
+    }
+    this.#done = problems.length === 0 ? text : "";
+    this.#doneAtMs = performance.now();
+    const lacking = new Set(problems.map(({ eni }) => eni));
+    this.#ready = new Set(
+      settings.enis.map(({ id }) => id).filter((id) => !lacking.has(id)),
+    );
+    return { ready: this.#ready };
+  }
+
+  #settings(
+    enis: readonly Eni[],
+    { facts, vpcCidrs }: Sight,
+  ): VpcHostSettings {
+    const { eniMtu, noSnatCidrs, ...options } = this.#options;
+    return {
+      enis: enis.flatMap((eni): HostEni[] => {
+        const known = facts.get(eni.id);
+        if (known === undefined || eni.ec2?.ownership === "foreign") return [];
+        const { id, device, mac, address, subnet } = known;
+        return [{
+          id,
+          device,
+          mac,
+          addresses: { ipv4: address },
+          gateways: { ipv4: subnet.nth(1n) },
+          blocks: eni.grants.map(({ block }) => block),
+        }];
+      }),
+      families: ["ipv4"],
+      mtu: eniMtu,
+      vpcCidrs,
+      excludedCidrs: noSnatCidrs,
+      externalSnat: options.externalSnat,
+      nodePorts: options.nodePorts,
+      podImds: options.podImds,
+    };
+  }
+}

@@ -1,0 +1,153 @@
+import assert from "node:assert/strict";
+import { sleep, TaskGroup } from "../../../lib/async/mod.ts";
+import { untilPasses } from "../../../lib/async/testing.ts";
+import type {
+  Listener,
+  Notification,
+  TableNotification,
+} from "../../../lib/netlink/mod.ts";
+import { Address, Prefix } from "../../../lib/inet/mod.ts";
+import {
+  mergeEnis,
+  VpcHostProblem,
+  type VpcHostSettings,
+} from "../../../lib/vpc/mod.ts";
+import { VPC_FLAGS, vpcOptionsOf } from "./flags.ts";
+import { VpcHostKeeper } from "./host.ts";
+import type { Sight } from "./sight.ts";
+import { readCommandLine } from "../../../lib/flags/mod.ts";
+
+function optionsOf(...args: string[]) {
+  const info = { program: "coild", version: "1", about: "x" };
+  const line = readCommandLine(VPC_FLAGS, args, info);
+  if (line.kind !== "run") throw new Error("Cannot go on: nothing to run");
+  return vpcOptionsOf(line.values);
+}
+
+function sightOf(...devices: number[]): Sight {
+  const facts = devices.map((device) => ({
+    id: `eni-${device}`,
+    device,
+    mac: `02:00:00:00:00:0${device}`,
+    address: Address.parse(`10.0.1.${device + 4}`),
+    subnet: Prefix.parse("10.0.1.0/24"),
+  }));
+  return {
+    enis: facts.map(({ id, device }) => ({
+      id,
+      device,
+      blocks: [Prefix.parse(`10.0.1.${device + 104}/32`)],
+    })),
+    facts: new Map(facts.map((one) => [one.id, one])),
+    vpcCidrs: [Prefix.parse("10.0.0.0/16")],
+  };
+}
+
+function listenerOf<T>(take: () => readonly T[]): Listener<T> {
+  return {
+    async next({ signal }) {
+      await sleep(1, { signal });
+      return take();
+    },
+    [Symbol.asyncDispose]: () => Promise.resolve(),
+  };
+}
+
+/** A kernel that keeps what it is asked for. */
+class FakeHost {
+  readonly asked: VpcHostSettings[] = [];
+  problems: VpcHostProblem[] = [];
+
+  readonly heard: Notification[] = [];
+
+  watchRoutes(): Listener<Notification> {
+    return listenerOf(() => this.heard.splice(0));
+  }
+
+  watchTable(): Listener<TableNotification> {
+    return listenerOf(() => []);
+  }
+
+  ensure(settings: VpcHostSettings) {
+    this.asked.push(settings);
+    return Promise.resolve({ changed: [], problems: this.problems });
+  }
+}
+
+async function followed(keeper: VpcHostKeeper, sight: Sight) {
+  const { ready } = await keeper.follow(mergeEnis([], sight.enis), sight);
+  return [...ready];
+}
+
+Deno.test("VpcHostKeeper asks the kernel for what ENIs and flags say, once", async () => {
+  const host = new FakeHost();
+  const keeper = new VpcHostKeeper(
+    host,
+    optionsOf("--eni-mtu=1500", "--no-snat-cidrs=192.0.2.0/24", "--pod-imds=0"),
+  );
+  assert.deepEqual(await followed(keeper, sightOf(0)), ["eni-0"]);
+  assert.deepEqual(await followed(keeper, sightOf(0)), ["eni-0"]);
+  const [asked] = host.asked;
+  assert.equal(host.asked.length, 1);
+  assert.equal(
+    JSON.stringify(asked),
+    JSON.stringify({
+      enis: [{
+        id: "eni-0",
+        device: 0,
+        mac: "02:00:00:00:00:00",
+        addresses: { ipv4: "10.0.1.4" },
+        gateways: { ipv4: "10.0.1.1" },
+        blocks: ["10.0.1.104/32"],
+      }],
+      families: ["ipv4"],
+      mtu: 1500,
+      vpcCidrs: ["10.0.0.0/16"],
+      excludedCidrs: ["192.0.2.0/24"],
+      externalSnat: false,
+      nodePorts: true,
+      podImds: false,
+    }),
+  );
+  await followed(keeper, sightOf(0, 1));
+  assert.equal(host.asked.length, 2);
+});
+
+Deno.test("VpcHostKeeper leaves out an ENI that the kernel lacks, and asks again", async () => {
+  const host = new FakeHost();
+  const keeper = new VpcHostKeeper(host, optionsOf());
+  host.problems = [new VpcHostProblem("Cannot find it", { eni: "eni-1" })];
+  assert.deepEqual(await followed(keeper, sightOf(0, 1)), ["eni-0"]);
+  assert.equal(keeper.isComplete, false);
+  host.problems = [];
+  assert.deepEqual(await followed(keeper, sightOf(0, 1)), ["eni-0", "eni-1"]);
+  assert.equal(keeper.isComplete, true);
+});
+
+Deno.test("VpcHostKeeper compares the kernel again when others change its rules or routes, not when pods come", async () => {
+  const host = new FakeHost();
+  const keeper = new VpcHostKeeper(host, optionsOf());
+  let changes = 0;
+  await using tasks = new TaskGroup();
+  const loops = keeper.loops(() => changes++);
+  for (const [name, loop] of Object.entries(loops)) tasks.run(name, loop);
+  await untilPasses(() => assert.equal(changes, 2, "what was before"));
+  const hear = async (...heard: Notification[]) => {
+    host.heard.push(...heard);
+    await untilPasses(() => assert.equal(host.heard.length, 0));
+    await followed(keeper, sightOf(0));
+  };
+  await hear();
+  assert.equal(host.asked.length, 1);
+  await hear({ kind: "link", index: 7 }, { kind: "address", index: 7 });
+  assert.equal(host.asked.length, 1);
+  await hear({ kind: "rule", family: "ipv4" });
+  assert.equal(host.asked.length, 2);
+  await hear({ kind: "route", table: 10_001 });
+  assert.equal(host.asked.length, 3);
+  host.problems = [new VpcHostProblem("Cannot find it", { eni: "eni-0" })];
+  await hear({ kind: "overflow" });
+  const before = changes;
+  await hear({ kind: "link", index: 7 });
+  assert.ok(changes > before);
+});

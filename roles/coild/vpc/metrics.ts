@@ -1,0 +1,118 @@
+import type { Attempt } from "../../../lib/aws/mod.ts";
+import {
+  Counter,
+  Gauge,
+  Histogram,
+  type Registry,
+} from "../../../lib/telemetry/mod.ts";
+import type { Action, EniBlock } from "../../../lib/vpc/mod.ts";
+
+/** A call of EC2 takes some 200 ms; one that is made again, seconds. */
+const BUCKETS_S = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 15];
+
+const ACTIONS: readonly Action["kind"][] = [
+  "assign",
+  "attach",
+  "create",
+  "delete",
+  "detach",
+  "endWithInstance",
+  "unassign",
+];
+
+/** What is counted when it is asked for. */
+export interface VpcFigures {
+  /** ENIs that the instance has. */
+  readonly eniCount: number;
+  readonly blocks: readonly EniBlock[];
+  /** Addresses by what they are: used, resting or free. */
+  readonly addresses: Readonly<Record<"used" | "cooling" | "free", number>>;
+  /** Pods that wait for an address. */
+  readonly waiting: number;
+}
+
+/** What is known of the node's ENIs. */
+export class VpcMetrics {
+  readonly #requests: Counter<"call" | "result">;
+  readonly #seconds: Histogram<"call">;
+  readonly #actions: Counter<"action">;
+
+  constructor(registry: Registry, figures: () => VpcFigures) {
+    const registers = [registry];
+    this.#requests = new Counter({
+      name: "coil_vpc_api_requests_total",
+      help: "Requests to EC2, by call and result: success, none, or EC2's code",
+      labelNames: ["call", "result"],
+      registers,
+    });
+    this.#seconds = new Histogram({
+      name: "coil_vpc_api_seconds",
+      help: "Duration of one request to EC2",
+      labelNames: ["call"],
+      buckets: BUCKETS_S,
+      registers,
+    });
+    this.#actions = new Counter({
+      name: "coil_vpc_plan_actions_total",
+      help: "Calls of EC2 that the plan of the node's ENIs has begun",
+      labelNames: ["action"],
+      registers,
+    });
+    for (const action of ACTIONS) this.#actions.inc({ action }, 0);
+    observe(registers, figures);
+  }
+
+  /** Counts and times a request that has ended. */
+  requested({ call, result, durationMs }: Attempt): void {
+    this.#requests.inc({ call, result });
+    this.#seconds.observe({ call }, durationMs / 1_000);
+  }
+
+  /** Counts a call that begins. */
+  began({ kind: action }: Action): void {
+    this.#actions.inc({ action });
+  }
+}
+
+function observe(registers: Registry[], figures: () => VpcFigures): void {
+  new Gauge({
+    name: "coil_vpc_enis",
+    help: "Network interfaces of the instance that give pods addresses",
+    registers,
+    collect() {
+      this.set(figures().eniCount);
+    },
+  });
+  new Gauge({
+    name: "coil_vpc_blocks",
+    help:
+      "Addresses and prefixes of the node's ENIs, by whether pods can get addresses of them",
+    labelNames: ["usable"],
+    registers,
+    collect() {
+      const { blocks } = figures();
+      const usable = blocks.filter((block) => block.usable).length;
+      this.set({ usable: "true" }, usable);
+      this.set({ usable: "false" }, blocks.length - usable);
+    },
+  });
+  new Gauge({
+    name: "coil_vpc_addresses",
+    help: "Addresses of the node's ENIs for pods, by state",
+    labelNames: ["state"],
+    registers,
+    collect() {
+      for (const [state, count] of Object.entries(figures().addresses)) {
+        this.set({ state }, count);
+      }
+    },
+  });
+  new Gauge({
+    name: "coil_vpc_waiting",
+    help: "Pods that wait for an address of the VPC",
+    registers,
+    collect() {
+      this.set(figures().waiting);
+    },
+  });
+}

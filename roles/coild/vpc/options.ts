@@ -1,0 +1,23 @@
+import type { Prefix } from "../../../lib/inet/mod.ts";
+
+/** What the flags say of addresses of the VPC. */
+export interface VpcOptions {
+  /** `auto`: prefixes where the instance type has them. */
+  readonly mode: "auto" | "prefix" | "address";
+  readonly warmEnis: number;
+  readonly warmIps: number;
+  readonly minIps: number;
+  readonly warmPrefixes: number;
+  readonly free?: { readonly min: number; readonly max: number } | undefined;
+  readonly maxEnis?: number | undefined;
+  readonly eniLimits?:
+    | { readonly enis: number; readonly addressesPerEni: number }
+    | undefined;
+  readonly eniMtu: number;
+  readonly externalSnat: boolean;
+  readonly noSnatCidrs: readonly Prefix[];
+  readonly nodePorts: boolean;
+  readonly podImds: boolean;
+  readonly manageUntagged: boolean;
+  readonly clusterName: string;
+}

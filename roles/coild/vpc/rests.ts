@@ -1,0 +1,53 @@
+import { jittered, sleep } from "../../../lib/async/mod.ts";
+import {
+  type Address,
+  type DualStack,
+  valuesOf,
+} from "../../../lib/inet/mod.ts";
+import type { RestingAddress } from "../../../lib/ipam/mod.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+import type { RestTable } from "../../../lib/vpc/mod.ts";
+import type { RestStore } from "../blocks/supply.ts";
+
+const log = getLogger("vpc");
+
+/** How often rests that are over are forgotten; a restart leaves them out anyway. */
+const SWEEP_MS = 30_000;
+
+type Table = Pick<RestTable, "begin" | "end" | "list">;
+
+/** Addresses that rest, kept in the kernel. */
+export class KernelRests implements RestStore {
+  readonly #table: Table;
+  readonly #cooldownMs: number;
+
+  constructor(table: Table, cooldownMs: number) {
+    this.#table = table;
+    this.#cooldownMs = cooldownMs;
+  }
+
+  async list(): Promise<RestingAddress[]> {
+    return (await this.#table.list())
+      .map(({ address, seconds }) => ({ address, restedMs: seconds * 1_000 }))
+      .filter(({ restedMs }) => restedMs < this.#cooldownMs);
+  }
+
+  async begin(addresses: DualStack<Address>): Promise<void> {
+    await this.#table.begin(valuesOf(addresses));
+  }
+
+  /** Forgets rests that are over, until the signal. */
+  async run(signal: AbortSignal): Promise<void> {
+    for (;;) {
+      await sleep(jittered(SWEEP_MS), { signal });
+      try {
+        const over = (await this.#table.list())
+          .filter(({ seconds }) => seconds * 1_000 >= this.#cooldownMs);
+        if (over.length === 0) continue;
+        await this.#table.end(over.map(({ address }) => address));
+      } catch (err) {
+        log.warn("Cannot forget addresses that rested", { err });
+      }
+    }
+  }
+}

@@ -1,0 +1,125 @@
+import { type ImdsClient, NoAnswerError } from "../../../lib/aws/mod.ts";
+import { Address, Prefix } from "../../../lib/inet/mod.ts";
+import type { ImdsEni } from "../../../lib/vpc/mod.ts";
+
+const MACS = "meta-data/network/interfaces/macs";
+
+/** What does not change of an ENI while it is attached. */
+export interface EniFacts {
+  readonly id: string;
+  readonly device: number;
+  readonly mac: string;
+  /** Its own address, which no pod gets. */
+  readonly address: Address;
+  readonly subnet: Prefix;
+}
+
+/** The instance's ENIs as its metadata show them. */
+export interface Sight {
+  readonly enis: readonly ImdsEni[];
+  /** By the ENI's ID. */
+  readonly facts: ReadonlyMap<string, EniFacts>;
+  readonly vpcCidrs: readonly Prefix[];
+}
+
+/** Which instance this is. */
+export interface Instance {
+  readonly id: string;
+  readonly type: string;
+  readonly region: string;
+}
+
+/** Asks the metadata service which instance this is. @throws as {@linkcode ImdsClient.get} */
+export async function readInstance(
+  imds: ImdsClient,
+  options: { readonly signal: AbortSignal },
+): Promise<Instance> {
+  const [id, type, region] = await Promise.all([
+    imds.get("meta-data/instance-id", options),
+    imds.get("meta-data/instance-type", options),
+    imds.get("meta-data/placement/region", options),
+  ]);
+  return { id, type, region };
+}
+
+/** Looks at the instance's ENIs by its metadata. What does not change is asked for once. */
+export class MetadataSight {
+  readonly #imds: ImdsClient;
+  #facts: ReadonlyMap<string, EniFacts> = new Map();
+
+  constructor(imds: ImdsClient) {
+    this.#imds = imds;
+  }
+
+  /**
+   * What is there now.
+   *
+   * @throws {ImdsError} or {NoAnswerError} when any of it cannot be read: half of it would look like a loss
+   */
+  async look(options: { readonly signal: AbortSignal }): Promise<Sight> {
+    const macs = (await this.#imds.list(`${MACS}/`, options))
+      .map((line) => line.replace(/\/$/, ""));
+    const found = await Promise.all(macs.map(async (mac) => {
+      const facts = this.#facts.get(mac) ?? await this.#read(mac, options);
+      const [addresses, prefixes] = await Promise.all([
+        this.#imds.list(`${MACS}/${mac}/local-ipv4s`, options),
+        this.#imds.list(`${MACS}/${mac}/ipv4-prefix`, options),
+      ]);
+      const blocks = [
+        ...addresses.map((text) => Prefix.host(addressIn(text))),
+        ...prefixes.map(prefixIn),
+      ];
+      return { facts, blocks };
+    }));
+    this.#facts = new Map(found.map(({ facts }) => [facts.mac, facts]));
+    const enis = found.map(({ facts: { id, device }, blocks }) => (
+      { id, device, blocks }
+    ));
+    const facts = new Map(found.map(({ facts }) => [facts.id, facts]));
+    return { enis, facts, vpcCidrs: await this.#vpcCidrs(macs, options) };
+  }
+
+  async #vpcCidrs(
+    [mac]: readonly string[],
+    options: { readonly signal: AbortSignal },
+  ): Promise<Prefix[]> {
+    if (mac === undefined) return [];
+    const path = `${MACS}/${mac}/vpc-ipv4-cidr-blocks`;
+    return (await this.#imds.list(path, options)).map(prefixIn);
+  }
+
+  async #read(
+    mac: string,
+    options: { readonly signal: AbortSignal },
+  ): Promise<EniFacts> {
+    const get = (key: string) =>
+      this.#imds.get(`${MACS}/${mac}/${key}`, options);
+    const [id, device, [address = ""], subnet] = await Promise.all([
+      get("interface-id"),
+      get("device-number"),
+      this.#imds.list(`${MACS}/${mac}/local-ipv4s`, options),
+      get("subnet-ipv4-cidr-block"),
+    ]);
+    return {
+      id,
+      device: Number(device),
+      mac,
+      address: addressIn(address),
+      subnet: prefixIn(subnet),
+    };
+  }
+}
+
+function addressIn(text: string): Address {
+  return Address.tryParse(text) ?? unreadable(text);
+}
+
+function prefixIn(text: string): Prefix {
+  return Prefix.tryParse(text) ?? unreadable(text);
+}
+
+function unreadable(text: string): never {
+  throw new NoAnswerError(
+    `Cannot read the instance metadata: "${text}" is neither an address nor a network`,
+  );
+}

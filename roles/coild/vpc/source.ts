@@ -1,0 +1,128 @@
+import type { Prefix } from "../../../lib/inet/mod.ts";
+import {
+  type BlockInfo,
+  type BlockSource,
+  OutOfBlocksError,
+  type PoolState,
+  type RequestOptions,
+  type SignalOptions,
+  type Stock,
+} from "../../../lib/ipam/mod.ts";
+import type { EniBlock } from "../../../lib/vpc/mod.ts";
+import type { VpcFleet } from "./fleet.ts";
+import type { Addresses } from "./uses.ts";
+
+/** The one pool of a node whose pods have addresses of the VPC. */
+export const VPC_POOL = "vpc";
+
+/** EC2's side of the node's address management: its grants as blocks. */
+export class VpcSource implements BlockSource {
+  readonly #fleet: VpcFleet;
+  readonly #addresses: Addresses;
+
+  constructor(fleet: VpcFleet, addresses: Addresses) {
+    this.#fleet = fleet;
+    this.#addresses = addresses;
+  }
+
+  /** The plan decides what is kept in store. */
+  get stock(): Stock {
+    return {
+      short: () => 0,
+      isSpare: ({ info: { prefixes: { ipv4 } } }) =>
+        ipv4 !== undefined && this.#fleet.isRetiring(ipv4),
+    };
+  }
+
+  /** What pods can get or have: blocks that are not usable yet are left out, unless a pod has an address of them. */
+  async list({ signal }: SignalOptions): Promise<BlockInfo[]> {
+    await this.#fleet.published;
+    signal.throwIfAborted();
+    const { blocks } = this.#fleet;
+    const known = this.#known();
+    const others = blocks.filter(({ uid, usable }) =>
+      !usable && !known.has(uid)
+    );
+    const routed = await this.#addresses.routedWithin(others.flatMap(prefixOf));
+    const isInUse = (block: EniBlock) =>
+      prefixOf(block).some((prefix) =>
+        routed.some((address) => prefix.contains(address))
+      );
+    return blocks
+      .filter((block) => !others.includes(block) || isInUse(block))
+      .map(infoOf);
+  }
+
+  /** The same without those that only the kernel knows, at once. */
+  shown(): BlockInfo[] {
+    const known = this.#known();
+    return this.#fleet.blocks
+      .filter(({ uid, usable }) => usable || known.has(uid))
+      .map(infoOf);
+  }
+
+  /**
+   * Waits for what the plan gets: it knows who waits.
+   *
+   * @throws {OutOfBlocksError} when the instance can have no more
+   */
+  async request(
+    pool: string,
+    { signal }: RequestOptions,
+  ): Promise<readonly BlockInfo[]> {
+    for (let isPlanned = false;; isPlanned = true) {
+      const known = this.#known();
+      const fresh = this.#fleet.blocks
+        .filter(({ uid, usable }) => usable && !known.has(uid));
+      if (fresh.length > 0) return fresh.map(infoOf);
+      if (isPlanned && this.#fleet.isFull) {
+        throw new OutOfBlocksError(pool, "the instance type allows no more");
+      }
+      if (!isPlanned) this.#fleet.wake();
+      await this.#fleet.planned({ signal });
+    }
+  }
+
+  /** Gives blocks of one ENI back by one call. */
+  async release(
+    blocks: readonly BlockInfo[],
+    options: SignalOptions,
+  ): Promise<void> {
+    await this.#fleet.release(blocks.map(({ name }) => name), options);
+  }
+
+  /** The ENI. */
+  releaseGroup({ name }: BlockInfo): string {
+    return name.slice(0, name.indexOf("/"));
+  }
+
+  poolState(pool: string): PoolState {
+    return pool === VPC_POOL ? "ready" : "absent";
+  }
+
+  reserved(): [] {
+    return [];
+  }
+
+  #known(): Set<string> {
+    const records = this.#addresses.blocks() ?? [];
+    return new Set(records.map(({ uid }) => uid));
+  }
+}
+
+function prefixOf({ prefixes: { ipv4 } }: EniBlock): Prefix[] {
+  return ipv4 === undefined ? [] : [ipv4];
+}
+
+/** Of what is not usable, address management gives nothing, and returns nothing. */
+function infoOf({ name, uid, index, prefixes, usable }: EniBlock): BlockInfo {
+  return {
+    name,
+    pool: VPC_POOL,
+    uid,
+    index,
+    prefixes,
+    reserved: !usable,
+    deleting: false,
+  };
+}

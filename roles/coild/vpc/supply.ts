@@ -1,0 +1,100 @@
+import type { NodeIpam } from "../../../lib/ipam/mod.ts";
+import type { PodNetwork } from "../../../lib/podnet/mod.ts";
+import type { RestTable } from "../../../lib/vpc/mod.ts";
+import type { Registry } from "../../../lib/telemetry/mod.ts";
+import type { Supply } from "../blocks/supply.ts";
+import { findingOf } from "./findings.ts";
+import { VpcFleet } from "./fleet.ts";
+import type { Addresses } from "./uses.ts";
+import { type HostPort, VpcHostKeeper } from "./host.ts";
+import { VpcMetrics } from "./metrics.ts";
+import type { VpcOptions } from "./options.ts";
+import { KernelRests } from "./rests.ts";
+import { VPC_POOL, VpcSource } from "./source.ts";
+
+/** How long a block must have been empty before it goes back. */
+const RETURN_DELAY_MS = 30_000;
+
+/** What the supply of a VPC is made of. */
+export interface VpcSupplyOptions {
+  readonly vpc: VpcOptions;
+  readonly host: HostPort;
+  readonly rests: Pick<RestTable, "begin" | "end" | "list">;
+  readonly network: Pick<PodNetwork, "routedWithin">;
+  readonly cooldownMs: number;
+  /** How long a block must have been empty before it goes back. Default 30 s. */
+  readonly returnDelayMs?: number;
+  readonly env: { get(name: string): string | undefined };
+  readonly registry: Registry;
+}
+
+/** Blocks that EC2 grants to the node's ENIs. */
+export function supplyOfVpc(options: VpcSupplyOptions): Supply & Disposable {
+  const { vpc, network, env } = options;
+  let ipam: NodeIpam | undefined;
+  const rests = new KernelRests(options.rests, options.cooldownMs);
+  const addresses: Addresses = {
+    blocks: () => ipam?.isReady ? ipam.blocks() : undefined,
+    waiting: () =>
+      ipam?.stats().find(({ pool }) => pool === VPC_POOL)?.waiting ?? 0,
+    routedWithin: (prefixes) => network.routedWithin(prefixes),
+    resting: async () => (await rests.list()).map(({ address }) => address),
+  };
+  const host = new VpcHostKeeper(options.host, vpc);
+  const metrics = new VpcMetrics(options.registry, () => ({
+    eniCount: fleet.eniCount,
+    blocks: fleet.blocks,
+    addresses: countsOf(ipam),
+    waiting: addresses.waiting(),
+  }));
+  const fleet = new VpcFleet({
+    options: vpc,
+    env,
+    host,
+    addresses,
+    returnDelayMs: options.returnDelayMs ?? RETURN_DELAY_MS,
+    onAttempt: (attempt) => metrics.requested(attempt),
+    onAction: (action) => metrics.began(action),
+  });
+  const source = new VpcSource(fleet, addresses);
+  return {
+    pool: VPC_POOL,
+    waitsFor:
+      "EC2 and the instance metadata service are being asked for the node's addresses",
+    exports: false,
+    rests,
+    ipam: {
+      source,
+      stock: source.stock,
+      rest: "strict",
+      returnDelayMs: 0,
+      onLook: () => fleet.wake(),
+    },
+    synced: Promise.resolve(),
+    loops: {
+      "VPC fleet": (signal) => fleet.run(signal),
+      ...host.loops(() => fleet.wake()),
+      "rests of addresses": (signal) => rests.run(signal),
+    },
+    poolNames: () => [VPC_POOL],
+    finding: (error) => findingOf(error, fleet),
+    follow(followed) {
+      ipam = followed;
+      return fleet.subscribe(() => {
+        followed.onBlocksChanged(source.shown());
+        followed.onPoolsChanged();
+      });
+    },
+    [Symbol.dispose]: () => fleet[Symbol.dispose](),
+  };
+}
+
+function countsOf(ipam: NodeIpam | undefined) {
+  const counts = { used: 0, cooling: 0, free: 0 };
+  for (const { held, cooling, free } of ipam?.blocks() ?? []) {
+    counts.used += held;
+    counts.cooling += cooling;
+    counts.free += free;
+  }
+  return counts;
+}

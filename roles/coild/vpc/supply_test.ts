@@ -1,0 +1,218 @@
+import assert from "node:assert/strict";
+import { untilPasses } from "../../../lib/async/testing.ts";
+import { VpcHostProblem } from "../../../lib/vpc/mod.ts";
+import { GROUP, INSTANCE, SUBNET } from "../../../tests/lab/cloud/testing.ts";
+import { VpcNode } from "./testing.ts";
+
+/** As few addresses as pods need. */
+const BARE = ["--vpc-mode=address", "--warm-ips=1", "--min-ips=1"];
+
+/** A type with two ENIs that have one address for pods each. */
+const NANO = {
+  instances: [{
+    id: INSTANCE,
+    type: "t3.nano",
+    subnet: SUBNET,
+    securityGroups: [GROUP],
+  }],
+};
+
+function podsOf(count: number): string[] {
+  return Array.from({ length: count }, (_, n) => `pod${n}`);
+}
+
+Deno.test("nine pods at once get addresses of a t3.small that has none: by few calls, and once each", async () => {
+  await using node = await VpcNode.start();
+  await using coild = node.process(BARE);
+  const addresses = await Promise.all(podsOf(9).map((pod) => coild.add(pod)));
+  assert.equal(new Set(addresses).size, 9);
+  await node.expectLayout(3, 3, 3);
+  const { AssignPrivateIpAddresses: assigned = 0, CreateNetworkInterface } =
+    await node.changes();
+  assert.equal(CreateNetworkInterface, 2);
+  assert.ok(assigned <= 2);
+});
+
+Deno.test("by default pods get addresses of prefixes where the type has them", async () => {
+  await using node = await VpcNode.start();
+  await using coild = node.process();
+  await coild.add("pod0");
+  const [eni] = node.settings?.enis ?? [];
+  assert.deepEqual(eni?.blocks.map(({ hostBits }) => hostBits), [4]);
+});
+
+Deno.test("no address is given before the instance metadata show it", async () => {
+  await using node = await VpcNode.start();
+  await node.cloud.ask.setPace({ imdsLagMs: 1_500 });
+  await using coild = node.process(BARE);
+  const began = performance.now();
+  await coild.add("pod0");
+  assert.ok(performance.now() - began > 1_400);
+});
+
+Deno.test("a pod that comes when the type's addresses are in use waits, and the error says that some rest", async () => {
+  await using node = await VpcNode.start(NANO);
+  await using coild = node.process(BARE, { cooldownMs: 4_000, waitMs: 2_000 });
+  const [first] = await Promise.all(podsOf(2).map((pod) => coild.add(pod)));
+  const removed = performance.now();
+  await coild.remove("pod0");
+  await assert.rejects(
+    coild.add("pod2"),
+    /^OutOfBlocksError: .*the instance type allows no more; 1 of its addresses rest after use, the first for [12] s more$/,
+  );
+  let given = "";
+  await untilPasses(async () => void (given = await coild.add("pod2")));
+  assert.equal(given, first);
+  assert.ok(performance.now() - removed >= 4_000);
+});
+
+Deno.test("a process that is killed leaves all that the next one needs: the same addresses, no call of EC2 that changes anything", async () => {
+  await using node = await VpcNode.start();
+  const first = node.process(BARE);
+  const before = await Promise.all(podsOf(5).map((pod) => first.add(pod)));
+  await node.expectLayout(3, 3);
+  await first.remove("pod4");
+  await first[Symbol.asyncDispose]();
+  const calls = await node.changes();
+  await using second = node.process(BARE);
+  await second.ready;
+  assert.deepEqual(
+    second.ipam.list().map(({ addresses }) => String(addresses.ipv4)).sort(),
+    before.slice(0, 4).sort(),
+  );
+  const resting = second.ipam.blocks()
+    .filter(({ cooling }) => cooling > 0).map(({ prefixes }) => prefixes.ipv4);
+  assert.deepEqual(resting.map(String), [`${before[4]}/32`]);
+  assert.deepEqual(await node.changes(), calls);
+});
+
+Deno.test("a stop waits for a call that is under way, and the next process does not make it again", async () => {
+  await using node = await VpcNode.start();
+  const call = "AssignPrivateIpAddresses";
+  await node.cloud.ask.fault({ call, kind: "late", ms: 1_500, times: 1 });
+  const first = node.process(BARE);
+  await untilPasses(async () => assert.equal((await node.changes())[call], 1));
+  const stopped = performance.now();
+  await first[Symbol.asyncDispose]();
+  assert.ok(performance.now() - stopped > 1_000);
+  await using second = node.process(BARE);
+  await second.ready;
+  assert.equal((await node.changes())[call], 1);
+});
+
+Deno.test("what EC2 has done without an answer is used, and not asked for again", async () => {
+  await using node = await VpcNode.start();
+  const faults = { times: 1, kind: "cut", when: "after" } as const;
+  const calls = [
+    "AssignPrivateIpAddresses",
+    "CreateNetworkInterface",
+    "AttachNetworkInterface",
+  ];
+  for (const call of calls) await node.cloud.ask.fault({ call, ...faults });
+  await using coild = node.process(BARE);
+  for (const pod of podsOf(4)) await coild.add(pod);
+  const { CreateNetworkInterface, AttachNetworkInterface } = await node
+    .changes();
+  // With its token, it is the same call.
+  assert.equal(CreateNetworkInterface, 2);
+  assert.equal(AttachNetworkInterface, 1);
+  assert.equal(node.layout().length, 2);
+});
+
+Deno.test("throttling at start is waited for", async () => {
+  await using node = await VpcNode.start();
+  for (const call of ["DescribeInstanceTypes", "DescribeNetworkInterfaces"]) {
+    await node.cloud.ask.fault({
+      call,
+      kind: "error",
+      code: "RequestLimitExceeded",
+      times: 2,
+    });
+  }
+  await using coild = node.process(BARE);
+  await coild.add("pod0");
+});
+
+Deno.test("limits beyond the type's are refused", async () => {
+  await using node = await VpcNode.start();
+  await using coild = node.process(["--eni-limits=4,4"]);
+  await assert.rejects(
+    coild.running,
+    /^RangeError: Cannot use ENI limits: enis is 4, the instance type has 3$/,
+  );
+});
+
+Deno.test("no address is given of an ENI that the kernel lacks", async () => {
+  await using node = await VpcNode.start();
+  const eni = "eni-00000000000000001";
+  node.problems = [new VpcHostProblem("Cannot find it", { eni })];
+  await using coild = node.process(BARE, { waitMs: 300 });
+  await node.expectLayout(1);
+  assert.equal(node.settings?.enis[0]?.id, eni);
+  await assert.rejects(coild.add("pod0"), /^BlockTimeoutError/);
+  node.problems = [];
+  await untilPasses(async () => void await coild.add("pod0"));
+});
+
+Deno.test("a pod is not refused while the kernel lacks the ENI that has an address for it", async () => {
+  await using node = await VpcNode.start(NANO);
+  const eni = "eni-00000000000000003";
+  node.problems = [new VpcHostProblem("Cannot find it", { eni })];
+  await using coild = node.process(BARE, { waitMs: 1_000 });
+  await coild.add("pod0");
+  await node.expectLayout(1, 1);
+  assert.equal(node.settings?.enis[1]?.id, eni);
+  await assert.rejects(coild.add("pod1"), /^BlockTimeoutError/);
+  node.problems = [];
+  await untilPasses(async () => void await coild.add("pod1"));
+});
+
+Deno.test("a call that ends while the kernel is changed is not made again", async () => {
+  await using node = await VpcNode.start();
+  node.ensureMs = 60;
+  await using coild = node.process(BARE);
+  await Promise.all(podsOf(3).map((pod) => coild.add(pod)));
+  await node.expectLayout(3, 1);
+  const { CreateNetworkInterface, AttachNetworkInterface } = await node
+    .changes();
+  assert.deepEqual([CreateNetworkInterface, AttachNetworkInterface], [1, 1]);
+});
+
+Deno.test("addresses that are not needed go back to EC2, and can come again", async () => {
+  await using node = await VpcNode.start();
+  await using coild = node.process(BARE, { cooldownMs: 100 });
+  const addresses = [];
+  for (const pod of podsOf(3)) addresses.push(await coild.add(pod));
+  await node.expectLayout(3, 1);
+  // They are still shown when they come again.
+  await node.cloud.ask.setPace({ imdsLagMs: 2_000 });
+  await coild.remove("pod0");
+  await coild.remove("pod1");
+  const expectReturns = () =>
+    untilPasses(async () => {
+      const { UnassignPrivateIpAddresses } = await node.changes();
+      assert.equal(UnassignPrivateIpAddresses, 2);
+    });
+  // Nothing goes within 10 s of the start.
+  await expectReturns().catch(expectReturns);
+  const again = ["pod3", "pod4", "pod5"].map((pod) => coild.add(pod));
+  const given = new Set(await Promise.all(again));
+  assert.equal(given.size, 3);
+  assert.ok(addresses.some((address) => given.has(address)));
+});
+
+Deno.test("an address that the kernel routes does not go back, whoever has it", async () => {
+  await using node = await VpcNode.start();
+  await using coild = node.process(BARE, { cooldownMs: 100 });
+  for (const pod of podsOf(3)) await coild.add(pod);
+  await node.expectLayout(3, 1);
+  const [, second] = node.settings?.enis ?? [];
+  const [block] = second?.blocks ?? [];
+  assert.ok(block);
+  node.routes.set("unknown", block.address);
+  await coild.remove("pod0");
+  await coild.remove("pod1");
+  await node.expectLayout(2, 1).catch(() => node.expectLayout(2, 1));
+  node.routes.delete("unknown");
+  await node.expectLayout(2, 0);
+});

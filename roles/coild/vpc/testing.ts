@@ -1,0 +1,211 @@
+/**
+ * A node of a cloud with all but the kernel and the API server: address
+ * management and the fleet against EC2 and the metadata service as a process.
+ *
+ * @module
+ */
+import { sleep, TaskGroup, untilAborted } from "../../../lib/async/mod.ts";
+import { untilPasses } from "../../../lib/async/testing.ts";
+import type { Address, Prefix } from "../../../lib/inet/mod.ts";
+import { NodeIpam } from "../../../lib/ipam/mod.ts";
+import type { Listener } from "../../../lib/netlink/mod.ts";
+import { createRegistry } from "../../../lib/telemetry/mod.ts";
+import type { VpcHostProblem, VpcHostSettings } from "../../../lib/vpc/mod.ts";
+import { Cloud, type CloudConfig } from "../../../tests/lab/cloud/mod.ts";
+import { cloudConfig, INSTANCE } from "../../../tests/lab/cloud/testing.ts";
+import { readCommandLine } from "../../../lib/flags/mod.ts";
+import { VPC_FLAGS, vpcOptionsOf } from "./flags.ts";
+import { VPC_POOL } from "./source.ts";
+import { supplyOfVpc } from "./supply.ts";
+
+/** A kernel that others leave alone. */
+const QUIET: Listener<never> = {
+  next: ({ signal }) =>
+    untilAborted(signal).then(() => Promise.reject(signal.reason)),
+  [Symbol.asyncDispose]: () => Promise.resolve(),
+};
+
+/** A process of coild, as far as addresses go. */
+export interface NodeProcess extends AsyncDisposable {
+  readonly ipam: NodeIpam;
+  /** Gives a pod an address. */
+  add(pod: string): Promise<string>;
+  /** Takes it back. */
+  remove(pod: string): Promise<void>;
+}
+
+/** The node: what outlives a process. */
+export class VpcNode implements AsyncDisposable {
+  readonly cloud: Cloud;
+  /** Addresses of pods, as the kernel has them, and those that rest with the time they began. */
+  readonly routes: Map<string, Address> = new Map();
+  readonly resting: Map<string, { address: Address; atMs: number }> = new Map();
+  /** What the kernel was last asked for. */
+  settings: VpcHostSettings | undefined;
+  /** What the kernel cannot do. */
+  problems: readonly VpcHostProblem[] = [];
+  /** How long it takes to change the kernel. */
+  ensureMs = 0;
+
+  private constructor(cloud: Cloud) {
+    this.cloud = cloud;
+  }
+
+  /** Starts a cloud with one t3.small. */
+  static async start(changes: Partial<CloudConfig> = {}): Promise<VpcNode> {
+    return new VpcNode(await Cloud.start(cloudConfig(changes)));
+  }
+
+  /** Starts a process; it may not be ready yet. */
+  process(
+    args: readonly string[] = [],
+    { cooldownMs = 30_000, waitMs = 30_000 }: {
+      readonly cooldownMs?: number;
+      readonly waitMs?: number;
+    } = {},
+  ): NodeProcess & {
+    readonly ready: Promise<void>;
+    readonly running: Promise<void>;
+  } {
+    const parsed = readCommandLine(VPC_FLAGS, args, {
+      program: "coild",
+      version: "1",
+      about: "x",
+    });
+    if (parsed.kind !== "run") throw new Error("Cannot go on: no run");
+    const { endpoints } = this.cloud;
+    const env = new Map([
+      ["AWS_ENDPOINT_URL_EC2", endpoints.ec2],
+      ["AWS_EC2_METADATA_SERVICE_ENDPOINT", endpoints.imds[INSTANCE] ?? ""],
+    ]);
+    const network = {
+      routedWithin: (prefixes: readonly Prefix[]) =>
+        Promise.resolve(
+          [...this.routes.values()].filter((address) =>
+            prefixes.some((prefix) => prefix.contains(address))
+          ),
+        ),
+    };
+    const supply = supplyOfVpc({
+      vpc: vpcOptionsOf(parsed.values),
+      host: {
+        ensure: async (settings) => {
+          this.settings = settings;
+          if (this.ensureMs > 0) await sleep(this.ensureMs);
+          return { changed: [], problems: this.problems };
+        },
+        watchRoutes: () => QUIET,
+        watchTable: () => QUIET,
+      },
+      rests: this.#rests(),
+      network,
+      cooldownMs,
+      returnDelayMs: 100,
+      env,
+      registry: createRegistry(),
+    });
+    const ipam = new NodeIpam({
+      kernel: network,
+      routes: { sync: () => Promise.resolve() },
+      requestTimeoutMs: waitMs,
+      cooldownMs,
+      ...supply.ipam,
+    });
+    const following = supply.follow(ipam);
+    const tasks = new TaskGroup();
+    for (const [name, loop] of Object.entries(supply.loops)) {
+      tasks.run(name, loop);
+    }
+    const start = async () => {
+      const pods = [...this.routes].map(([containerId, ipv4]) => (
+        { containerId, ifname: "eth0", pool: VPC_POOL, addresses: { ipv4 } }
+      ));
+      const resting = await supply.rests?.list() ?? [];
+      await ipam.start(pods, { signal: tasks.signal, resting });
+    };
+    const ready = start();
+    ready.catch(() => {});
+    const keyOf = (containerId: string) => ({ containerId, ifname: "eth0" });
+    return {
+      ipam,
+      ready,
+      running: tasks.wait(),
+      add: async (pod) => {
+        await ready;
+        const { addresses } = await ipam.allocate({
+          ...keyOf(pod),
+          pool: VPC_POOL,
+        });
+        const { ipv4 } = addresses;
+        if (ipv4 === undefined) throw new Error("Cannot go on: no IPv4");
+        this.routes.set(pod, ipv4);
+        return String(ipv4);
+      },
+      remove: async (pod) => {
+        const releasing = ipam.beginRelease(keyOf(pod));
+        if (releasing === undefined) throw new Error("Cannot go on: no pod");
+        await supply.rests?.begin(releasing.addresses);
+        this.routes.delete(pod);
+        ipam.finishRelease(releasing);
+      },
+      [Symbol.asyncDispose]: async () => {
+        following[Symbol.dispose]();
+        await ipam[Symbol.asyncDispose]();
+        await tasks[Symbol.asyncDispose]();
+        supply[Symbol.dispose]();
+      },
+    };
+  }
+
+  /** Calls of EC2 that change something, by name, with how often they were made. */
+  async changes(): Promise<Record<string, number>> {
+    const counts: Record<string, number> = {};
+    for (const { call } of await this.cloud.ask.calls(0)) {
+      if (/^(IMDS|Describe)/.test(call)) continue;
+      counts[call] = (counts[call] ?? 0) + 1;
+    }
+    return counts;
+  }
+
+  /** Addresses or prefixes of each attached ENI as the kernel was asked to have, lowest device first. */
+  layout(): number[] {
+    return [...this.settings?.enis ?? []]
+      .sort((a, b) => a.device - b.device)
+      .map(({ blocks }) => blocks.length);
+  }
+
+  /** Waits until the ENIs have so many addresses or prefixes. */
+  async expectLayout(...counts: number[]): Promise<void> {
+    await untilPasses(() => {
+      const found = this.layout();
+      if (String(found) === String(counts)) return;
+      throw new Error(`The ENIs have ${found}, and not ${counts}`);
+    });
+  }
+
+  #rests() {
+    return {
+      begin: (addresses: readonly Address[]) => {
+        for (const address of addresses) {
+          this.resting.set(String(address), {
+            address,
+            atMs: performance.now(),
+          });
+        }
+        return Promise.resolve();
+      },
+      end: (addresses: readonly Address[]) => {
+        for (const address of addresses) this.resting.delete(String(address));
+        return Promise.resolve();
+      },
+      list: () =>
+        Promise.resolve([...this.resting.values()].map((
+          { address, atMs },
+        ) => ({ address, seconds: (performance.now() - atMs) / 1_000 }))),
+    };
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.cloud[Symbol.asyncDispose]();
+  }
+}

@@ -1,0 +1,88 @@
+import type { Address, Prefix } from "../../../lib/inet/mod.ts";
+import type { BlockRecord } from "../../../lib/ipam/mod.ts";
+import type { BlockUse, Eni } from "../../../lib/vpc/mod.ts";
+
+/** What the fleet needs to know of the node's addresses. */
+export interface Addresses {
+  /** The blocks as address management has them; undefined before it has started. */
+  blocks(): readonly BlockRecord[] | undefined;
+  /** How many pods wait for an address. */
+  waiting(): number;
+  /** Addresses within the prefixes that the host routes. */
+  routedWithin(prefixes: readonly Prefix[]): Promise<readonly Address[]>;
+  /** Addresses that rested when an earlier process ended. */
+  resting(): Promise<readonly Address[]>;
+}
+
+/** How pods use blocks, as a plan has to know it. */
+export class BlockUses {
+  readonly #addresses: Addresses;
+  /** By the UIDs of blocks. */
+  readonly #emptySince = new Map<string, number>();
+
+  constructor(addresses: Addresses) {
+    this.#addresses = addresses;
+  }
+
+  /** By address management, or, before it has started, by the kernel. `released` has names of blocks that may go. */
+  async read(
+    enis: readonly Eni[],
+    { now, released }: {
+      readonly now: number;
+      readonly released: ReadonlySet<string>;
+    },
+  ): Promise<Map<string, BlockUse>> {
+    const records = this.#addresses.blocks();
+    if (records === undefined) return await this.#ofKernel(enis);
+    const uids = new Set(records.map(({ uid }) => uid));
+    for (const uid of this.#emptySince.keys()) {
+      if (!uids.has(uid)) this.#emptySince.delete(uid);
+    }
+    return new Map(records.flatMap((record) => {
+      const use = this.#useOf(record, { now, released });
+      return use === undefined ? [] : [[String(use.block), use]];
+    }));
+  }
+
+  #useOf(
+    { uid, name, held, cooling, holds, prefixes }: BlockRecord,
+    { now, released }: {
+      readonly now: number;
+      readonly released: ReadonlySet<string>;
+    },
+  ): BlockUse | undefined {
+    const { ipv4: block } = prefixes;
+    if (block === undefined) return undefined;
+    const isEmpty = held + cooling === 0;
+    if (!isEmpty) this.#emptySince.delete(uid);
+    else if (!this.#emptySince.has(uid)) this.#emptySince.set(uid, now);
+    const retired = holds.includes("returning");
+    // Until the kernel was asked whether any of it is in use, it does not go.
+    const isKept = retired && isEmpty && !released.has(name);
+    return {
+      block,
+      used: held,
+      cooling: isKept ? 1 : cooling,
+      emptySince: this.#emptySince.get(uid),
+      retired,
+    };
+  }
+
+  async #ofKernel(enis: readonly Eni[]): Promise<Map<string, BlockUse>> {
+    const blocks = enis.flatMap(({ grants }) => grants)
+      .map(({ block }) => block);
+    const routed = await this.#addresses.routedWithin(blocks);
+    const resting = await this.#addresses.resting();
+    return new Map(blocks.flatMap((block) => {
+      const countOf = (list: readonly Address[]) =>
+        list.filter((address) => block.contains(address)).length;
+      const use = {
+        block,
+        used: countOf(routed),
+        cooling: countOf(resting),
+        retired: false,
+      };
+      return use.used + use.cooling === 0 ? [] : [[String(block), use]];
+    }));
+  }
+}

@@ -1,0 +1,147 @@
+import type { NetworkInterface } from "../../../lib/aws/mod.ts";
+import {
+  type Action,
+  type Call,
+  type Ec2Eni,
+  type Eni,
+  isSettled,
+  mergeEnis,
+  type Outcome,
+  withAnswers,
+} from "../../../lib/vpc/mod.ts";
+import type { Sight } from "./sight.ts";
+
+/** EC2's list of ENIs. */
+export interface Ec2Look {
+  readonly enis: readonly NetworkInterface[];
+  /** When it was asked for. */
+  readonly lookedAt: number;
+}
+
+/** All that is seen at one time. */
+export interface Scene {
+  readonly enis: readonly Eni[];
+  readonly sight: Sight;
+  readonly lookedAt: number;
+}
+
+const OF_LOOSE: readonly Action["kind"][] = [
+  "create",
+  "attach",
+  "detach",
+  "delete",
+];
+
+/** What EC2 and the metadata service have shown, with what EC2 has answered since. */
+export class CloudView {
+  readonly #enisOf: (list: readonly NetworkInterface[]) => Ec2Eni[];
+  #look: Ec2Look | undefined;
+  #sight: Sight | undefined;
+  #ended: readonly Call[] = [];
+  readonly #open = new Set<Call>();
+
+  /** `enisOf` puts the ENIs of a list into the terms of the plan. */
+  constructor(enisOf: (list: readonly NetworkInterface[]) => Ec2Eni[]) {
+    this.#enisOf = enisOf;
+  }
+
+  /** Calls that the next look may not show yet, and those under way. */
+  get calls(): readonly Call[] {
+    return [...this.#ended, ...this.#open];
+  }
+
+  /** Whether calls are under way. */
+  get isCalling(): boolean {
+    return this.#open.size > 0;
+  }
+
+  /** The security groups of the primary ENI. */
+  get groups(): readonly string[] {
+    const primary = this.#look?.enis.find(({ attachment }) =>
+      attachment?.deviceIndex === 0
+    );
+    return primary?.groups ?? [];
+  }
+
+  /** All together; undefined before both have shown something. Forgets calls that are settled. */
+  scene(): Scene | undefined {
+    const [look, sight] = [this.#look, this.#sight];
+    if (look === undefined || sight === undefined) return undefined;
+    const { lookedAt } = look;
+    this.#ended = this.#ended.filter((call) => !isSettled(call, lookedAt));
+    return { enis: this.#merge(look, sight), sight, lookedAt };
+  }
+
+  /** Takes EC2's list. */
+  saw(look: Ec2Look): void {
+    this.#look = look;
+  }
+
+  /** Takes what the metadata service shows. Returns whether it is news that EC2 has not explained. */
+  sawMetadata(sight: Sight): boolean {
+    const [look, before] = [this.#look, this.#sight];
+    this.#sight = sight;
+    if (look === undefined || before === undefined) return false;
+    if (textOf(sight) === textOf(before)) return false;
+    return this.#merge(look, sight).some(({ ec2, grants }) =>
+      ec2 === undefined || grants.some(({ inEc2 }) => !inEc2)
+    );
+  }
+
+  /** Records a call that begins. */
+  begin(call: Call): void {
+    this.#open.add(call);
+  }
+
+  /** Records how it ended. */
+  end(
+    call: Call,
+    ended: { readonly at: number; readonly outcome: Outcome },
+  ): void {
+    this.#open.delete(call);
+    this.#ended = [...this.#ended, { action: call.action, ended }];
+  }
+
+  /** Whether EC2's next list may show what is awaited. */
+  get awaitsEc2(): boolean {
+    const isUnknown = this.#ended.some(({ ended }) =>
+      ended?.outcome.kind === "unknown"
+    );
+    return isUnknown || this.#enis.some(isMoving);
+  }
+
+  /** Whether the metadata service is behind EC2. */
+  get awaitsMetadata(): boolean {
+    return this.#enis.some(({ ec2, inImds, grants }) => {
+      if (ec2?.attachment?.state !== "attached") return inImds;
+      return !inImds || grants.some((grant) => !grant.inImds || !grant.inEc2);
+    });
+  }
+
+  /** Whether ENIs of this node without an instance are to be expected. */
+  get mayHaveLoose(): boolean {
+    return this.#enis.some(isMoving) ||
+      this.calls.some(({ action: { kind } }) => OF_LOOSE.includes(kind));
+  }
+
+  get #enis(): readonly Eni[] {
+    return this.scene()?.enis ?? [];
+  }
+
+  #merge(look: Ec2Look, sight: Sight): Eni[] {
+    const list = this.#enisOf(look.enis);
+    return mergeEnis(
+      withAnswers(list, this.#ended, look.lookedAt),
+      sight.enis,
+    );
+  }
+}
+
+function isMoving({ ec2 }: Eni): boolean {
+  return ec2 !== undefined && ec2.attachment?.state !== "attached";
+}
+
+function textOf({ enis }: Sight): string {
+  return enis.map(({ id, blocks }) => `${id} ${blocks.map(String).sort()}`)
+    .sort().join(" ");
+}

@@ -1,0 +1,111 @@
+import assert from "node:assert/strict";
+import type { NetworkInterface } from "../../../lib/aws/mod.ts";
+import { Address, Prefix } from "../../../lib/inet/mod.ts";
+import type { Call, Ec2Eni } from "../../../lib/vpc/mod.ts";
+import type { Sight } from "./sight.ts";
+import { CloudView } from "./view.ts";
+
+function eniOf(
+  id: string,
+  state?: "attaching" | "attached",
+  ...blocks: string[]
+): Ec2Eni {
+  return {
+    id,
+    subnet: "subnet-1",
+    ownership: "owned",
+    address: Address.parse("10.0.1.4"),
+    blocks: blocks.map((text) => Prefix.parse(text)),
+    attachment: state && {
+      id: `attach-${id}`,
+      device: 1,
+      state,
+      since: 0,
+      endsWithInstance: true,
+    },
+  };
+}
+
+function sightOf(enis: Readonly<Record<string, readonly string[]>>): Sight {
+  return {
+    enis: Object.entries(enis).map(([id, blocks]) => ({
+      id,
+      device: 1,
+      blocks: blocks.map((text) => Prefix.parse(text)),
+    })),
+    facts: new Map(),
+    vpcCidrs: [],
+  };
+}
+
+/** A view of these ENIs, where EC2's list was asked for at 0. */
+function viewOf(...enis: Ec2Eni[]): CloudView {
+  const view = new CloudView(() => enis);
+  view.saw({ enis: [] as NetworkInterface[], lookedAt: 0 });
+  return view;
+}
+
+const A = "10.0.1.5/32";
+const B = "10.0.1.6/32";
+const ASSIGN: Call = {
+  action: {
+    kind: "assign",
+    eni: "e",
+    subnet: "subnet-1",
+    what: "address",
+    count: 1,
+  },
+};
+
+Deno.test("a view is there when both have shown something", () => {
+  const view = viewOf(eniOf("e", "attached", A));
+  assert.equal(view.scene(), undefined);
+  view.sawMetadata(sightOf({ e: [A] }));
+  assert.deepEqual(view.scene()?.enis.map(({ id }) => id), ["e"]);
+  assert.equal(view.awaitsEc2 || view.awaitsMetadata, false);
+  assert.equal(view.mayHaveLoose, false);
+});
+
+Deno.test("a view awaits the metadata while they are behind, and ahead", () => {
+  const view = viewOf(eniOf("e", "attached", A));
+  const awaits = (enis: Readonly<Record<string, readonly string[]>>) => {
+    view.sawMetadata(sightOf(enis));
+    return view.awaitsMetadata;
+  };
+  assert.equal(awaits({ e: [] }), true);
+  assert.equal(awaits({}), true);
+  assert.equal(awaits({ e: [A, B] }), true);
+  assert.equal(awaits({ e: [A] }), false);
+});
+
+Deno.test("a view awaits EC2 while ENIs move or it is not known what a call did, and counts answers", () => {
+  const moving = viewOf(eniOf("e", "attaching"));
+  moving.sawMetadata(sightOf({}));
+  assert.equal(moving.awaitsEc2, true);
+  assert.equal(moving.mayHaveLoose, true);
+  const view = viewOf(eniOf("e", "attached", A));
+  view.sawMetadata(sightOf({ e: [A] }));
+  view.begin(ASSIGN);
+  assert.deepEqual([view.isCalling, view.calls.length], [true, 1]);
+  const blocks = [Prefix.parse(B)];
+  view.end(ASSIGN, { at: 5, outcome: { kind: "done", blocks } });
+  assert.deepEqual([view.isCalling, view.calls.length], [false, 1]);
+  assert.equal(view.scene()?.enis[0]?.grants.length, 2);
+  assert.deepEqual([view.awaitsEc2, view.awaitsMetadata], [false, true]);
+  view.begin(ASSIGN);
+  view.end(ASSIGN, { at: 6, outcome: { kind: "unknown" } });
+  assert.equal(view.awaitsEc2, true);
+  // EC2 has shown by then what there is to show.
+  view.saw({ enis: [], lookedAt: 10_006 });
+  assert.equal(view.scene()?.enis[0]?.grants.length, 1);
+  assert.deepEqual([view.calls.length, view.awaitsEc2], [0, false]);
+});
+
+Deno.test("what the metadata show is news when it changes and EC2 has not explained it", () => {
+  const view = viewOf(eniOf("e", "attached", A));
+  assert.equal(view.sawMetadata(sightOf({ e: [] })), false, "the first");
+  assert.equal(view.sawMetadata(sightOf({ e: [A] })), false, "awaited");
+  assert.equal(view.sawMetadata(sightOf({ e: [A, B] })), true);
+  assert.equal(view.sawMetadata(sightOf({ e: [A, B] })), false, "as before");
+  assert.equal(view.sawMetadata(sightOf({ e: [A], f: [] })), true);
+});

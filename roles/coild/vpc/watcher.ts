@@ -1,0 +1,80 @@
+import {
+  Backoff,
+  Gate,
+  jittered,
+  withTimeout,
+} from "../../../lib/async/mod.ts";
+import { getLogger, RepeatFilter } from "../../../lib/telemetry/mod.ts";
+
+const log = getLogger("vpc");
+
+/** After a failure. What calls of AWS wait by themselves comes on top. */
+const FAILURE = { initialMs: 500, maxMs: 30_000 };
+
+/** How a {@linkcode Watcher} looks. */
+export interface WatcherOptions {
+  /** What is looked at, for logs. */
+  readonly what: string;
+  readonly look: (signal: AbortSignal) => Promise<void>;
+  /** Whether something is awaited that the next look may show. */
+  readonly isAwaited: () => boolean;
+  /** Pauses while something is awaited. */
+  readonly soon: { readonly initialMs: number; readonly maxMs: number };
+  /** About how often it looks when nothing is. */
+  readonly calmMs: number;
+}
+
+/** Looks at something outside again and again: soon while something is awaited, else now and then. */
+export class Watcher {
+  readonly #options: WatcherOptions;
+  readonly #soon: Backoff;
+  readonly #failures = new RepeatFilter();
+  #asked = new Gate();
+
+  constructor(options: WatcherOptions) {
+    this.#options = options;
+    this.#soon = new Backoff(options.soon);
+  }
+
+  /** Asks for a look that begins after this call, and for others soon after it while something is awaited. */
+  ask(): void {
+    this.#soon.reset();
+    this.#asked.open();
+  }
+
+  /** Looks until the signal. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { what, look, isAwaited, calmMs } = this.#options;
+    const failure = new Backoff(FAILURE);
+    for (;;) {
+      this.#asked = new Gate();
+      let pauseMs: number;
+      try {
+        await look(signal);
+        failure.reset();
+        pauseMs = isAwaited() ? this.#soon.nextMs() : jittered(calmMs);
+      } catch (err) {
+        signal.throwIfAborted();
+        if (this.#failures.passes(err)) {
+          log.warn("Cannot look; trying again", { what, err });
+        }
+        pauseMs = failure.nextMs();
+        await pause(pauseMs, { signal });
+        continue;
+      }
+      await pause(pauseMs, { signal, gate: this.#asked });
+    }
+  }
+}
+
+/** Waits for the time, or the gate. @throws the signal's reason */
+export async function pause(
+  ms: number,
+  { signal, gate = new Gate() }: {
+    readonly signal: AbortSignal;
+    readonly gate?: Gate;
+  },
+): Promise<void> {
+  await withTimeout(ms, (s) => gate.wait({ signal: s }), { signal })
+    .catch(() => signal.throwIfAborted()); // else the time is over
+}
