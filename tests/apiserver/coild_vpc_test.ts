@@ -1,0 +1,172 @@
+// Pods with addresses of the VPC: a whole coild, a real API server, EC2 and the
+// metadata service as a process, and packets in a fabric that drops what has no
+// source of its ENI.
+import assert from "node:assert/strict";
+import { VPC_REST_TABLE } from "../../lib/names/mod.ts";
+import { eventually } from "../lab/mod.ts";
+import type { Sandbox } from "./coild_lab.ts";
+import { OUTSIDE, PEER, VpcNodeLab } from "./coild_vpc_lab.ts";
+
+/** As few addresses as pods need. */
+const BARE = ["--vpc-mode=address", "--warm-ips=1", "--min-ips=1"];
+
+async function assertNoDrops(vpc: VpcNodeLab): Promise<void> {
+  const drops = Object.entries(await vpc.cloud.ask.drops());
+  assert.ok(drops.length > 0);
+  assert.deepEqual(drops.filter(([, count]) => count > 0), []);
+}
+
+async function restsOf(vpc: VpcNodeLab): Promise<string[]> {
+  const text = await vpc.lab.node().run(
+    "ip",
+    ...["-4", "-j", "route", "show", "table", `${VPC_REST_TABLE}`],
+  ).catch(() => "[]");
+  const routes = JSON.parse(text || "[]") as { dst: string }[];
+  return routes.map(({ dst }) => dst);
+}
+
+Deno.test("coild --addresses=vpc gives pods addresses of ENIs, from none to all that a t3.small has", async (t) => {
+  await using vpc = await VpcNodeLab.start("coildvpc");
+  const { lab } = vpc;
+  let coild = await vpc.start(BARE);
+  const pods = new Map<string, { pod: Sandbox; address: string }>();
+  const add = async (name: string) => {
+    const pod = await lab.createPod(name);
+    const address = (await vpc.add(coild, pod)).replace("/32", "");
+    pods.set(name, { pod, address });
+    return { pod, address };
+  };
+
+  await t.step("one pod", async () => {
+    const { pod, address } = await add("pod0");
+    assert.match(address, /^10\.0\.1\.\d+$/);
+    assert.ok(await vpc.pings(pod, PEER), "to a peer in the VPC");
+    assert.ok(await vpc.pings(pod, OUTSIDE), "to the Internet");
+    await assertNoDrops(vpc);
+  });
+
+  await t.step("nine pods, eight of them at once", async () => {
+    const names = Array.from({ length: 8 }, (_, n) => `pod${n + 1}`);
+    await Promise.all(names.map(add));
+    const addresses = [...pods.values()].map(({ address }) => address);
+    assert.equal(new Set(addresses).size, 9);
+    for (const { pod, address } of pods.values()) {
+      assert.ok(await vpc.pings(pod, PEER), `${address} to a peer`);
+      assert.ok(await vpc.pings(pod, OUTSIDE), `${address} to the Internet`);
+    }
+    const last = pods.get("pod8");
+    assert.ok(last);
+    assert.ok(await vpc.pings(last.pod, pods.get("pod0")?.address ?? ""));
+    await assertNoDrops(vpc);
+    const { CreateNetworkInterface } = await vpc.changes();
+    assert.equal(CreateNetworkInterface, 2);
+  });
+
+  await t.step("the tenth is told why there is no address", async () => {
+    const pod = await lab.createPod("pod9");
+    const { code, output } = await vpc.plugin(coild, "ADD", pod);
+    assert.notEqual(code, 0);
+    assert.match(output, /the node's ENIs are full/);
+    await eventually("an Event on the pod", async () => {
+      const { items } = await lab.plane.request(
+        "GET",
+        "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=pod9",
+      ) as { items: { message: string }[] };
+      return items.some(({ message }) => message.includes("ENIs are full"));
+    });
+  });
+
+  await t.step(
+    "an address rests for 30 s, although coild is killed",
+    async () => {
+      const gone = pods.get("pod0");
+      assert.ok(gone);
+      const before = await vpc.changes();
+      const deletedMs = performance.now();
+      const { code, output } = await vpc.plugin(coild, "DEL", gone.pod);
+      assert.equal(code, 0, output);
+      pods.delete("pod0");
+      assert.deepEqual(await restsOf(vpc), [gone.address]);
+      await coild.process.kill9();
+      coild = await vpc.start(BARE);
+      for (const { pod } of pods.values()) {
+        await coild.check(pod);
+        assert.ok(await vpc.pings(pod, PEER));
+      }
+      assert.deepEqual(await vpc.changes(), before);
+      const pod = await lab.createPod("next");
+      const refused = await vpc.plugin(coild, "ADD", pod);
+      assert.match(refused.output, /1 of its addresses rest after use/);
+      await eventually("the address", async () => {
+        const { code, output } = await vpc.plugin(coild, "ADD", pod);
+        return code === 0 && output.includes(`"${gone.address}/32"`);
+      }, { timeoutMs: 60_000 });
+      assert.ok(performance.now() - deletedMs >= 30_000);
+      assert.ok(await vpc.pings(pod, PEER));
+      await assertNoDrops(vpc);
+    },
+  );
+  await coild[Symbol.asyncDispose]();
+});
+
+Deno.test("coild --addresses=vpc waits for EC2 at start and at its end, and refuses what cannot be", async (t) => {
+  await using vpc = await VpcNodeLab.start("coildvpcwait");
+  const { lab } = vpc;
+  for (const call of ["DescribeInstanceTypes", "DescribeNetworkInterfaces"]) {
+    const code = "RequestLimitExceeded";
+    await vpc.cloud.ask.fault({ call, kind: "error", code, times: 3 });
+  }
+  await using coild = await vpc.start(BARE);
+
+  await t.step("a namespace that names a pool", async () => {
+    await lab.createNamespace("pooled", { "coil.cybozu.com/pool": "other" });
+    const pod = await lab.createPod("pod", { namespace: "pooled" });
+    const { code, output } = await vpc.plugin(coild, "ADD", pod);
+    assert.notEqual(code, 0);
+    assert.match(
+      output,
+      /this node's pods have addresses of the VPC; remove annotation/,
+    );
+  });
+
+  await t.step("SIGTERM while a call is under way", async () => {
+    await vpc.quiet();
+    await vpc.cloud.ask.fault({
+      call: "AssignPrivateIpAddresses",
+      kind: "late",
+      ms: 3_000,
+      times: 1,
+    });
+    const assigned = async () =>
+      (await coild.process.logs()).split('"kind":"assign"').length;
+    const before = await assigned();
+    await vpc.add(coild, await lab.createPod("first"));
+    await eventually(
+      "a call under way",
+      async () => await assigned() > before,
+    );
+    const beganMs = performance.now();
+    const { code } = await coild.process.stop({ graceMs: 20_000 });
+    assert.equal(code, 0);
+    assert.ok(performance.now() - beganMs > 1_000, "it was waited for");
+    assert.match(await coild.process.logs(), /Waiting for calls of EC2/);
+  });
+
+  await t.step("wrong flags", async () => {
+    for (
+      const [args, message] of [
+        [
+          ["--warm-prefixes=0"],
+          /--warm-prefixes, --warm-ips and --min-ips are all 0/,
+        ],
+        [["--low-water=3"], /--low-water has no effect with --addresses=vpc/],
+        [["--eni-limits=9,9"], /enis is 9, the instance type has 3/],
+      ] as const
+    ) {
+      const wrong = await vpc.spawn(args);
+      const { code } = await wrong.process.exited;
+      assert.notEqual(code, 0);
+      assert.match(await wrong.process.logs(), message);
+    }
+  });
+});
