@@ -185,7 +185,6 @@ Deno.test("coil sysdump writes what can be had into one archive, and says what i
         "objects/namespaces.json",
         "objects/nodes.json",
         "objects/pods.json",
-        "objects/spidercoordinators.json",
         "status.txt",
         "version.json",
       ]);
@@ -222,6 +221,7 @@ Deno.test("coil sysdump writes what can be had into one archive, and says what i
         summary,
         / {2}error: no kubelet\n {6}Pod kube-system\/coild-2: its own report\n/,
       );
+      assert.match(summary, /^Not installed: spidercoordinators$/m);
       for (const log of ["coild.log", "coild.previous.log"]) {
         assert.ok(summary.includes(`Pod kube-system/coild-1: ${log}`), summary);
       }
