@@ -353,26 +353,29 @@ Deno.test("who has the lock of an attachment is waited for", async () => {
   await lab.until(() => assert.deepEqual(lab.plane.done, [APPLIED]));
 });
 
-/** A client of two gateways that are probed. */
+/** A client of two gateways that are probed, and of one on its own node if there is one. */
 async function probedLab(
-  { draining = [], lostConnections }: {
+  { draining = [], local = [], lostConnections }: {
     readonly draining?: readonly string[];
+    readonly local?: readonly string[];
     readonly lostConnections?: "End" | "Keep";
   } = {},
 ) {
   const [lost, other] = ["10.64.0.9", "10.64.0.10"] as const;
+  const all = [lost, other, ...local];
   const gateways = new ProbedGateways();
-  for (const each of [lost, other]) gateways.alive.add(each);
+  for (const each of all) gateways.alive.add(each);
   const lab = new ClientLab({ openProbe: (peer) => gateways.socket(peer) });
   lab.putEgress({
     gatewaySelection: "Direct",
     ...lostConnections && { lostConnections },
   });
-  lab.putGateways([lost, other], draining);
+  lab.putGateways(all, draining);
+  for (const ip of local) lab.putPod(`gateway-${ip}`, {}, { ip });
   lab.putPod("client", CLIENT);
   lab.start();
   await lab.add("client", CLIENT);
-  await lab.until(() => assert.equal(gateways.counts.size, 2));
+  await lab.until(() => assert.equal(gateways.counts.size, all.length));
   const marksOf = (addresses: readonly string[]) =>
     addresses.map((each) => gatewayMark(Address.parse(each)))
       .toSorted((a, b) => a - b);
@@ -384,7 +387,7 @@ async function probedLab(
     expectReady(...addresses: readonly string[]): void {
       const [choice] = lab.plane.plan?.choices ?? [];
       assert.deepEqual(choice?.ready, marksOf(addresses));
-      assert.deepEqual(choice?.all, marksOf([lost, other]));
+      assert.deepEqual(choice?.all, marksOf(all));
     },
     ends: () => lab.plane.done.filter((each) => each.startsWith("end")),
     [Symbol.asyncDispose]: () => lab[Symbol.asyncDispose](),
@@ -420,6 +423,21 @@ Deno.test("a gateway that answers no more gets no new connections of clients, an
   await lab.quiet();
   expectReady(other);
   assert.deepEqual(ends(), [`end ${lost}`]);
+});
+
+Deno.test("a gateway on the own node does not show that the others are lost: the node may be cut off", async () => {
+  const local = "10.64.0.11";
+  await using probed = await probedLab({ local: [local] });
+  const { lab, lost, other, gateways, expectReady, ends } = probed;
+  gateways.alive.delete(lost);
+  gateways.alive.delete(other);
+  const asked = () => gateways.counts.get(local) ?? 0;
+  const before = asked();
+  // A gateway is lost after three probes.
+  await lab.until(() => assert.ok(asked() >= before + 6));
+  await lab.quiet();
+  expectReady(lost, other, local);
+  assert.deepEqual(ends(), []);
 });
 
 Deno.test("connections through a gateway that drains are ended when it is lost", async () => {
