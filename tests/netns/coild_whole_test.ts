@@ -50,6 +50,24 @@ async function destinationsOf(
     .map((line) => line.split(" ")[0] ?? "").toSorted();
 }
 
+/** The connections that the node tracks, as the kernel lists them. */
+async function flowsOf({ host }: WholeCoild): Promise<string> {
+  return await host.exec("cat", "/proc/net/nf_conntrack");
+}
+
+/** Makes the node track a connection to a pod. */
+async function connectTo(coild: WholeCoild, address: string): Promise<void> {
+  const { host } = coild;
+  await host.exec(
+    "nft",
+    "add table inet t; add chain inet t out { type filter hook output priority 0; }; " +
+      "add rule inet t out ct state new",
+  );
+  await host.exec("ping", "-c1", "-W2", address);
+  const flows = await flowsOf(coild);
+  assert.ok(flows.includes(`dst=${address} `), flows);
+}
+
 netnsTest(
   "coild starts, asks for blocks, connects pods and keeps what it made",
   async () => {
@@ -103,11 +121,15 @@ netnsTest(
       return routes.split("src 192.0.2.7").length === 1 + pods.length;
     });
 
-    // The block of a pod that goes returns to its pool.
+    // The block of a pod that goes returns to its pool, and its connections are forgotten.
+    await connectTo(coild, "10.64.0.2");
     await coild.call("Del", { containerId: c.containerId, pod: c.pod });
     await until("the block to be returned", async () => {
       const exported = await destinationsOf(coild, EXPORT_TABLE);
       return await coild.metric(USED) === 2 && exported.length === 1;
+    });
+    await until("its connections to be forgotten", async () => {
+      return !(await flowsOf(coild)).includes("dst=10.64.0.2 ");
     });
     const compared = 'coil_coild_reconciliations_total{result="ok"}';
     await until(compared, async () => (await coild.metric(compared) ?? 0) > 0);
