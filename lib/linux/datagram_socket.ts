@@ -2,6 +2,7 @@ import { Address } from "../inet/mod.ts";
 import { LinuxError } from "./errno.ts";
 import { type Bytes, closeFile, lastErrno, lastError, libc } from "./libc.ts";
 import { inNetns, type Netns } from "./netns.ts";
+import { attachFilter, type FilterInstruction } from "./socket_filter.ts";
 
 /** AF_INET and AF_INET6 of `<linux/socket.h>`. */
 const FAMILY = { ipv4: 2, ipv6: 10 } as const;
@@ -13,6 +14,11 @@ const SOCKADDR = {
   ipv6: { size: 28, address: 8, length: 16 },
 } as const;
 const PORT_OFFSET = 2;
+/** BPF_LD | BPF_W | BPF_ABS, BPF_JMP | BPF_JEQ and BPF_RET of `<linux/bpf_common.h>`. */
+const [BPF_LD_W_ABS, BPF_JEQ, BPF_RET] = [0x20, 0x15, 0x06];
+const WORD = 4;
+/** What a filter of a UDP socket sees before the payload: RFC 768. */
+const UDP_HEADER = 8;
 /** EAGAIN: nothing there to receive. */
 const EAGAIN = 11;
 
@@ -72,6 +78,13 @@ export class DatagramSocket implements Disposable {
   }
 }
 
+/** How a datagram socket is opened. */
+export interface DatagramOptions {
+  readonly netns?: Netns | undefined;
+  /** Datagrams that begin otherwise are thrown away, and do not fill the socket. Its length is a multiple of four. */
+  readonly prefix?: Bytes;
+}
+
 /**
  * Opens a socket to a peer; the kernel chooses its own end by the route.
  *
@@ -79,14 +92,17 @@ export class DatagramSocket implements Disposable {
  */
 export function openDatagramSocket(
   peer: DatagramEnd,
-  options: { readonly netns?: Netns | undefined } = {},
+  options: DatagramOptions = {},
 ): DatagramSocket {
-  const { netns } = options;
-  const open = () => openHere(peer);
+  const { netns, prefix = new Uint8Array() } = options;
+  const open = () => openHere(peer, prefix);
   return netns === undefined ? open() : inNetns(netns, open);
 }
 
-function openHere({ address, port }: DatagramEnd): DatagramSocket {
+function openHere(
+  { address, port }: DatagramEnd,
+  prefix: Bytes,
+): DatagramSocket {
   const action = "open datagram socket";
   const { symbols } = libc();
   const { family } = address;
@@ -99,6 +115,8 @@ function openHere({ address, port }: DatagramEnd): DatagramSocket {
     end.setUint16(0, FAMILY[family], true);
     end.setUint16(PORT_OFFSET, port); // in network order
     bytes.set(address.toBytes(), at);
+    // Before anything can come.
+    if (prefix.length > 0) attachFilter(fd, beginningWith(prefix));
     if (symbols.connect(fd, bytes, size) < 0) {
       throw lastError(action, "connect");
     }
@@ -114,4 +132,25 @@ function openHere({ address, port }: DatagramEnd): DatagramSocket {
     closeFile(fd);
     throw error;
   }
+}
+
+/** A program for UDP sockets. One that reads behind the end of a datagram throws it away. */
+function beginningWith(prefix: Bytes): FilterInstruction[] {
+  const view = new DataView(
+    prefix.buffer,
+    prefix.byteOffset,
+    prefix.byteLength,
+  );
+  const words = Array.from(
+    { length: prefix.byteLength / WORD },
+    (_, i) => i * WORD,
+  );
+  return [
+    ...words.flatMap((at): FilterInstruction[] => [
+      { code: BPF_LD_W_ABS, k: UDP_HEADER + at },
+      { code: BPF_JEQ, jt: 1, k: view.getUint32(at) },
+      { code: BPF_RET, k: 0 },
+    ]),
+    { code: BPF_RET, k: 0xffff_ffff },
+  ];
 }

@@ -62,6 +62,31 @@ for (const hostname of ["127.0.0.1", "::1"]) {
   });
 }
 
+for (const hostname of ["127.0.0.1", "::1"]) {
+  Deno.test(`DatagramSocket at ${hostname} is not filled by its peer's datagrams that begin otherwise`, async () => {
+    const peer = await bound(hostname);
+    const address = Address.parse(hostname);
+    const { port } = peer.address();
+    const prefix = encoder.encode("12345678");
+    using socket = openDatagramSocket({ address, port }, { prefix });
+    const { local } = socket;
+    const send = (text: string) =>
+      new Promise<unknown>((sent) =>
+        peer.send(text, local.port, local.address.toString(), sent)
+      );
+    try {
+      // More than the socket has room for.
+      for (let i = 0; i < 2_000; i++) await send("1234567");
+      for (const text of ["12340678", "02345678", ""]) await send(text);
+      await send("12345678 answer");
+      assert.equal(received(socket), "12345678 answer");
+      assert.equal(received(socket), undefined);
+    } finally {
+      peer.close();
+    }
+  });
+}
+
 Deno.test("openDatagramSocket() throws without a route, and a closed socket is not used", () => {
   const address = Address.parse("255.255.255.255");
   assert.throws(() => openDatagramSocket({ address, port: 9 }), LinuxError);
