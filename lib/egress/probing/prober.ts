@@ -85,6 +85,8 @@ export class GatewayProber implements Disposable {
   readonly #probed = new Map<string, Probed>();
   /** Gateways that answered in the last round. */
   #answering: ReadonlySet<string> = new Set();
+  /** Whether a gateway may be lost after the next round. */
+  #isClose = false;
   #avoided: ReadonlySet<string> = new Set();
   #lost: ReadonlySet<string> = new Set();
 
@@ -127,10 +129,8 @@ export class GatewayProber implements Disposable {
   }
 
   #periodMs(): number {
-    const all = [...this.#probed.values()];
-    const isClose = all.some(({ health }) => health.kind === "suspect");
-    if (isClose && this.#answering.size > 0) return SUSPECT_PERIOD_MS;
-    return Math.max(PERIOD_MS, 1_000 * all.length / MAX_PER_SECOND);
+    if (this.#isClose) return SUSPECT_PERIOD_MS;
+    return Math.max(PERIOD_MS, 1_000 * this.#probed.size / MAX_PER_SECOND);
   }
 
   /** Judges the probes of the last round and sends those of the next one. */
@@ -144,6 +144,9 @@ export class GatewayProber implements Disposable {
     );
     const silent = groups.flatMap((group) => this.#witnessed(group));
     this.#judge(new Set(silent), nowMs);
+    this.#isClose = silent.some((name) =>
+      this.#probed.get(name)?.health.kind === "suspect"
+    );
     this.#decide(groups);
     for (const probed of this.#probed.values()) {
       if (probed.dueMs > nowMs) continue;

@@ -188,3 +188,19 @@ Deno.test("GatewayProber asks no faster while nobody answers", async () => {
   const asked = (lab.network.counts.get(A.toString()) ?? 0) - before;
   assert.ok(asked <= 45, `${asked}`);
 });
+
+Deno.test("GatewayProber asks no faster for a suspected gateway that has no witness left, whoever answers elsewhere", async () => {
+  await using lab = new Lab([A, B, C]);
+  lab.groups = [
+    { name: "internet/nat", gateways: [A, B] },
+    { name: "other/nat", gateways: [C] },
+  ];
+  await lab.clock.advance(1_000);
+  lab.alive(B, C);
+  await lab.clock.advance(300);
+  lab.alive(C);
+  const before = lab.network.counts.get(C.toString()) ?? 0;
+  await lab.clock.advance(10_000);
+  const asked = (lab.network.counts.get(C.toString()) ?? 0) - before;
+  assert.ok(asked <= 45, `${asked}`);
+});
