@@ -10,12 +10,17 @@ export interface ProbeSocket extends Disposable {
   receiveNow(buffer: Bytes): number | undefined;
 }
 
-/** Opens a socket to a gateway's port of the tunnel. @throws {LinuxError} when the kernel refuses */
-export type OpenProbeSocket = (peer: DatagramEnd) => ProbeSocket;
+/** Opens a socket to a gateway's port of the tunnel, for datagrams that begin with the prefix. @throws {LinuxError} when the kernel refuses */
+export type OpenProbeSocket = (
+  peer: DatagramEnd,
+  options: { readonly prefix: Bytes },
+) => ProbeSocket;
 
 const SECRET_BYTES = 12;
 const NUMBER_BYTES = 4;
 const PAYLOAD_BYTES = SECRET_BYTES + NUMBER_BYTES;
+/** So many errors of a socket are read before its answers; anyone can send ICMP messages that make them. */
+const MAX_ERRORS = 16;
 
 /**
  * The exchange of probes with one gateway. A probe is what a client's packet is:
@@ -27,7 +32,7 @@ const PAYLOAD_BYTES = SECRET_BYTES + NUMBER_BYTES;
 export class ProbeLine implements Disposable {
   readonly #peer: DatagramEnd;
   readonly #open: OpenProbeSocket;
-  /** So that nothing but an answer is one. */
+  /** So that nothing but an answer is one; and that clients, who can send by the gateway to this socket, fill nothing. */
   readonly #secret: Bytes = crypto.getRandomValues(
     new Uint8Array(SECRET_BYTES),
   );
@@ -47,20 +52,28 @@ export class ProbeLine implements Disposable {
     new DataView(payload.buffer).setUint32(SECRET_BYTES, ++this.#sent);
     const { address, port } = this.#peer;
     const from = { address: PROBE_SOURCE[address.family], port };
-    unlessRefused(() => {
-      this.#socket ??= this.#open(this.#peer);
-      const { local: to } = this.#socket;
-      this.#socket.sendNow(udpPacket({ from, to, payload }));
-    });
+    const isSent = () =>
+      unlessRefused(() => {
+        this.#socket ??= this.#open(this.#peer, { prefix: this.#secret });
+        const { local: to } = this.#socket;
+        this.#socket.sendNow(udpPacket({ from, to, payload }));
+        return true;
+      });
+    // The error may be that of an earlier probe, and is over then.
+    if (isSent() === undefined) isSent();
   }
 
   /** Whether an answer has come since the last call, to any probe that had none. */
   takeAnswers(): boolean {
     const before = this.#answered;
     const buffer = new Uint8Array(PAYLOAD_BYTES + 1);
-    for (let left = this.#sent; left >= before && this.#socket; left--) {
-      const length = unlessRefused(() => this.#socket?.receiveNow(buffer));
-      if (length === undefined) break;
+    const receive = () => this.#socket?.receiveNow(buffer) ?? "none";
+    let [left, errors] = [this.#sent - before + 1, MAX_ERRORS];
+    while (left > 0 && errors > 0) {
+      const length = unlessRefused(receive);
+      if (length === "none") break;
+      if (length === undefined) errors--;
+      else left--;
       if (length === PAYLOAD_BYTES) this.#take(buffer);
     }
     return this.#answered > before;

@@ -12,6 +12,8 @@ export class ProbedGateways {
   readonly alive: Set<string> = new Set();
   /** Gateways to which there is no route. */
   readonly unreachable: Set<string> = new Set();
+  /** How many errors of earlier datagrams wait, by gateway: each spoils one call, as the kernel does it. */
+  readonly refusals: Map<string, number> = new Map();
   /** The last probe of each. */
   readonly sent: Map<string, Bytes> = new Map();
   /** Datagrams that wait, by gateway. */
@@ -32,11 +34,13 @@ export class ProbedGateways {
       local: { address: NODE, port: 40_000 },
       sendNow: (bytes) => {
         this.#refuse(key);
+        this.#spoil(key, "send");
         this.counts.set(key, (this.counts.get(key) ?? 0) + 1);
         this.sent.set(key, bytes);
         if (this.alive.has(key)) waiting.push(bytes.slice(PROBE_PAYLOAD_AT));
       },
       receiveNow: (buffer) => {
+        this.#spoil(key, "recv");
         const bytes = waiting.shift();
         if (bytes !== undefined) buffer.set(bytes);
         return bytes?.length;
@@ -48,5 +52,12 @@ export class ProbedGateways {
   #refuse(key: string): void {
     if (!this.unreachable.has(key)) return;
     throw new LinuxError("send a datagram", { syscall: "send", errno: 113 });
+  }
+
+  #spoil(key: string, syscall: string): void {
+    const left = this.refusals.get(key) ?? 0;
+    if (left === 0) return;
+    this.refusals.set(key, left - 1);
+    throw new LinuxError("exchange a datagram", { syscall, errno: 111 });
   }
 }
