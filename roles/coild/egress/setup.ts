@@ -24,6 +24,7 @@ import {
   gatewaysOf,
   isSettled,
 } from "./client_state.ts";
+import { ClientStates } from "./client_states.ts";
 import type { CallOptions, Connected } from "../calls/attachments.ts";
 import { nameText } from "../../../lib/names/mod.ts";
 import { type ConditionReason, conditionsOf, endsOf } from "./conditions.ts";
@@ -37,11 +38,7 @@ import {
   InvalidNetworkError,
 } from "../base/errors.ts";
 import { podKey } from "../base/keys.ts";
-import {
-  chosenGroups,
-  type GatewayHealthView,
-  lostOf,
-} from "./chosen_gateways.ts";
+import { type GatewayHealthView, lostOf } from "./chosen_gateways.ts";
 import { keepChoices } from "./kept_choices.ts";
 import { recall, unknownGateways } from "./lost_egresses.ts";
 import type { PodFacts } from "../cluster/pod_source.ts";
@@ -73,7 +70,7 @@ export interface EgressSetupOptions {
  */
 export class EgressSetup {
   readonly #with: EgressSetupOptions;
-  readonly #states = new Map<string, ClientState>();
+  readonly #states = new ClientStates();
   /** Lost gateways through which a client's connections have been ended. */
   readonly #ended = new Map<string, ReadonlySet<string>>();
 
@@ -83,15 +80,12 @@ export class EgressSetup {
 
   /** How many pods are clients. */
   get clients(): number {
-    const states = [...this.#states.values()];
-    return states.filter((state) => gatewaysOf(state).size > 0).length;
+    return this.#states.clients;
   }
 
   /** The gateways that clients choose from. */
   get chosenFrom(): readonly GatewayGroup[] {
-    const gateways = this.#states.values()
-      .flatMap((state) => gatewaysOf(state).values());
-    return chosenGroups([...gateways]);
+    return this.#states.chosenFrom;
   }
 
   /** How many clients something is wrong with now, by what it is. */
@@ -130,7 +124,7 @@ export class EgressSetup {
    * an earlier ADD, is one until its next update.
    */
   skip(attachment: Attachment): void {
-    if (this.#states.has(keyText(attachment.key))) return;
+    if (this.#states.get(attachment.key) !== undefined) return;
     this.#remember(attachment, { kind: "none", isUnseen: true });
   }
 
@@ -141,10 +135,10 @@ export class EgressSetup {
    * made a client's. Always true for a client while its gateways are not watched.
    */
   doubt({ key }: Attachment): boolean {
-    const state = this.#states.get(keyText(key));
+    const state = this.#states.get(key);
     if (state?.kind !== "none") return this.#isUnreported(state);
     if (!state.isUnseen) return false;
-    this.#states.delete(keyText(key));
+    this.#states.delete(key);
     return true;
   }
 
@@ -208,7 +202,7 @@ export class EgressSetup {
     const annotations = pod.metadata?.annotations ?? {};
     const selection = await this.#select(annotations, { signal });
     if (selection === undefined) return await this.#clear(attachment);
-    const state = this.#states.get(keyText(attachment.key));
+    const state = this.#states.get(attachment.key);
     const known = gatewaysOf(state);
     const { gateways: recalled, lost } = recall(selection, known);
     const gateways = keepChoices(
@@ -283,7 +277,7 @@ export class EgressSetup {
 
   /** True when the pod is known to be no client. */
   isNone({ key }: Attachment): boolean {
-    return this.#states.get(keyText(key))?.kind === "none";
+    return this.#states.get(key)?.kind === "none";
   }
 
   /**
@@ -292,7 +286,7 @@ export class EgressSetup {
    * to date.
    */
   async findDamage(attachment: Attachment): Promise<readonly string[]> {
-    const state = this.#states.get(keyText(attachment.key));
+    const state = this.#states.get(attachment.key);
     if (state?.kind !== "client" || !state.isVisible) return [];
     const { gateways } = state;
     const plan = this.#plan(attachment, [...gateways.values()]);
@@ -308,7 +302,7 @@ export class EgressSetup {
   }
 
   forget(key: AttachmentKey): void {
-    this.#states.delete(keyText(key));
+    this.#states.delete(key);
     this.#ended.delete(keyText(key));
     this.#with.reports.forget(key);
   }
@@ -445,7 +439,7 @@ export class EgressSetup {
   }
 
   #remember({ key }: Attachment, state: ClientState): void {
-    this.#states.set(keyText(key), state);
+    this.#states.set(key, state);
   }
 
   async #takeBack(netns: Netns): Promise<void> {

@@ -1,0 +1,40 @@
+import type { GatewayGroup } from "../../../lib/egress/mod.ts";
+import { type AttachmentKey, keyText } from "../../../lib/cni/mod.ts";
+import { chosenGroups } from "./chosen_gateways.ts";
+import { type ClientState, gatewaysOf } from "./client_state.ts";
+
+/** What is known of the network of each pod. */
+export class ClientStates {
+  readonly #states = new Map<string, ClientState>();
+  /** Undefined after a change. Probes ask some times in a second. */
+  #groups: readonly GatewayGroup[] | undefined;
+
+  /** How many pods are clients. */
+  get clients(): number {
+    const states = [...this.#states.values()];
+    return states.filter((state) => gatewaysOf(state).size > 0).length;
+  }
+
+  /** The gateways that clients choose from; the same list until something changes. */
+  get chosenFrom(): readonly GatewayGroup[] {
+    return this.#groups ??= chosenGroups(
+      [...this.#states.values()].flatMap((state) => [
+        ...gatewaysOf(state).values(),
+      ]),
+    );
+  }
+
+  get(key: AttachmentKey): ClientState | undefined {
+    return this.#states.get(keyText(key));
+  }
+
+  set(key: AttachmentKey, state: ClientState): void {
+    this.#states.set(keyText(key), state);
+    this.#groups = undefined;
+  }
+
+  delete(key: AttachmentKey): void {
+    this.#states.delete(keyText(key));
+    this.#groups = undefined;
+  }
+}
