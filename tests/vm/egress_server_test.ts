@@ -3,7 +3,12 @@ import { FAMILIES, valuesOf } from "../../lib/inet/mod.ts";
 import { clientLimits, type ServerRequest } from "../../lib/egress/mod.ts";
 import { PROBE_SOURCE } from "../../lib/egress/kernel/path_probe.ts";
 import { ProbeLine } from "../../lib/egress/probing/probe_line.ts";
-import { Netns, openDatagramSocket } from "../../lib/linux/mod.ts";
+import {
+  type DatagramSocket,
+  Netns,
+  openDatagramSocket,
+} from "../../lib/linux/mod.ts";
+import { udpPacket } from "../../lib/probe/mod.ts";
 import { eventually } from "../lab/wait.ts";
 import { formatServerPlan } from "../lab/plan_text/egress_gateway.ts";
 import type { TempNetns } from "../netns/testing.ts";
@@ -22,7 +27,7 @@ import {
   PORT,
   sendDatagram,
   shell,
-  udpPacket,
+  udpPacket as udpPacket4,
   UPSTREAM,
 } from "./egress_server_lab.ts";
 
@@ -230,7 +235,7 @@ Deno.test("a node's probe comes back to it, from the gateway's address, and goes
     using line = new ProbeLine(
       gateway,
       PORT,
-      (peer) => openDatagramSocket(peer, { netns: node }),
+      (peer, options) => openDatagramSocket(peer, { ...options, netns: node }),
     );
     line.send();
     await eventually(`an answer of ${gateway}`, () => line.takeAnswers());
@@ -258,6 +263,50 @@ Deno.test("a node's probe comes back to it, from the gateway's address, and goes
   assert.deepEqual(await seenOutside(lab), []);
   // Neither takes room in the table of connections.
   assert.equal((await server.conntrack()).entries, 0);
+});
+
+Deno.test("a client that sends by the gateway to a node's probing socket fills nothing there", async () => {
+  await using lab = await egressLab();
+  const server = await lab.open();
+  await makeClient(lab.client, OURS);
+  await server.setClients(CLIENTS);
+  using node = Netns.open(lab.stranger.path);
+  for (const family of FAMILIES) {
+    const peer = { address: addressesOf("gateway")[family], port: PORT };
+    const from = { address: addressesOf("client")[family], port: PORT };
+    const to = { address: ADDRESSES.gateway[family], port: PORT };
+    const forge = async ({ local }: DatagramSocket) => {
+      const payload = new Uint8Array(16);
+      const inner = udpPacket({ from, to: local, payload });
+      await sendDatagram(lab.client, to, inner);
+    };
+    const buffer = new Uint8Array(100);
+    // Translated, it comes from the socket's peer.
+    using open = openDatagramSocket(peer, { netns: node });
+    await forge(open);
+    await eventually(
+      `a datagram of a client by ${peer.address}`,
+      () => open.receiveNow(buffer) === 16,
+    );
+    const opened: DatagramSocket[] = [];
+    using line = new ProbeLine(peer.address, PORT, (peer, options) => {
+      const socket = openDatagramSocket(peer, { ...options, netns: node });
+      opened.push(socket);
+      return socket;
+    });
+    line.send();
+    await eventually("an answer", () => line.takeAnswers());
+    const [socket] = opened;
+    assert.ok(socket !== undefined);
+    await forge(socket);
+    // What is sent after it is not before it.
+    await forge(open);
+    await eventually(
+      "a datagram after that",
+      () => open.receiveNow(buffer) === 16,
+    );
+    assert.equal(socket.receiveNow(buffer), undefined);
+  }
 });
 
 Deno.test("W49: nor is plain IP in IP, which the tunnel devices would unpack too", async () => {
@@ -297,7 +346,7 @@ Deno.test("W49: a tunnel inside the tunnel does not help a client to another sou
     addressesOf("stranger").ipv4,
     addressesOf("outside").ipv4,
   );
-  const inner = udpPacket({ source: own, destination: gateway }, PORT, forged);
+  const inner = udpPacket4({ source: own, destination: gateway }, PORT, forged);
   await sendDatagram(
     lab.client,
     { address: ADDRESSES.gateway.ipv4, port: PORT },
