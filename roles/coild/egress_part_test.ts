@@ -449,6 +449,38 @@ Deno.test("connections through a gateway that drains are ended when it is lost",
   expectReady(other);
 });
 
+Deno.test("connections through a gateway that leaves its Egress are ended before its tunnel goes", async () => {
+  await using probed = await probedLab();
+  const { lab, lost, other } = probed;
+  const [made = ""] = lab.plane.done;
+  const without = (...gone: readonly string[]) =>
+    made.split(" ").filter((each) => !gone.includes(each)).join(" ");
+  // Sooner than three probes of it can be missed.
+  lab.putGateways([other]);
+  await lab.until(() => assert.equal(lab.plane.done.length, 3));
+  assert.deepEqual(lab.plane.done, [
+    made,
+    `end ${lost}`,
+    without(lost),
+  ]);
+  // There may be a gap in what the API server has.
+  lab.putGateways([]);
+  await lab.until(() => assert.equal(lab.plane.done.length, 4));
+  await lab.quiet();
+  assert.deepEqual(lab.plane.done.slice(3), [without(lost, other)]);
+});
+
+Deno.test("a client's network is changed even if connections of a gateway that has left cannot be ended", async () => {
+  await using probed = await probedLab();
+  const { lab, other } = probed;
+  lab.plane.endFailure = new Error("not permitted");
+  lab.putGateways([other]);
+  const marks = [gatewayMark(Address.parse(other))];
+  await lab.until(() =>
+    assert.deepEqual(lab.plane.plan?.choices.map(({ all }) => all), [marks])
+  );
+});
+
 Deno.test("connections through a lost gateway stay where its Egress keeps them", async () => {
   await using probed = await probedLab({ lostConnections: "Keep" });
   const { lab, lost, other, gateways, expectReady, ends } = probed;

@@ -55,6 +55,8 @@ class FakePlane implements EgressPlane {
   unsupported: Error | undefined;
   /** Thrown by the next `apply()`. */
   failure: Error | undefined;
+  /** Why no connections can be ended. */
+  endFailure: Error | undefined;
 
   prepare(): Promise<void> {
     return this.unsupported === undefined
@@ -97,6 +99,8 @@ class FakePlane implements EgressPlane {
   }
 
   endConnections(gateways: readonly Address[]): Promise<EndedConnections> {
+    const { endFailure } = this;
+    if (endFailure !== undefined) return Promise.reject(endFailure);
     this.done.push(`end ${gateways.join()}`);
     return Promise.resolve({ aborted: 1, forgotten: 2 });
   }

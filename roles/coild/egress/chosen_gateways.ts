@@ -33,6 +33,22 @@ export function lostOf(
     .filter((each) => lost.has(each.toString()));
 }
 
+/**
+ * Those that their Egress has no more, and whose connections are to be ended.
+ * None where it has no gateway left: that may be a gap of the API server's.
+ */
+export function goneOf(
+  gateways: readonly ClientGateway[],
+  known: ReadonlyMap<string, ClientGateway>,
+): Address[] {
+  const left = new Set(gateways.flatMap(chosenOf).map(String));
+  const before = gateways.filter((each) =>
+    each.keepsLost !== true && chosenOf(each).length > 0
+  ).flatMap(({ name }) => known.get(name) ?? []);
+  return distinct(before.flatMap(chosenOf))
+    .filter((each) => !left.has(each.toString()));
+}
+
 /** Connections may go through any that the client once chose. */
 function chosenOf({ direct, senders }: ClientGateway): readonly Address[] {
   return direct === undefined ? [] : distinct([...direct, ...senders]);

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { Address } from "../../../lib/inet/mod.ts";
 import { gatewayFor } from "../../../lib/egress/testing.ts";
-import { chosenGroups, lostOf } from "./chosen_gateways.ts";
+import { chosenGroups, goneOf, lostOf } from "./chosen_gateways.ts";
+import { byName } from "./client_state.ts";
 
 const [A4, B4, C4, A6] = ["10.1.9.1", "10.1.9.2", "10.1.9.3", "fd02::1"]
   .map(Address.parse) as [Address, Address, Address, Address];
@@ -25,4 +26,21 @@ Deno.test("lostOf() has the lost gateways of Egresses that end connections", () 
   assert.deepEqual(lostOf([...NAT, SERVICE], { lost }), [A4, A6]);
   const kept = NAT.map((each) => ({ ...each, keepsLost: true }));
   assert.deepEqual(lostOf(kept, { lost }), []);
+});
+
+Deno.test("goneOf() has what Egresses that end connections have no more, unless they have none left", () => {
+  const of = (name: string, ...direct: readonly Address[]) =>
+    gatewayFor(name, [], { direct, senders: [] });
+  const [nat, other] = ["internet/nat", "other/nat"] as const;
+  const known = byName([of(nat, A4, B4, A6), of(other, B4, C4)]);
+  const gone = (...now: Parameters<typeof goneOf>[0]) =>
+    goneOf(now, known).map(String);
+  assert.deepEqual(gone(of(nat, A4, B4, A6)), []);
+  assert.deepEqual(gone(of(nat, A4)), [`${B4}`, `${A6}`]);
+  assert.deepEqual(gone({ ...of(nat, A4), keepsLost: true }), []);
+  // One that drains is there; one of another Egress, too.
+  assert.deepEqual(gone({ ...of(nat, A4), senders: [A6] }), [`${B4}`]);
+  assert.deepEqual(gone(of(nat, A4), of(other, B4, C4)), [`${A6}`]);
+  assert.deepEqual(gone(of(nat)), []);
+  assert.deepEqual(gone(of("new/nat", C4)), []);
 });

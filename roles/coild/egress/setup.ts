@@ -38,7 +38,7 @@ import {
   InvalidNetworkError,
 } from "../base/errors.ts";
 import { podKey } from "../base/keys.ts";
-import { type GatewayHealthView, lostOf } from "./chosen_gateways.ts";
+import { type GatewayHealthView, goneOf, lostOf } from "./chosen_gateways.ts";
 import { keepChoices } from "./kept_choices.ts";
 import { recall, unknownGateways } from "./lost_egresses.ts";
 import type { PodFacts } from "../cluster/pod_source.ts";
@@ -227,13 +227,18 @@ export class EgressSetup {
     const kept = state === undefined
       ? await this.#keepChosen(gateways, netns)
       : gateways;
-    await this.#converge(attachment, {
-      netns,
-      signal,
-      selection,
-      before: state,
-      gateways: [...kept, ...unknownGateways(lost, refused, gateways)],
-    });
+    try {
+      // While their packets take the old way; on another one only those that send would notice.
+      await this.#end(attachment, goneOf(gateways, known), { netns });
+    } finally {
+      await this.#converge(attachment, {
+        netns,
+        signal,
+        selection,
+        before: state,
+        gateways: [...kept, ...unknownGateways(lost, refused, gateways)],
+      });
+    }
     return await this.#endConnections(attachment, silent);
   }
 
@@ -248,20 +253,28 @@ export class EgressSetup {
     if (due.length > 0) {
       using netns = await attachment.openNetns();
       if (netns === undefined) return false;
-      const { plane, onEnded } = this.#with;
-      const done = await plane.endConnections(due, { netns });
-      onEnded(done);
-      if (done.forgotten > 0) {
-        log.info("Ended a pod's connections through lost gateways", {
-          ...attachment.pod,
-          ...done,
-          gateways: due.map(String),
-        });
-      }
+      await this.#end(attachment, due, { netns });
     }
     if (lost.length === 0) this.#ended.delete(key);
     else this.#ended.set(key, new Set(lost.map(String)));
     return true;
+  }
+
+  async #end(
+    { pod }: Attachment,
+    gateways: readonly Address[],
+    { netns }: { readonly netns: Netns },
+  ): Promise<void> {
+    if (gateways.length === 0) return;
+    const { plane, onEnded } = this.#with;
+    const done = await plane.endConnections(gateways, { netns });
+    onEnded(done);
+    if (done.forgotten === 0) return;
+    log.info("Ended a pod's connections through lost gateways", {
+      ...pod,
+      ...done,
+      gateways: gateways.map(String),
+    });
   }
 
   async #keepChosen(
