@@ -232,14 +232,14 @@ egressTest("egress by gateways that the client chooses", {
       await cluster.gatewaysReady(EGRESS, 2);
     },
 
-    "a gateway disappears: new connections use others, flows through others lose nothing":
+    "a gateway disappears: connections through it end, new ones use others, flows through others lose nothing":
       async (cluster) => {
         const [lost, other] = await cluster.gatewaysReady(EGRESS, 2);
         assert.ok(lost && other);
         await using all = await flowsThroughAll(cluster);
-        const flows = all.flows.filter(({ report }) =>
-          [...report.sources].every((s) => other.pod.addresses.includes(s))
-        );
+        const isOfOther = ({ report }: TcpFlow | UdpFlow) =>
+          [...report.sources].every((s) => other.pod.addresses.includes(s));
+        const flows = all.flows.filter(isOfOther);
         assert.ok(flows.length >= 2, "each family has one through the other");
         const { namespace, name } = lost.pod;
         const target = { namespace, name, gracePeriodSeconds: 0 };
@@ -252,6 +252,14 @@ egressTest("egress by gateways that the client chooses", {
           }
         }, { timeoutMs: NOTICE_MS });
         await expectUntouched({ flows });
+        for (const flow of all.flows) {
+          if (isOfOther(flow) || !(flow instanceof TcpFlow)) continue;
+          await eventually(
+            "the end of a connection",
+            () => flow.report.error !== undefined,
+          );
+          assert.match(flow.report.error ?? "", /os error 103/);
+        }
         await cluster.gatewaysReady(EGRESS, 2);
       },
 
