@@ -84,13 +84,13 @@ export async function connect(
   }
 }
 
-/** Whether a process listens at the socket for gRPC. */
+/** Whether a process listens at the socket for gRPC, be its backlog full. */
 async function isServed(path: string): Promise<boolean> {
   try {
     using _connection = await Deno.connect({ transport: "unix", path });
     return true;
-  } catch {
-    return false;
+  } catch (error) {
+    return error instanceof Deno.errors.WouldBlock;
   }
 }
 

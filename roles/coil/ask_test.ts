@@ -128,5 +128,11 @@ Deno.test("askCoild() leaves a coild that serves only gRPC, and says when none r
   });
   using _grpc = Deno.listen({ transport: "unix", path });
   assert.equal(await asking(), undefined);
+  // It serves gRPC, too, while more calls wait than its backlog has room for.
+  using filled = new DisposableStack();
+  await assert.rejects(async () => {
+    for (;;) filled.use(await Deno.connect({ transport: "unix", path }));
+  }, Deno.errors.WouldBlock);
+  assert.equal(await asking(), undefined);
   await Deno.remove(directory, { recursive: true });
 });
