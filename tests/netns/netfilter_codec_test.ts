@@ -140,7 +140,9 @@ function statements(
         fc.nat(65535).map(nft.tcpDport),
       ]
       : [],
-    ...protocol === "udp" ? [fc.nat(65535).map(nft.udpDport)] : [],
+    ...protocol === "udp"
+      ? [fc.nat(65535).map(nft.udpDport), fc.nat(65535).map(nft.udpSport)]
+      : [],
   );
 }
 

@@ -248,6 +248,14 @@ Deno.test("a node's probe comes back to it, from the gateway's address, and goes
       const to = { address: ADDRESSES.gateway[family], port: PORT };
       await sendDatagram(lab.stranger, to, forged);
     }
+    // Nor is a packet of another kind to the sender.
+    const to = { address: ADDRESSES.gateway[family], port: PORT };
+    const own = addressesOf("stranger")[family];
+    await sendDatagram(
+      lab.stranger,
+      to,
+      echoRequest(PROBE_SOURCE[family], own),
+    );
     // One that floods its own probes gets some of them back only.
     let answers = 0;
     for (let i = 0; i < FLOOD; i++) {
@@ -259,6 +267,8 @@ Deno.test("a node's probe comes back to it, from the gateway's address, and goes
   assert.deepEqual(await counted(server), {
     "foreignFou ipv4": 3,
     "foreignFou ipv6": 3,
+    "invalid ipv4": 1,
+    "invalid ipv6": 1,
   });
   assert.deepEqual(await seenOutside(lab), []);
   // Neither takes room in the table of connections.

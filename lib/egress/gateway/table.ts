@@ -110,7 +110,18 @@ function untrackedIn({ families, ifname, port }: ServerTableInput): NftChain {
         nft.notrack(),
         nft.accept(),
       ]),
-      nft.rule([...ofProbe(family), nft.notrack()]),
+      nft.rule([
+        ...ofProbe(family),
+        nft.udpSport(port),
+        nft.notrack(),
+        nft.accept(),
+      ]),
+      // Else a pod whose packets are translated to its node's address could send the node any packet by the gateway.
+      nft.rule([
+        ...ofProbe(family),
+        nft.counter(counterName("invalid", family.family)),
+        nft.drop(),
+      ]),
     ]),
   };
 }

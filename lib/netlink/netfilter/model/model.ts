@@ -168,6 +168,7 @@ export type NftStatement =
   | { readonly kind: "nfproto"; readonly family: "ipv4" | "ipv6" }
   | { readonly kind: "l4proto"; readonly protocol: NftL4proto }
   | { readonly kind: "udpDport"; readonly port: number }
+  | { readonly kind: "udpSport"; readonly port: number }
   | { readonly kind: "tcpDport"; readonly port: number }
   | { readonly kind: "tcpSportBelow"; readonly port: number }
   | { readonly kind: "tcpNotSyn" }

@@ -122,6 +122,11 @@ export function udpDport(port: number): NftStatement {
   return { kind: "udpDport", port };
 }
 
+/** A UDP datagram from that port. */
+export function udpSport(port: number): NftStatement {
+  return { kind: "udpSport", port };
+}
+
 /** A TCP segment to that port. */
 export function tcpDport(port: number): NftStatement {
   return { kind: "tcpDport", port };

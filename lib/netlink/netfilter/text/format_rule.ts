@@ -78,10 +78,14 @@ function testedFamily(statement: NftStatement): "ipv4" | "ipv6" | undefined {
 /** For which protocol the statement has a test of its own or gets one. */
 function testedProtocol(statement: NftStatement): string | undefined {
   if (statement.kind === "l4proto") return statement.protocol;
-  if (statement.kind === "udpDport") return "udp";
   if (statement.kind === "icmpv6Type") return "ipv6-icmp";
+  if (UDP_STATEMENTS.has(statement.kind)) return "udp";
   return TCP_STATEMENTS.has(statement.kind) ? "tcp" : undefined;
 }
+
+const UDP_STATEMENTS: ReadonlySet<NftStatement["kind"]> = new Set(
+  ["udpDport", "udpSport"] as const,
+);
 
 const TCP_STATEMENTS: ReadonlySet<NftStatement["kind"]> = new Set(
   ["tcpDport", "tcpSportBelow", "tcpNotSyn", "clampMss"] as const,
@@ -144,6 +148,8 @@ function formatStatement(statement: NftStatement): string {
       return `meta l4proto ${statement.protocol}`;
     case "udpDport":
       return `udp dport ${statement.port}`;
+    case "udpSport":
+      return `udp sport ${statement.port}`;
     case "tcpDport":
       return `tcp dport ${statement.port}`;
     case "tcpSportBelow":

@@ -81,6 +81,10 @@ const UDP_DPORT = {
   protocol: "udp",
   part: { base: "transport", offset: 2, length: 2 },
 } as const;
+const UDP_SPORT = {
+  protocol: "udp",
+  part: { base: "transport", offset: 0, length: 2 },
+} as const;
 const TCP_DPORT = {
   protocol: "tcp",
   part: { base: "transport", offset: 2, length: 2 },
@@ -140,6 +144,8 @@ class RuleEncoder {
         return this.#needL4proto(statement.protocol);
       case "udpDport":
         return this.#port(UDP_DPORT, { op: "eq", port: statement.port });
+      case "udpSport":
+        return this.#port(UDP_SPORT, { op: "eq", port: statement.port });
       case "tcpDport":
         return this.#port(TCP_DPORT, { op: "eq", port: statement.port });
       case "tcpSportBelow":
@@ -271,7 +277,11 @@ class RuleEncoder {
   }
 
   #port(
-    { protocol, part }: typeof UDP_DPORT | typeof TCP_DPORT | typeof TCP_SPORT,
+    { protocol, part }:
+      | typeof UDP_DPORT
+      | typeof UDP_SPORT
+      | typeof TCP_DPORT
+      | typeof TCP_SPORT,
     { op, port }: { readonly op: "eq" | "lt"; readonly port: number },
   ): void {
     if (!Number.isInteger(port) || port < 0 || port > 0xffff) {
