@@ -8,6 +8,8 @@ import {
 } from "../lab/host_mount.ts";
 
 const LINUX = new URL("../../lib/linux/mod.ts", import.meta.url).href;
+/** The script is not beside it. */
+const CONFIG = new URL("../../deno.json", import.meta.url).pathname;
 
 const SCRIPT = `
 import { readSysctl, writeSysctl } from "${LINUX}";
@@ -37,11 +39,14 @@ async function runIn(
     ...(withVolume ? [SYSCTL_VOLUME] : []),
     READ_ONLY_SYSCTLS,
     `exec setpriv --bounding-set=${capabilities} --inh-caps=-all ` +
-    '--no-new-privs "$0" run --quiet --no-lock --allow-all "$1"',
+    '--no-new-privs "$0" run --quiet --no-lock --config="$2" --allow-all "$1"',
   ].join(" && ");
   try {
     const { stdout, stderr, success } = await new Deno.Command("unshare", {
-      args: ["--net", "--mount", "sh", "-c", command, Deno.execPath(), script],
+      args: [
+        ...["--net", "--mount", "sh", "-c", command],
+        ...[Deno.execPath(), script, CONFIG],
+      ],
     }).output();
     const decoder = new TextDecoder();
     assert.ok(success, decoder.decode(stderr));
