@@ -62,19 +62,22 @@ Deno.test("coild --addresses=vpc gives pods addresses of ENIs, from none to all 
     assert.equal(CreateNetworkInterface, 2);
   });
 
-  await t.step("the tenth is told why there is no address", async () => {
-    const pod = await lab.createPod("pod9");
-    const { code, output } = await vpc.plugin(coild, "ADD", pod);
-    assert.notEqual(code, 0);
-    assert.match(output, /the node's ENIs are full/);
-    await eventually("an Event on the pod", async () => {
-      const { items } = await lab.plane.request(
-        "GET",
-        "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=pod9",
-      ) as { items: { message: string }[] };
-      return items.some(({ message }) => message.includes("ENIs are full"));
-    });
-  });
+  await t.step(
+    "the tenth pod's error and Event say why there is no address",
+    async () => {
+      const pod = await lab.createPod("pod9");
+      const { code, output } = await vpc.plugin(coild, "ADD", pod);
+      assert.notEqual(code, 0);
+      assert.match(output, /the node's ENIs are full/);
+      await eventually("an Event on the pod", async () => {
+        const { items } = await lab.plane.request(
+          "GET",
+          "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=pod9",
+        ) as { items: { message: string }[] };
+        return items.some(({ message }) => message.includes("ENIs are full"));
+      });
+    },
+  );
 
   await t.step(
     "an address rests for 30 s, although coild is killed",

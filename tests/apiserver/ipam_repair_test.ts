@@ -429,7 +429,7 @@ No problems found
     const freed: string[] = [];
     let asked = 0;
     for (let look = 0; look < 12; look++) {
-      // Whatever is in the table, found or not.
+      // All entries of the table, whether the check found them or not.
       const results = await release(...await table());
       asked += results.length;
       for (const { outcome, containerId } of results) {

@@ -93,7 +93,7 @@ Deno.test("no command of helm is in a sentence, where no test runs it", () => {
   assert.deepEqual([...new Set(found)].sort(), HELM_NAMES);
 });
 
-/** The flags of a command, by their names; undefined when there is no such command. */
+/** The flags of a command, by their names; undefined when the command does not exist. */
 function flagsOf(words: string): readonly string[] | undefined {
   const found = COIL_COMMANDS.filter(({ path }) =>
     `${words} `.startsWith(`${path} `) || path.startsWith(`${words} `)

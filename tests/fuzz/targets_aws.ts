@@ -1,4 +1,4 @@
-/** What AWS answers, or whatever is in its place. */
+/** The answers of AWS, and of anything that answers in its place. */
 import assert from "node:assert/strict";
 import { networkInterfaceOf } from "../../lib/aws/ec2/answers.ts";
 import { NoAnswerError } from "../../lib/aws/base/errors.ts";

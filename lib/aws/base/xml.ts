@@ -36,7 +36,7 @@ const NO_CHARACTER = /[\0-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]|\p{Surrogate}/u;
 /**
  * Reads the XML that AWS answers with: elements and text. What else XML has
  * (comments, CDATA, instructions, a DTD, text beside elements) is refused, and
- * so is whatever is not complete.
+ * so is a document that is not complete.
  *
  * @throws {SyntaxError} with the place, without any of the text
  */

@@ -108,7 +108,7 @@ export class ImdsClient implements Disposable {
     }
   }
 
-  /** The lines of a value; none where there is no such key. @throws as {@linkcode get} */
+  /** The lines of a value; an empty list when the key does not exist. @throws as {@linkcode get} */
   async list(path: string, options: WaitOptions = {}): Promise<string[]> {
     const text = await this.tryGet(path, options) ?? "";
     return text.split("\n").map((line) => line.trim())

@@ -57,7 +57,7 @@ Deno.test("a store without pods goes back when it is larger than wanted, not bel
   assert.deepEqual(names, ["default-0", "default-1", "default-2"]);
 });
 
-Deno.test("of an answer's blocks those that can be used are, whatever is wrong with others", async () => {
+Deno.test("blocks of an answer that can be used are used, even when others cannot", async () => {
   const cluster = singles("10.0.0.0/27");
   cluster.addPool("other", 4, "10.0.0.0/28");
   cluster.add({ pool: "other", index: 0, node: "node1", reserved: true });

@@ -125,7 +125,7 @@ for (const [targets, total, left, used, may] of REMOVALS) {
   });
 }
 
-Deno.test("mayLoseEni() keeps as many unused prefixes as wanted, whatever is free in others", () => {
+Deno.test("mayLoseEni() keeps as many unused prefixes as wanted, however many addresses are free in other prefixes", () => {
   const goal = goalOf({ kind: "prefix", warmPrefixes: 1 });
   const all = countsOf({ total: 48, used: 2, prefixes: 3, freePrefixes: 1 });
   const rest = without(all, "prefix");

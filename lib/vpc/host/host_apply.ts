@@ -70,8 +70,8 @@ export class VpcHost implements AsyncDisposable {
   }
 
   /**
-   * Makes the kernel as it should be, whatever is there. What should be there
-   * is added before anything is removed, so that no packet of a pod is lost.
+   * Changes links, rules, routes and the table as the settings want them. What is
+   * missing is added before anything is removed, so that no packet of a pod is lost.
    * Idempotent; changes nothing where nothing is to be done. Goes on after a
    * failure, and leaves the family's old rules and routes in place then.
    *

@@ -183,7 +183,7 @@ class Site implements AsyncDisposable {
   }
 }
 
-Deno.test("EgressReconciler looks at its start for all pods at once, and once for each that is no client", async () => {
+Deno.test("EgressReconciler looks at all pods at its start, and only once at each that is not a client", async () => {
   await using site = new Site(1, 2, 3, 4);
   const { book, interfaces, pods } = site;
   const synced = Promise.withResolvers<void>();
@@ -213,7 +213,7 @@ Deno.test("EgressReconciler looks at its start for all pods at once, and once fo
   assert.deepEqual(await site.updated(), ["c6"], "another pod of the name");
 });
 
-Deno.test("EgressReconciler updates what changes, and asks for nothing of what is no client", async () => {
+Deno.test("EgressReconciler updates pods that change, and leaves alone those that are not clients", async () => {
   await using site = new Site(1, 2).start();
   const { book, none } = site;
   for (const n of [1, 2]) book.add(attachmentOf(n));

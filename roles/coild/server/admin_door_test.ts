@@ -99,7 +99,7 @@ Deno.test("the door for administrators has two paths, each with its method", asy
   });
 });
 
-Deno.test("those who ask at once get one answer, and too many get none", async () => {
+Deno.test("requests at the same time get the same answer, and too many get none", async () => {
   const answers = Promise.withResolvers<NodeAddresses>();
   let reads = 0;
   const read = () => {

@@ -15,7 +15,7 @@ import { VPC_POOL, VpcSource } from "./source.ts";
 /** How long a block must have been empty before it goes back. */
 const RETURN_DELAY_MS = 30_000;
 
-/** What the supply of a VPC is made of. */
+/** Settings of the supply of VPC addresses, and the parts it uses. */
 export interface VpcSupplyOptions {
   readonly vpc: VpcOptions;
   readonly host: HostPort;

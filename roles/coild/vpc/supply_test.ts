@@ -201,7 +201,7 @@ Deno.test("addresses that are not needed go back to EC2, and can come again", as
   assert.ok(addresses.some((address) => given.has(address)));
 });
 
-Deno.test("an address that the kernel routes does not go back, whoever has it", async () => {
+Deno.test("an address that the kernel still routes is not given back to EC2, even when no known pod has it", async () => {
   await using node = await VpcNode.start();
   await using coild = node.process(BARE, { cooldownMs: 100 });
   for (const pod of podsOf(3)) await coild.add(pod);

@@ -6,7 +6,7 @@ export function matching<T>(
   items: readonly T[],
   options: {
     readonly form: Form;
-    /** What a filter of that name compares; undefined when there is no such filter. */
+    /** What a filter of that name compares; undefined when EC2 has no filter of that name. */
     values(name: string): ((item: T) => readonly string[]) | undefined;
   },
 ): readonly T[] {

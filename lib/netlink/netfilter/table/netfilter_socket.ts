@@ -187,7 +187,7 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
     );
   }
 
-  /** Adds and removes elements of a set in one transaction. Idempotent: ignores elements to add that exist, and elements to remove that do not. @throws {NetlinkError} `ENOENT` when there is no such table or set */
+  /** Adds and removes elements of a set in one transaction. Idempotent: elements that are to be added and exist already are ignored, and so are those to be removed that do not exist. @throws {NetlinkError} `ENOENT` when there is no such table or set */
   async changeSet(change: NftSetChange): Promise<void> {
     const add = byId(change.add ?? []);
     const remove = byId(change.remove ?? []);
