@@ -3,19 +3,19 @@
  *
  * @module
  */
-export { Allowance, Allowances, type Rate } from "./allowance.ts";
-export { Backoff, retry } from "./backoff.ts";
-export { BoundedMap } from "./bounded_map.ts";
-export { type Clock, systemClock } from "./clock.ts";
-export { CoalescedRunner } from "./coalesced_runner.ts";
-export { forEachConcurrently } from "./concurrency.ts";
-export { Gate } from "./gate.ts";
-export { jittered } from "./jittered.ts";
-export { LookLoop } from "./look_loop.ts";
-export { KeyedMutex, Mutex } from "./mutex.ts";
-export { onAbort } from "./on_abort.ts";
-export { settled } from "./settled.ts";
-export { SingleFlight } from "./single_flight.ts";
+export { Allowance, Allowances, type Rate } from "./locks/allowance.ts";
+export { Backoff, retry } from "./time/backoff.ts";
+export { BoundedMap } from "./locks/bounded_map.ts";
+export { type Clock, systemClock } from "./time/clock.ts";
+export { CoalescedRunner } from "./tasks/coalesced_runner.ts";
+export { forEachConcurrently } from "./tasks/concurrency.ts";
+export { Gate } from "./locks/gate.ts";
+export { jittered } from "./time/jittered.ts";
+export { LookLoop } from "./tasks/look_loop.ts";
+export { KeyedMutex, Mutex } from "./locks/mutex.ts";
+export { onAbort } from "./time/on_abort.ts";
+export { settled } from "./tasks/settled.ts";
+export { SingleFlight } from "./locks/single_flight.ts";
 export {
   abortable,
   isTimeout,
@@ -23,7 +23,7 @@ export {
   untilAborted,
   type WaitOptions,
   withTimeout,
-} from "./sleep.ts";
-export { TaskGroup } from "./task_group.ts";
-export { startTimer } from "./timer.ts";
-export { writeAll } from "./write_all.ts";
+} from "./time/sleep.ts";
+export { TaskGroup } from "./tasks/task_group.ts";
+export { startTimer } from "./time/timer.ts";
+export { writeAll } from "./tasks/write_all.ts";

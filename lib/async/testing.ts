@@ -3,8 +3,8 @@
  *
  * @module
  */
-import type { Clock } from "./clock.ts";
-import { sleep } from "./sleep.ts";
+import type { Clock } from "./time/clock.ts";
+import { sleep } from "./time/sleep.ts";
 
 /** A {@linkcode Clock} that stands still until it is turned. */
 export class FakeClock implements Clock {

@@ -58,7 +58,7 @@ export {
   type ClientLimits,
   clientLimits,
   limitClients,
-} from "./gateway/client_limits.ts";
+} from "./gateway_plan/client_limits.ts";
 export { EgressServer, type ServerCounters } from "./gateway/server.ts";
 export type { ClientFlows, FlowSummary } from "./gateway/flow_summary.ts";
 export { prepareKernel } from "./kernel/modules.ts";
@@ -68,4 +68,4 @@ export {
   SERVER_LINK_NAMES,
   type ServerPlan,
   type ServerRequest,
-} from "./gateway/plan.ts";
+} from "./gateway_plan/plan.ts";

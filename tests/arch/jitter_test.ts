@@ -6,8 +6,9 @@ import { sources } from "./sources.ts";
 
 /** Where the same time passes again and again, and why that harms nobody. */
 const FIXED: Readonly<Record<string, string>> = {
-  "lib/async/coalesced_runner.ts": "after a change, which comes when it likes",
-  "lib/async/look_loop.ts": "a burst of changes, 10 ms",
+  "lib/async/tasks/coalesced_runner.ts":
+    "after a change, which comes when it likes",
+  "lib/async/tasks/look_loop.ts": "a burst of changes, 10 ms",
   "lib/linux/heap_keeper.ts": "looks at a number in the process",
   "lib/telemetry/base/accept.ts": "waits for a free file descriptor",
   "roles/coil_controller/ipam/node_addresses.ts": "one leader's pace",

@@ -13,7 +13,7 @@ import { CLIENT_PROTOCOL } from "../plan/plan.ts";
 import { isClientRule } from "../plan/rules.ts";
 import { fouPort, sameFouPort } from "../kernel/fou_ports.ts";
 import { originatingTable } from "../plan/originating.ts";
-import { SERVER_LINK_NAMES } from "../gateway/plan.ts";
+import { SERVER_LINK_NAMES } from "../gateway_plan/plan.ts";
 import {
   TUNNEL_LINKS,
   tunnelFamily,

@@ -25,8 +25,12 @@ import {
   type ServerOptions,
 } from "./kernel.ts";
 import { ensureServerLink, leftoverLinks, leftoverPorts } from "./links.ts";
-import { REFUSAL_METRIC, SERVER_LINK_NAMES, type ServerPlan } from "./plan.ts";
-import type { ServerFamily } from "./family.ts";
+import {
+  REFUSAL_METRIC,
+  SERVER_LINK_NAMES,
+  type ServerPlan,
+} from "../gateway_plan/plan.ts";
+import type { ServerFamily } from "../gateway_plan/family.ts";
 
 /** What `applyServer()` leaves behind. */
 export interface AppliedServer {

@@ -16,8 +16,12 @@ import { bytesOf } from "../../netlink/testing.ts";
 import { applyServer, clearServer } from "./apply.ts";
 import { findServerDamage } from "./inspect.ts";
 import { listLimited } from "./limits.ts";
-import type { ServerSysctl } from "./family.ts";
-import { planServer, type ServerPlan, type ServerRequest } from "./plan.ts";
+import type { ServerSysctl } from "../gateway_plan/family.ts";
+import {
+  planServer,
+  type ServerPlan,
+  type ServerRequest,
+} from "../gateway_plan/plan.ts";
 import { FakeServerKernel } from "./testing.ts";
 
 const OWN = {

@@ -1,6 +1,6 @@
 import { type Address, type Family, valuesOf } from "../../inet/mod.ts";
 import type { NftTable } from "../../netlink/mod.ts";
-import type { ServerPlan } from "./plan.ts";
+import type { ServerPlan } from "../gateway_plan/plan.ts";
 
 /** The plan's table with these clients in its sets; those of other families are left out. */
 export function tableWithClients(

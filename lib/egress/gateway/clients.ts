@@ -14,8 +14,8 @@ import {
 } from "../../netlink/mod.ts";
 import { clientElement } from "./client_sets.ts";
 import type { ServerKernel } from "./kernel.ts";
-import type { ServerPlan } from "./plan.ts";
-import type { ServerFamily } from "./family.ts";
+import type { ServerPlan } from "../gateway_plan/plan.ts";
+import type { ServerFamily } from "../gateway_plan/family.ts";
 
 /** An address that was not made a client. */
 export interface SkippedClient {

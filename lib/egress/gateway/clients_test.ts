@@ -17,7 +17,7 @@ import {
   clientRoutes,
 } from "./clients.ts";
 import { leftoverLinks, leftoverPorts } from "./links.ts";
-import { planServer } from "./plan.ts";
+import { planServer } from "../gateway_plan/plan.ts";
 
 const OWN = Address.parse("10.1.2.2");
 const PLAN = planServer({

@@ -9,8 +9,8 @@ import { sameRule } from "./apply.ts";
 import { type AddressMap, clientRoutes } from "./clients.ts";
 import type { ServerKernel } from "./kernel.ts";
 import { type AppliedLimits, isTableWhole } from "./limits.ts";
-import { REFUSAL_METRIC, type ServerPlan } from "./plan.ts";
-import type { ServerSysctl } from "./family.ts";
+import { REFUSAL_METRIC, type ServerPlan } from "../gateway_plan/plan.ts";
+import type { ServerSysctl } from "../gateway_plan/family.ts";
 
 /** What a gateway should be. */
 export interface ExpectedServer {

@@ -5,7 +5,7 @@ import {
   NetfilterSocket,
   RouteSocket,
 } from "../../netlink/mod.ts";
-import type { ServerSysctl } from "./family.ts";
+import type { ServerSysctl } from "../gateway_plan/family.ts";
 
 /** Where a gateway is to be. */
 export interface ServerOptions {

@@ -5,13 +5,13 @@ import {
   clientLimits,
   limitClients,
   refusedSet,
-} from "./client_limits.ts";
+} from "../gateway_plan/client_limits.ts";
 import { isAddress } from "./clients.ts";
 import { tableWithClients } from "./client_sets.ts";
 import type { ServerKernel } from "./kernel.ts";
-import { passPathProbes } from "./path_probes.ts";
-import type { ServerPlan } from "./plan.ts";
-import { guardProbes } from "./probe_guard.ts";
+import { passPathProbes } from "../gateway_plan/path_probes.ts";
+import type { ServerPlan } from "../gateway_plan/plan.ts";
+import { guardProbes } from "../gateway_plan/probe_guard.ts";
 
 /** The limits of each client as the kernel has them. */
 export interface AppliedLimits extends ClientLimits {

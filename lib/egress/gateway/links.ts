@@ -11,14 +11,14 @@ import {
   type TunnelSpec,
 } from "../../netlink/mod.ts";
 import { fouPort } from "../kernel/fou_ports.ts";
-import { SERVER_LINK_NAMES, type ServerPlan } from "./plan.ts";
+import { SERVER_LINK_NAMES, type ServerPlan } from "../gateway_plan/plan.ts";
 import { tunnelMtu } from "../kernel/tunnel_mtu.ts";
 import {
   TUNNEL_LINKS,
   tunnelFamily,
   UPSTREAM_MARKER,
 } from "../kernel/tunnel_names.ts";
-import type { ServerFamily } from "./family.ts";
+import type { ServerFamily } from "../gateway_plan/family.ts";
 
 /** Upstream Coil's mark of a prepared gateway: a link of kind `dummy` without a use. */
 export const UPSTREAM_SERVER_MARKER = "egress-dummy";

@@ -30,8 +30,8 @@ import {
 } from "./kernel.ts";
 import { findServerDamage, watchServer, watchServerTable } from "./inspect.ts";
 import { type AppliedLimits, listLimited } from "./limits.ts";
-import type { ServerPlan } from "./plan.ts";
-import { counterName, type ServerCounterKind } from "./table.ts";
+import type { ServerPlan } from "../gateway_plan/plan.ts";
+import { counterName, type ServerCounterKind } from "../gateway_plan/table.ts";
 
 /** What a gateway has counted since its table was made, by family served. */
 export interface ServerCounters {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { Address, mapDualStack, Prefix } from "../../inet/mod.ts";
 import type { ConntrackFlow, Link, Route } from "../../netlink/mod.ts";
-import { planServer } from "./plan.ts";
+import { planServer } from "../gateway_plan/plan.ts";
 import { EgressServer } from "./server.ts";
 import { FakeServerKernel } from "./testing.ts";
 

@@ -1,11 +1,11 @@
 import { Mutex, startTimer, TaskGroup } from "../../async/mod.ts";
 import { acceptAll } from "../../telemetry/mod.ts";
 import { GrpcError, StatusCode } from "../base/status.ts";
-import { FairShare } from "./fair_share.ts";
-import { ByteBudget } from "./message_reader.ts";
-import { ReadBuffers } from "./read_buffers.ts";
-import type { Routes } from "./routes.ts";
-import { Session, type SessionOptions } from "./session.ts";
+import { FairShare } from "../limits/fair_share.ts";
+import { ByteBudget } from "../connection/message_reader.ts";
+import { ReadBuffers } from "../limits/read_buffers.ts";
+import type { Routes } from "../calls/routes.ts";
+import { Session, type SessionOptions } from "../connection/session.ts";
 
 const MAX_CONNECTIONS = 1024;
 

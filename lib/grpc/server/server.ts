@@ -1,7 +1,7 @@
 import { untilAborted } from "../../async/mod.ts";
 import type { GrpcService } from "../base/service.ts";
 import { Listener } from "./listener.ts";
-import { makeRoutes } from "./routes.ts";
+import { makeRoutes } from "../calls/routes.ts";
 import { placeSocket } from "./socket.ts";
 
 export interface ServeOptions {

@@ -7,17 +7,17 @@ import {
 import {
   type ClientLimits,
   limitClients,
-} from "../../../lib/egress/gateway/client_limits.ts";
-import { passPathProbes } from "../../../lib/egress/gateway/path_probes.ts";
-import { guardProbes } from "../../../lib/egress/gateway/probe_guard.ts";
+} from "../../../lib/egress/gateway_plan/client_limits.ts";
+import { passPathProbes } from "../../../lib/egress/gateway_plan/path_probes.ts";
+import { guardProbes } from "../../../lib/egress/gateway_plan/probe_guard.ts";
 import {
   REFUSAL_METRIC,
   type ServerPlan,
-} from "../../../lib/egress/gateway/plan.ts";
+} from "../../../lib/egress/gateway_plan/plan.ts";
 import type {
   ServerFamily,
   ServerLink,
-} from "../../../lib/egress/gateway/family.ts";
+} from "../../../lib/egress/gateway_plan/family.ts";
 import { tableWithClients } from "../../../lib/egress/gateway/client_sets.ts";
 import { formatTable } from "./nft_table.ts";
 

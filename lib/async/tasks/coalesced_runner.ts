@@ -1,4 +1,4 @@
-import { abortable, sleep } from "./sleep.ts";
+import { abortable, sleep } from "../time/sleep.ts";
 
 export interface CoalescedRunnerOptions {
   /** The least time from the end of one run to the start of the next. Default 0. */

@@ -5,7 +5,7 @@ import {
   startTimer,
   untilAborted,
   withTimeout,
-} from "./mod.ts";
+} from "../mod.ts";
 
 const REASON = new Error("enough");
 

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { sleep, TaskGroup, untilAborted } from "./mod.ts";
+import { sleep, TaskGroup, untilAborted } from "../mod.ts";
 
 Deno.test("TaskGroup.wait() rethrows the first failure after all tasks ended", async () => {
   const group = new TaskGroup();

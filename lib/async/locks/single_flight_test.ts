@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { Gate, SingleFlight } from "./mod.ts";
+import { Gate, SingleFlight } from "../mod.ts";
 
 Deno.test("SingleFlight.do() shares one call per key, result and error alike", async () => {
   const flights = new SingleFlight<number>();

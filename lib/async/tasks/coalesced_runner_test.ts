@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { CoalescedRunner, Gate, sleep } from "./mod.ts";
+import { CoalescedRunner, Gate, sleep } from "../mod.ts";
 
 Deno.test("CoalescedRunner runs once for a burst, and once more for triggers during a run", async () => {
   const controller = new AbortController();

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { Backoff, retry } from "./mod.ts";
-import { RecordingClock } from "./testing.ts";
+import { Backoff, retry } from "../mod.ts";
+import { RecordingClock } from "../testing.ts";
 
 Deno.test("Backoff.nextMs() doubles up to the limit, and reset() starts over", () => {
   const backoff = new Backoff({ initialMs: 10, maxMs: 35, jitter: 0 });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { LookLoop } from "./look_loop.ts";
-import { sleep } from "./sleep.ts";
+import { sleep } from "../time/sleep.ts";
 import { TaskGroup } from "./task_group.ts";
 
 function setUp(

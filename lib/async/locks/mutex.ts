@@ -1,4 +1,4 @@
-import { abortable, type WaitOptions } from "./sleep.ts";
+import { abortable, type WaitOptions } from "../time/sleep.ts";
 
 /** Serialises sections of code. Fair: waiters get it in the order they came. */
 export class Mutex {

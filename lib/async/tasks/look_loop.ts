@@ -1,7 +1,7 @@
-import { Backoff } from "./backoff.ts";
-import { Gate } from "./gate.ts";
-import { jittered } from "./jittered.ts";
-import { sleep, withTimeout } from "./sleep.ts";
+import { Backoff } from "../time/backoff.ts";
+import { Gate } from "../locks/gate.ts";
+import { jittered } from "../time/jittered.ts";
+import { sleep, withTimeout } from "../time/sleep.ts";
 
 /** Removals come in bursts: a table is flushed route by route. */
 const BURST_MS = 10;

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { Gate } from "./mod.ts";
+import { Gate } from "../mod.ts";
 
 Deno.test("Gate.open() lets all through, before and after", async () => {
   const gate = new Gate();

@@ -13,12 +13,12 @@ import {
   FrameType,
 } from "../base/http2_frames.ts";
 import { frameMessage } from "../base/message_frame.ts";
-import { FairShare } from "./fair_share.ts";
-import { Listener } from "./listener.ts";
+import { FairShare } from "../limits/fair_share.ts";
+import { Listener } from "../server/listener.ts";
 import { ByteBudget } from "./message_reader.ts";
-import { ReadBuffers } from "./read_buffers.ts";
+import { ReadBuffers } from "../limits/read_buffers.ts";
 import type { GrpcCall } from "../base/service.ts";
-import type { Route } from "./routes.ts";
+import type { Route } from "../calls/routes.ts";
 import { Session } from "./session.ts";
 
 const PATH = "/test.Echo/Say";

@@ -1,5 +1,5 @@
-import { onAbort } from "./on_abort.ts";
-import type { WaitOptions } from "./sleep.ts";
+import { onAbort } from "../time/on_abort.ts";
+import type { WaitOptions } from "../time/sleep.ts";
 
 interface RunningTask {
   readonly name: string;

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { onAbort } from "./mod.ts";
+import { onAbort } from "../mod.ts";
 
 Deno.test("onAbort() runs its function once, when the signal aborts", () => {
   const controller = new AbortController();

@@ -1,4 +1,4 @@
-import { abortable, type WaitOptions } from "./sleep.ts";
+import { abortable, type WaitOptions } from "../time/sleep.ts";
 
 /** A door that opens once and stays open. */
 export class Gate {

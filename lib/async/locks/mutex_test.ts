@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { KeyedMutex, Mutex } from "./mod.ts";
+import { KeyedMutex, Mutex } from "../mod.ts";
 
 /** Lets everything that can go on do so. */
 function settle(): Promise<void> {

@@ -2,11 +2,11 @@ import { isDisconnect } from "../base/disconnect.ts";
 import { type Mutex, sleep, startTimer, writeAll } from "../../async/mod.ts";
 import { getLogger } from "../../telemetry/mod.ts";
 import { GrpcError, StatusCode } from "../base/status.ts";
-import { answerCall, type BoundMethod } from "./call.ts";
+import { answerCall, type BoundMethod } from "../calls/call.ts";
 import type { MessageLimits } from "./message_reader.ts";
-import { FairShare } from "./fair_share.ts";
-import type { ReadBuffers } from "./read_buffers.ts";
-import { type Route, type Routes, unknownMethod } from "./routes.ts";
+import { FairShare } from "../limits/fair_share.ts";
+import type { ReadBuffers } from "../limits/read_buffers.ts";
+import { type Route, type Routes, unknownMethod } from "../calls/routes.ts";
 import { type ConnectionEvent, ServerConnection } from "./server_connection.ts";
 
 const log = getLogger("grpc");

@@ -22,7 +22,7 @@ import {
   ConnectionOutput,
   MAX_STREAMS,
 } from "./connection_output.ts";
-import { FloodGuard } from "./flood_guard.ts";
+import { FloodGuard } from "../limits/flood_guard.ts";
 import type { MessageLimits } from "./message_reader.ts";
 import {
   MalformedRequest,
