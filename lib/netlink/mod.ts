@@ -69,6 +69,7 @@ export type { Request } from "./message/request.ts";
 export {
   MAIN_TABLE,
   type NextHop,
+  PROTOCOL_KERNEL,
   type Route,
   routeAdd,
   routeAddBeside,

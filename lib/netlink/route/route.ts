@@ -40,6 +40,8 @@ const RTMSG_SIZE = 12;
 const RTNH_F_ONLINK = 4;
 /** RT_TABLE_MAIN of `<linux/rtnetlink.h>`: the number of the main table. */
 export const MAIN_TABLE = 254;
+/** RTPROT_KERNEL of `<linux/rtnetlink.h>`: what the kernel writes on routes that come with an address. */
+export const PROTOCOL_KERNEL = 2;
 /** RTPROT_BOOT, the protocol of `ip route add` without one. */
 const PROTOCOL_BOOT = 3;
 

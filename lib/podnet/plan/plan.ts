@@ -1,6 +1,6 @@
 import { Address, type DualStack, Prefix } from "../../inet/mod.ts";
 import { LINK_LOCAL_GATEWAY } from "../../names/mod.ts";
-import type { Ipv4Conf } from "../../netlink/mod.ts";
+import { type Ipv4Conf, PROTOCOL_KERNEL } from "../../netlink/mod.ts";
 import { formatAlias, type LinkIdentity } from "../base/alias.ts";
 import { linkLocalOf } from "../base/mac.ts";
 import { type PodSources, SOURCE_SETTINGS } from "../base/sources.ts";
@@ -25,9 +25,6 @@ const LOCAL_TABLE = 255;
  * with 2, 130 µs with 1 and 720 µs with 64.
  */
 const QUEUES = 1;
-
-/** RTPROT_KERNEL: what the kernel writes on routes that come with an address. No pod's address is read from those. */
-const PROTOCOL_KERNEL = 2;
 
 const DEFAULT_GATEWAY: Address = Address.parse(LINK_LOCAL_GATEWAY);
 
@@ -279,6 +276,7 @@ function podIpv6(input: PodPlanInput, address: Address): Step[] {
       type: "local",
       destination: Prefix.host(address),
       table: LOCAL_TABLE,
+      // No pod's address is read from routes of this protocol.
       protocol: PROTOCOL_KERNEL,
     },
     {

@@ -16,6 +16,7 @@ import {
   NetfilterSocket,
   NetlinkError,
   type NftTable,
+  PROTOCOL_KERNEL,
   RouteMonitor,
   RouteSocket,
   TableMonitor,
@@ -24,7 +25,6 @@ import {
   type Change,
   diffVpcHost,
   type FoundVpcHost,
-  PROTOCOL_KERNEL,
   type VpcHostChanges,
 } from "./host_diff.ts";
 import { planVpcHost, type VpcHostPlan } from "./host_plan.ts";

@@ -11,6 +11,7 @@ import {
   type Link,
   linkSet,
   MAIN_TABLE,
+  PROTOCOL_KERNEL,
   type Request,
   type Route,
   routeDelete,
@@ -57,9 +58,6 @@ export interface VpcHostChanges {
 
 /** rp_filter: the source has any route. Answers of node ports come in by another link than their route leads to. */
 const RP_FILTER_LOOSE = 2;
-
-/** RTPROT_KERNEL of `<linux/rtnetlink.h>`. */
-export const PROTOCOL_KERNEL = 2;
 
 /** `accept_ra`: take router advertisements although the host forwards; the default route comes by them. */
 const ACCEPT_RA_FORWARDING = "2";
