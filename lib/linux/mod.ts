@@ -31,4 +31,4 @@ export {
   PacketSocket,
 } from "./packet_socket.ts";
 export type { FilterInstruction } from "./socket_filter.ts";
-export { readSysctl, writeSysctl } from "./sysctl.ts";
+export { readSysctl, tryReadSysctl, writeSysctl } from "./sysctl.ts";

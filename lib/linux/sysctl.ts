@@ -41,6 +41,19 @@ export function readSysctl(name: string, options: SysctlOptions = {}): string {
   return within(options.netns, read).trimEnd();
 }
 
+/** The same; undefined where this kernel has no such sysctl, or the namespace no such link. */
+export function tryReadSysctl(
+  name: string,
+  options: SysctlOptions = {},
+): string | undefined {
+  try {
+    return readSysctl(name, options);
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return undefined;
+    throw error;
+  }
+}
+
 function within<T>(netns: Netns | undefined, fn: () => T): T {
   return netns === undefined ? fn() : inNetns(netns, fn);
 }

@@ -1,4 +1,4 @@
-import { type Netns, readSysctl } from "../../linux/mod.ts";
+import { tryReadSysctl } from "../../linux/mod.ts";
 import type { Kernel, Routes } from "./ports.ts";
 import { REPLY_TABLE } from "../plan/reply_table.ts";
 import { type SideState, type State, sysctlKey } from "../state/state.ts";
@@ -55,18 +55,9 @@ function readSysctls(
   for (const step of steps) {
     if (step.kind !== "sysctl") continue;
     const at = step.place === "pod" ? netns : hostNetns;
-    const value = tryRead(step.name, at);
+    // None: the kernel has no IPv6, or is older.
+    const value = tryReadSysctl(step.name, { netns: at });
     if (value !== undefined) values.set(sysctlKey(step), value);
   }
   return values;
-}
-
-function tryRead(name: string, netns: Netns | undefined): string | undefined {
-  try {
-    return readSysctl(name, { netns });
-  } catch (error) {
-    // No such sysctl: the kernel has no IPv6, or is older.
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  }
 }

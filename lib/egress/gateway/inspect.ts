@@ -1,5 +1,5 @@
 import { valuesOf } from "../../inet/mod.ts";
-import { type Netns, readSysctl } from "../../linux/mod.ts";
+import { type Netns, tryReadSysctl } from "../../linux/mod.ts";
 import {
   type MonitorInterests,
   RouteMonitor,
@@ -83,15 +83,11 @@ function wrongSysctls(
   netns: Netns | undefined,
 ): string[] {
   return sysctls.flatMap(({ name, value, alsoGood }) => {
-    try {
-      const found = readSysctl(name, { netns });
-      if (found === value || alsoGood.includes(found)) return [];
-      return [`sysctl "${name}" is ${found}`];
-    } catch (error) {
-      // The link is not there, which is reported already.
-      if (error instanceof Deno.errors.NotFound) return [];
-      throw error;
-    }
+    const found = tryReadSysctl(name, { netns });
+    // The link is not there, which is reported already.
+    if (found === undefined) return [];
+    if (found === value || alsoGood.includes(found)) return [];
+    return [`sysctl "${name}" is ${found}`];
   });
 }
 

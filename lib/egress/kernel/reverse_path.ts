@@ -2,6 +2,7 @@ import {
   inNetns,
   type Netns,
   readSysctl,
+  tryReadSysctl,
   writeSysctl,
 } from "../../linux/mod.ts";
 
@@ -52,17 +53,8 @@ export function strictReversePaths(
 ): string[] {
   return inNetns(
     netns,
-    () => links.filter((link) => readIfAny(link) === STRICT).map(sysctl),
+    () => links.map(sysctl).filter((name) => tryReadSysctl(name) === STRICT),
   );
-}
-
-function readIfAny(link: string): string | undefined {
-  try {
-    return read(link);
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  }
 }
 
 function change(link: string, value: string): string[] {

@@ -1,5 +1,5 @@
 import { FAMILIES, type Family } from "../../inet/mod.ts";
-import { type Netns, readSysctl, writeSysctl } from "../../linux/mod.ts";
+import { type Netns, tryReadSysctl, writeSysctl } from "../../linux/mod.ts";
 import { NetlinkError, type RouteSocket, ruleAdd } from "../../netlink/mod.ts";
 import { messageOf } from "../base/errors.ts";
 import {
@@ -33,7 +33,7 @@ export async function readHost(
   const rules: FoundHost["rules"] & Map<Family, unknown> = new Map();
   const forwarding = new Map<Family, string>();
   for (const family of FAMILIES) {
-    const value = readForwarding(family, netns);
+    const value = tryReadSysctl(FORWARDING[family], { netns });
     // A kernel started without IPv6.
     if (value === undefined) continue;
     forwarding.set(family, value);
@@ -82,16 +82,4 @@ async function supply(
   const [error] = await host.tryExecute([ruleAdd(lack.rule)]);
   // Another process was faster.
   if (error instanceof NetlinkError && error.code !== "EEXIST") throw error;
-}
-
-function readForwarding(
-  family: Family,
-  netns: Netns | undefined,
-): string | undefined {
-  try {
-    return readSysctl(FORWARDING[family], { netns });
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return undefined;
-    throw error;
-  }
 }

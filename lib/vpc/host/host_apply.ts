@@ -3,7 +3,7 @@ import { FAMILIES, type Family } from "../../inet/mod.ts";
 import {
   LinuxError,
   type Netns,
-  readSysctl,
+  tryReadSysctl,
   writeSysctl,
 } from "../../linux/mod.ts";
 import {
@@ -179,14 +179,8 @@ export class VpcHost implements AsyncDisposable {
     return { families, links, addresses, rules, routes };
   }
 
-  /** Undefined where the kernel does not have it. */
   #sysctl(name: string): string | undefined {
-    try {
-      return readSysctl(name, { netns: this.#hostNetns });
-    } catch (error) {
-      if (error instanceof Deno.errors.NotFound) return undefined;
-      throw error;
-    }
+    return tryReadSysctl(name, { netns: this.#hostNetns });
   }
 
   #acceptRa(name: string, report: OpenReport): void {
