@@ -32,18 +32,11 @@ export {
 } from "./fleet/eni.ts";
 export {
   type BlockUse,
-  countsOf,
   doubtfulBlocks,
-  type EniState,
-  type Member,
-  membersOf,
   type Situation,
-  type Slot,
-  stateOf,
 } from "./fleet/fleet.ts";
 export type { Unmet } from "./fleet/grow.ts";
 export {
-  capacityOf,
   type LimitOptions,
   type Limits,
   narrowLimits,
@@ -52,7 +45,6 @@ export { learn, type Pace, type Pause } from "./fleet/pace.ts";
 export { type Plan, plan } from "./fleet/plan.ts";
 export {
   checkTargets,
-  type Counts,
   type FreeRange,
   type Goal,
   type Targets,
