@@ -4,11 +4,13 @@
  * @module
  */
 
+import { Address } from "../inet/mod.ts";
 import type { Bytes } from "../linux/mod.ts";
 import type { Transport } from "./connection/connection.ts";
 import { type Message, parseMessages } from "./message/message_reader.ts";
 import { MessageWriter } from "./message/message_writer.ts";
 import type { Request } from "./message/request.ts";
+import type { AddressEntry } from "./route/address.ts";
 
 /** Bytes as hexdump(1) or strace(1) shows them: two digits each, blanks between. */
 export function unhex(text: string): Uint8Array {
@@ -27,6 +29,27 @@ export function bytesOf(request: Request): string {
   const writer = new MessageWriter();
   request.write(writer);
   return hex(writer.bytes());
+}
+
+/** The address of a link, such as `10.0.0.1/24`, as the kernel shows one that stays. */
+export function addressEntry(
+  index: number,
+  cidr: string,
+  changes: Partial<AddressEntry> = {},
+): AddressEntry {
+  const [text = "", length] = cidr.split("/");
+  const address = Address.parse(text);
+  return {
+    index,
+    family: address.family,
+    prefix: { address, length: Number(length) },
+    scope: "global",
+    permanent: true,
+    tentative: false,
+    dadFailed: false,
+    flags: 0,
+    ...changes,
+  };
 }
 
 /** A reply: a message without its header. */

@@ -1,40 +1,21 @@
 import assert from "node:assert/strict";
 import { Address } from "../../inet/mod.ts";
-import type { AddressEntry } from "../../netlink/mod.ts";
+import { addressEntry } from "../../netlink/testing.ts";
 import { chooseHostAddresses, isHostLink } from "./host_addresses.ts";
-
-function entry(
-  index: number,
-  text: string,
-  changes: Partial<AddressEntry> = {},
-): AddressEntry {
-  const address = Address.parse(text);
-  return {
-    index,
-    family: address.family,
-    prefix: { address, length: 24 },
-    scope: "global",
-    permanent: true,
-    tentative: false,
-    dadFailed: false,
-    flags: 0,
-    ...changes,
-  };
-}
 
 function chosen(sources: readonly string[]): string[] {
   return chooseHostAddresses({
     sources: sources.map(Address.parse),
     addresses: [
-      entry(1, "10.0.0.1"),
-      entry(2, "10.0.0.2"),
-      entry(2, "fd00::2"),
-      entry(2, "fe80::2", { scope: "link" }),
-      entry(2, "10.0.0.7", { dadFailed: true }),
-      entry(3, "172.17.0.1"),
-      entry(4, "10.0.0.2"),
-      entry(5, "10.0.0.5", { scope: "link" }),
-      entry(9, "10.0.0.9"),
+      addressEntry(1, "10.0.0.1/24"),
+      addressEntry(2, "10.0.0.2/24"),
+      addressEntry(2, "fd00::2/24"),
+      addressEntry(2, "fe80::2/24", { scope: "link" }),
+      addressEntry(2, "10.0.0.7/24", { dadFailed: true }),
+      addressEntry(3, "172.17.0.1/24"),
+      addressEntry(4, "10.0.0.2/24"),
+      addressEntry(5, "10.0.0.5/24", { scope: "link" }),
+      addressEntry(9, "10.0.0.9/24"),
     ],
     names: new Map([
       [1, "ens1"],

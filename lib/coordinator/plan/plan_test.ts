@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { formatTable } from "../../../tests/lab/plan_text/nft_table.ts";
 import { Address, FAMILIES, type Family, Prefix } from "../../inet/mod.ts";
-import { type AddressEntry, type Link, MAIN_TABLE } from "../../netlink/mod.ts";
+import { type Link, MAIN_TABLE } from "../../netlink/mod.ts";
+import { addressEntry } from "../../netlink/testing.ts";
 import type { JsonObject } from "../../cni/mod.ts";
 import { parseGiven } from "../config/config.ts";
 import { settingsOf } from "../config/defaults.ts";
@@ -160,9 +161,7 @@ function podOf({ nic, mode, families = FAMILIES }: Case): SideState {
   );
   return {
     links: [{ name: "lo", index: 1 }, ...nics].map(link),
-    addresses: each.map(({ index, family, text: [cidr] }) =>
-      addressEntry(index, family, cidr)
-    ),
+    addresses: each.map(({ index, text: [cidr] }) => addressEntry(index, cidr)),
     routes: each.flatMap(({ index, family, text: [cidr, gateway] }) => {
       const common = {
         family,
@@ -199,24 +198,6 @@ function podOf({ nic, mode, families = FAMILIES }: Case): SideState {
 function link({ name, index }: { name: string; index: number }): Link {
   const rest = { mtu: 1500, up: true, lowerUp: true, group: 0, flags: 0 };
   return { name, index, ...rest };
-}
-
-function addressEntry(
-  index: number,
-  family: Family,
-  cidr: string,
-): AddressEntry {
-  const [address = "", length] = cidr.split("/");
-  return {
-    index,
-    family,
-    prefix: { address: Address.parse(address), length: Number(length) },
-    scope: "global",
-    permanent: true,
-    tentative: false,
-    dadFailed: false,
-    flags: 0,
-  };
 }
 
 /** COIL_UPDATE_GOLDEN=1 rewrites the files, to be read in the diff. */

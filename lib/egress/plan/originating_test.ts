@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { Address } from "../../inet/mod.ts";
-import type { AddressEntry, Link, Route } from "../../netlink/mod.ts";
+import type { Link, Route } from "../../netlink/mod.ts";
+import { addressEntry } from "../../netlink/testing.ts";
 import { planClient } from "./plan.ts";
 import {
   findInterfaces,
@@ -22,24 +23,6 @@ function planOf(destinations: readonly string[], originatingOnly = true) {
 
 function link(index: number, name: string, flags = 0): Link {
   return { index, name, mtu: 1500, up: true, lowerUp: true, group: 0, flags };
-}
-
-function address(
-  index: number,
-  text: string,
-  scope: "global" | "link" = "global",
-): AddressEntry {
-  const parsed = Address.parse(text);
-  return {
-    index,
-    family: parsed.family,
-    prefix: { address: parsed, length: parsed.bits },
-    scope,
-    permanent: true,
-    tentative: false,
-    dadFailed: false,
-    flags: 0,
-  };
 }
 
 function route(
@@ -68,13 +51,13 @@ const FACTS = {
     link(6, "fou4_0a440c31"),
   ],
   addresses: [
-    address(1, "10.9.9.9"),
-    address(3, "10.1.2.3"),
-    address(3, "fd02::1"),
-    address(4, "192.168.7.7"),
-    address(4, "fe80::4", "link"),
-    address(5, "192.168.8.8"),
-    address(6, "10.0.0.6"),
+    addressEntry(1, "10.9.9.9/32"),
+    addressEntry(3, "10.1.2.3/32"),
+    addressEntry(3, "fd02::1/128"),
+    addressEntry(4, "192.168.7.7/32"),
+    addressEntry(4, "fe80::4/128", { scope: "link" }),
+    addressEntry(5, "192.168.8.8/32"),
+    addressEntry(6, "10.0.0.6/32"),
   ],
   routes: [
     route(1, "ipv4"),

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { Address, type Family, Prefix } from "../../inet/mod.ts";
 import type { Link, Route, Rule } from "../../netlink/mod.ts";
+import { addressEntry } from "../../netlink/testing.ts";
 import { diffVpcHost, type FoundVpcHost } from "./host_diff.ts";
 import { planVpcHost } from "./host_plan.ts";
 import { PRIMARY, SECONDARY, settingsOf } from "./testing.ts";
@@ -28,20 +29,6 @@ const LINKS = [
 ];
 const PLAN = planVpcHost(SETTINGS, { links: LINKS, families: FAMILIES });
 
-function addressOf(index: number, text: string): FoundVpcHost["addresses"][0] {
-  const address = Address.parse(text);
-  return {
-    index,
-    family: address.family,
-    prefix: { address, length: 24 },
-    scope: "global",
-    permanent: true,
-    tentative: false,
-    dadFailed: false,
-    flags: 0,
-  };
-}
-
 const ROUTES: readonly Route[] = PLAN.routes.map((route) => ({
   ...route,
   destination: route.destination,
@@ -57,9 +44,9 @@ const DONE: FoundVpcHost = {
   families: FAMILIES,
   links: LINKS,
   addresses: [
-    addressOf(2, "10.0.1.10"),
-    addressOf(3, "10.0.1.20"),
-    addressOf(3, "2001:db8:1::20"),
+    addressEntry(2, "10.0.1.10/24"),
+    addressEntry(3, "10.0.1.20/24"),
+    addressEntry(3, "2001:db8:1::20/24"),
   ],
   routes: ROUTES,
   rules: PLAN.rules,
@@ -218,8 +205,8 @@ Deno.test("diffVpcHost() reports addresses of blocks on ENIs, but not an ENI's o
   const settings = settingsOf({ enis });
   const addresses = [
     ...DONE.addresses,
-    addressOf(2, "10.0.1.21"),
-    addressOf(9, "10.0.1.22"),
+    addressEntry(2, "10.0.1.21/24"),
+    addressEntry(9, "10.0.1.22/24"),
   ];
   const { problems } = changesOf({ addresses }, settings);
   assert.deepEqual(problems, [
