@@ -123,6 +123,20 @@ class Lab implements AsyncDisposable {
     return { id, attachmentId };
   }
 
+  /** Gives the plugged ENI a table with a default route, which no rule looks up yet. */
+  async routeByEni(): Promise<void> {
+    const inTable = ["dev", "eth1", "table", "10001"];
+    await this.node.ip("route", "add", "10.0.1.1", ...inTable);
+    await this.node.ip(
+      "route",
+      "add",
+      "default",
+      "via",
+      "10.0.1.1",
+      ...inTable,
+    );
+  }
+
   /** What the host at the address says where a request came from. */
   async sourceAt(host: string, from?: string): Promise<string> {
     const source = from === undefined ? [] : ["--interface", from];
@@ -216,18 +230,7 @@ netnsTest(
     assert.notEqual(primary, id);
     assert.deepEqual(await dropsOf(lab), { [primary]: 1 });
     // Right: by the ENI whose address it is.
-    await node.ip("route", "add", "10.0.1.1", "dev", "eth1", "table", "10001");
-    await node.ip(
-      "route",
-      "add",
-      "default",
-      "via",
-      "10.0.1.1",
-      "dev",
-      "eth1",
-      "table",
-      "10001",
-    );
+    await lab.routeByEni();
     await node.ip("rule", "add", "from", "10.0.1.7", "lookup", "10001");
     assert.equal(await lab.sourceAt(PEER, "10.0.1.7"), "10.0.1.7");
     assert.deepEqual(await dropsOf(lab), { [primary]: 1 });
@@ -247,18 +250,7 @@ netnsTest(
     await using lab = await Lab.start();
     const { node } = lab;
     const { id, attachmentId } = await lab.plug();
-    await node.ip("route", "add", "10.0.1.1", "dev", "eth1", "table", "10001");
-    await node.ip(
-      "route",
-      "add",
-      "default",
-      "via",
-      "10.0.1.1",
-      "dev",
-      "eth1",
-      "table",
-      "10001",
-    );
+    await lab.routeByEni();
     await node.ip(
       "-6",
       "route",
