@@ -1,4 +1,9 @@
-import { abortable, type WaitOptions } from "../time/sleep.ts";
+import {
+  abortable,
+  type SleepOptions,
+  type WaitOptions,
+  withTimeout,
+} from "../time/sleep.ts";
 
 /** A door that opens once and stays open. */
 export class Gate {
@@ -19,5 +24,14 @@ export class Gate {
   /** Waits until it is open. */
   wait(options: WaitOptions = {}): Promise<void> {
     return abortable(this.#opened.promise, options.signal);
+  }
+
+  /** Waits until it is open, or for that long. */
+  async waitAtMost(ms: number, options: SleepOptions = {}): Promise<void> {
+    try {
+      await withTimeout(ms, (signal) => this.wait({ signal }), options);
+    } catch {
+      options.signal?.throwIfAborted(); // else the time is over
+    }
   }
 }

@@ -1,7 +1,7 @@
 import { Backoff } from "../time/backoff.ts";
 import { Gate } from "../locks/gate.ts";
 import { jittered } from "../time/jittered.ts";
-import { sleep, withTimeout } from "../time/sleep.ts";
+import { sleep } from "../time/sleep.ts";
 
 /** Removals come in bursts: a table is flushed route by route. */
 const BURST_MS = 10;
@@ -61,7 +61,7 @@ export class LookLoop<T> {
     let wholeAtMs = later();
     for (;;) {
       const leftMs = wholeAtMs - performance.now();
-      await this.#waitFor(Math.max(0, leftMs), signal);
+      await this.#asked.waitAtMost(Math.max(0, leftMs), { signal });
       if (performance.now() >= wholeAtMs) {
         wholeAtMs = later();
         this.want(all);
@@ -73,12 +73,6 @@ export class LookLoop<T> {
       this.#due.clear();
       await this.#look(parts, signal);
     }
-  }
-
-  async #waitFor(ms: number, signal: AbortSignal): Promise<void> {
-    const asked = this.#asked;
-    await withTimeout(ms, (s) => asked.wait({ signal: s }), { signal })
-      .catch(() => signal.throwIfAborted()); // else the time is over
   }
 
   async #look(parts: ReadonlySet<T>, signal: AbortSignal): Promise<void> {
