@@ -113,9 +113,7 @@ export class GatewayStatusWriter {
       const isWritten = await this.#writeIfChanged(signal);
       if (!isWritten) this.#changed.open();
       const waitMs = this.#pauseMs(isWritten);
-      await withTimeout(waitMs, (s) => urgent.wait({ signal: s }), {
-        signal,
-      }).catch(() => signal.throwIfAborted());
+      await urgent.waitAtMost(waitMs, { signal });
     }
   }
 
