@@ -1,9 +1,11 @@
 import {
+  abortable,
   type Clock,
   Gate,
   jittered,
   systemClock,
   TaskGroup,
+  withTimeout,
 } from "../../../lib/async/mod.ts";
 import type { CallBudgetOptions } from "../../../lib/aws/mod.ts";
 import type { Prefix } from "../../../lib/inet/mod.ts";
@@ -33,7 +35,7 @@ import type { VpcOptions } from "./options.ts";
 import { MetadataSight, type Sight } from "./sight.ts";
 import { type Addresses, BlockUses } from "./uses.ts";
 import { CloudView, type Scene } from "./view.ts";
-import { pause, Watcher } from "./watcher.ts";
+import { Watcher } from "./watcher.ts";
 
 const log = getLogger("vpc");
 
@@ -206,7 +208,9 @@ export class VpcFleet implements Disposable {
       if (under.length > 0) {
         log.info("Waiting for calls of EC2", { calls: under.length });
       }
-      await pauseFor(Promise.allSettled(under), STOP_MS);
+      const ended = Promise.allSettled(under);
+      await withTimeout(STOP_MS, (signal) => abortable(ended, signal))
+        .catch(() => {}); // the time is over
     }
   }
 
@@ -243,7 +247,7 @@ export class VpcFleet implements Disposable {
       const dueAt = this.#plan?.dueAt ?? Infinity;
       const mostMs = isDone ? PLAN_MS : RETRY_MS;
       const leftMs = Math.min(jittered(mostMs), Math.max(1, dueAt - nowMs));
-      await pause(leftMs, { signal, gate: woken });
+      await woken.waitAtMost(leftMs, { signal });
       if (this.#clock.nowMs() >= dueAt) this.#atEc2.ask();
     }
   }
@@ -405,10 +409,4 @@ function fieldsOf(action: Action): Record<string, unknown> {
   return action.kind === "unassign"
     ? { ...action, blocks: action.blocks.map(String) }
     : { ...action };
-}
-
-async function pauseFor(work: Promise<unknown>, ms: number): Promise<void> {
-  const time = new Gate();
-  work.then(() => time.open());
-  await pause(ms, { signal: new AbortController().signal, gate: time });
 }

@@ -1,9 +1,4 @@
-import {
-  Backoff,
-  Gate,
-  jittered,
-  withTimeout,
-} from "../../../lib/async/mod.ts";
+import { Backoff, Gate, jittered, sleep } from "../../../lib/async/mod.ts";
 import { getLogger, RepeatFilter } from "../../../lib/telemetry/mod.ts";
 
 const log = getLogger("vpc");
@@ -48,33 +43,18 @@ export class Watcher {
     const failure = new Backoff(FAILURE);
     for (;;) {
       this.#asked = new Gate();
-      let pauseMs: number;
       try {
         await look(signal);
         failure.reset();
-        pauseMs = isAwaited() ? this.#soon.nextMs() : jittered(calmMs);
+        const pauseMs = isAwaited() ? this.#soon.nextMs() : jittered(calmMs);
+        await this.#asked.waitAtMost(pauseMs, { signal });
       } catch (err) {
         signal.throwIfAborted();
         if (this.#failures.passes(err)) {
           log.warn("Cannot look; trying again", { what, err });
         }
-        pauseMs = failure.nextMs();
-        await pause(pauseMs, { signal });
-        continue;
+        await sleep(failure.nextMs(), { signal });
       }
-      await pause(pauseMs, { signal, gate: this.#asked });
     }
   }
-}
-
-/** Waits for the time, or the gate. @throws the signal's reason */
-export async function pause(
-  ms: number,
-  { signal, gate = new Gate() }: {
-    readonly signal: AbortSignal;
-    readonly gate?: Gate;
-  },
-): Promise<void> {
-  await withTimeout(ms, (s) => gate.wait({ signal: s }), { signal })
-    .catch(() => signal.throwIfAborted()); // else the time is over
 }
