@@ -1,7 +1,7 @@
-import { Backoff, type Clock, retry } from "../../../lib/async/mod.ts";
+import { Backoff, retry, systemClock } from "../../../lib/async/mod.ts";
 import {
+  type Attempt,
   CallBudget,
-  type CallBudgetOptions,
   credentialSourceOf,
   Ec2Client,
   endpointOf,
@@ -31,8 +31,7 @@ const START = { initialMs: 500, maxMs: 30_000 };
 export interface NodeAccountOptions {
   readonly options: VpcOptions;
   readonly env: { get(name: string): string | undefined };
-  readonly clock: Clock;
-  readonly onAttempt?: CallBudgetOptions["onAttempt"];
+  readonly onAttempt: (attempt: Attempt) => void;
 }
 
 /** What is known after the start. */
@@ -54,8 +53,7 @@ export class NodeAccount implements Disposable {
 
   constructor(options: NodeAccountOptions) {
     this.#options = options;
-    const { env, clock } = options;
-    this.imds = new ImdsClient({ env, clock });
+    this.imds = new ImdsClient({ env: options.env });
   }
 
   /** What the node is to have; undefined before the start. */
@@ -103,13 +101,13 @@ export class NodeAccount implements Disposable {
   }
 
   #connect({ region }: Instance): Ec2Client {
-    const { env, clock, onAttempt } = this.#options;
+    const { env, onAttempt } = this.#options;
     const { imds } = this;
     return new Ec2Client({
       region,
       endpoint: endpointOf("ec2", { region, env }),
-      credentials: credentialSourceOf({ env, region, imds, clock }),
-      budget: new CallBudget({ clock, ...(onAttempt && { onAttempt }) }),
+      credentials: credentialSourceOf({ env, region, imds }),
+      budget: new CallBudget({ onAttempt }),
     });
   }
 
@@ -172,12 +170,12 @@ export class NodeAccount implements Disposable {
   }
 
   #view() {
-    const { options: { manageUntagged }, clock } = this.#options;
+    const { manageUntagged } = this.#options.options;
     return {
       instanceId: this.#known?.instance.id ?? "",
       manageUntagged,
       since: (id: string) => {
-        const since = this.#since.get(id) ?? clock.nowMs();
+        const since = this.#since.get(id) ?? systemClock.nowMs();
         this.#since.set(id, since);
         return since;
       },

@@ -1,13 +1,12 @@
 import {
   abortable,
-  type Clock,
   Gate,
   jittered,
   systemClock,
   TaskGroup,
   withTimeout,
 } from "../../../lib/async/mod.ts";
-import type { CallBudgetOptions } from "../../../lib/aws/mod.ts";
+import type { Attempt } from "../../../lib/aws/mod.ts";
 import type { Prefix } from "../../../lib/inet/mod.ts";
 import { getLogger, RepeatFilter } from "../../../lib/telemetry/mod.ts";
 import {
@@ -65,16 +64,15 @@ export interface FleetOptions {
   readonly addresses: Addresses;
   /** How long a block must have been empty before it goes back. */
   readonly returnDelayMs: number;
-  readonly onAttempt?: CallBudgetOptions["onAttempt"];
+  /** Called when a request to EC2 has ended. */
+  readonly onAttempt: (attempt: Attempt) => void;
   /** Called when a call of the plan begins. */
-  readonly onAction?: (action: Action) => void;
-  readonly clock?: Clock;
+  readonly onAction: (action: Action) => void;
 }
 
 /** Runs the plan of the node's ENIs: looks at EC2 and the metadata service, and makes the calls. */
 export class VpcFleet implements Disposable {
   readonly #options: FleetOptions;
-  readonly #clock: Clock;
   readonly #account: NodeAccount;
   readonly #view: CloudView;
   readonly #uses: BlockUses;
@@ -99,10 +97,8 @@ export class VpcFleet implements Disposable {
   #changed = new Gate();
 
   constructor(options: FleetOptions) {
-    const { clock = systemClock } = options;
     this.#options = options;
-    this.#clock = clock;
-    this.#account = new NodeAccount({ ...options, clock });
+    this.#account = new NodeAccount(options);
     this.#uses = new BlockUses(options.addresses);
     this.#view = new CloudView((list) => this.#account.enisOf(list));
     this.#sights = new MetadataSight(this.#account.imds);
@@ -196,7 +192,7 @@ export class VpcFleet implements Disposable {
    */
   async run(signal: AbortSignal): Promise<void> {
     await this.#account.open(signal);
-    this.#startedAt = this.#clock.nowMs();
+    this.#startedAt = systemClock.nowMs();
     try {
       await using tasks = new TaskGroup({ signal });
       tasks.run("looks at EC2", (s) => this.#atEc2.run(s));
@@ -219,7 +215,7 @@ export class VpcFleet implements Disposable {
   }
 
   async #lookAtEc2(signal: AbortSignal): Promise<void> {
-    const lookedAt = this.#clock.nowMs();
+    const lookedAt = systemClock.nowMs();
     // What an earlier process has begun may come yet.
     const isNew = lookedAt < this.#startedAt + START_MS;
     const loose = isNew || this.#view.mayHaveLoose;
@@ -243,12 +239,12 @@ export class VpcFleet implements Disposable {
     for (;;) {
       const woken = this.#woken = new Gate();
       const isDone = await this.#tryPlan(signal);
-      const nowMs = this.#clock.nowMs();
+      const nowMs = systemClock.nowMs();
       const dueAt = this.#plan?.dueAt ?? Infinity;
       const mostMs = isDone ? PLAN_MS : RETRY_MS;
       const leftMs = Math.min(jittered(mostMs), Math.max(1, dueAt - nowMs));
       await woken.waitAtMost(leftMs, { signal });
-      if (this.#clock.nowMs() >= dueAt) this.#atEc2.ask();
+      if (systemClock.nowMs() >= dueAt) this.#atEc2.ask();
     }
   }
 
@@ -272,7 +268,7 @@ export class VpcFleet implements Disposable {
     const { enis, sight } = scene;
     const { ready } = await this.#options.host.follow(enis, sight);
     const uses = await this.#uses.read(enis, {
-      now: this.#clock.nowMs(),
+      now: systemClock.nowMs(),
       released: this.#released,
     });
     signal.throwIfAborted();
@@ -300,7 +296,7 @@ export class VpcFleet implements Disposable {
   ): Situation {
     const primary = enis.find(({ ec2 }) => ec2?.ownership === "primary");
     return {
-      now: this.#clock.nowMs(),
+      now: systemClock.nowMs(),
       startedAt: this.#startedAt,
       enis,
       lookedAt,
@@ -357,7 +353,7 @@ export class VpcFleet implements Disposable {
 
   #begin(action: Action): void {
     const call: Call = { action };
-    this.#options.onAction?.(action);
+    this.#options.onAction(action);
     log.info("Calling EC2", fieldsOf(action));
     this.#view.begin(call);
     const done = this.#account.perform(action, {
@@ -373,7 +369,7 @@ export class VpcFleet implements Disposable {
 
   #ended(call: Call, outcome: Outcome): void {
     const { action } = call;
-    const now = this.#clock.nowMs();
+    const now = systemClock.nowMs();
     this.#view.end(call, { at: now, outcome });
     this.#pace = learn(this.#pace, { action, outcome }, {
       now,
