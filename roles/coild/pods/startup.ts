@@ -5,7 +5,7 @@ import {
   type KeyedMutex,
   retry,
 } from "../../../lib/async/mod.ts";
-import type { NodeIpam, RestingAddress } from "../../../lib/ipam/mod.ts";
+import type { NodeIpam } from "../../../lib/ipam/mod.ts";
 import type { PodLink, PodNetwork } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { Supply } from "../blocks/supply.ts";
@@ -70,7 +70,11 @@ export async function start(
   options.prepared.open();
   // The kernel's part of this is done at once, so that DEL finds addresses.
   const found = await repair.complete(await network.list());
-  const resting = await restsOf(options, signal);
+  const resting = await insist(
+    "read which addresses rest",
+    signal,
+    async () => await blocks.rests?.list() ?? [],
+  );
   await Promise.all([
     ipam.start(found, { signal, resting }),
     abortable(
@@ -83,19 +87,6 @@ export async function start(
   await repair.repair(await network.list(), { signal });
   readiness.met("addresses");
   log.info("Ready to serve pods", { node: node.name });
-}
-
-/** Addresses that may not be used again yet, by an earlier process. */
-async function restsOf(
-  { blocks: { rests } }: StartOptions,
-  signal: AbortSignal,
-): Promise<readonly RestingAddress[]> {
-  let resting: readonly RestingAddress[] = [];
-  if (rests === undefined) return resting;
-  await insist("read which addresses rest", signal, async () => {
-    resting = await rests.list();
-  });
-  return resting;
 }
 
 /** Releases what DEL took from the kernel while the addresses were recovered. */
@@ -113,12 +104,12 @@ async function forgetDeleted(
   }
 }
 
-async function insist(
+async function insist<T>(
   what: string,
   signal: AbortSignal,
-  fn: () => Promise<void>,
-): Promise<void> {
-  await retry(fn, {
+  fn: () => Promise<T>,
+): Promise<T> {
+  return await retry(fn, {
     signal,
     backoff: new Backoff({ initialMs: 100, maxMs: 5_000 }),
     shouldRetry: (error) => {
