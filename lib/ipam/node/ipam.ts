@@ -231,6 +231,11 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
     );
   }
 
+  /** How many allocations of the pool wait. */
+  waiting(pool: string): number {
+    return this.#keeper.supply.waiting(pool);
+  }
+
   /** Takes the blocks of this node as the watch shows them, all of them. A hint: see {@linkcode BlockView}. */
   onBlocksChanged(blocks: readonly BlockInfo[]): void {
     this.#keeper.observe(blocks);

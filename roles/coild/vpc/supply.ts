@@ -35,8 +35,7 @@ export function supplyOfVpc(options: VpcSupplyOptions): Supply & Disposable {
   const rests = new KernelRests(options.rests, options.cooldownMs);
   const addresses: Addresses = {
     blocks: () => ipam?.isReady ? ipam.blocks() : undefined,
-    waiting: () =>
-      ipam?.stats().find(({ pool }) => pool === VPC_POOL)?.waiting ?? 0,
+    waiting: () => ipam?.waiting(VPC_POOL) ?? 0,
     routedWithin: (prefixes) => network.routedWithin(prefixes),
     resting: async () => (await rests.list()).map(({ address }) => address),
   };
