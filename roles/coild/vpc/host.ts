@@ -117,7 +117,8 @@ export class VpcHostKeeper {
     enis: readonly Eni[],
     { facts, vpcCidrs }: Sight,
   ): VpcHostSettings {
-    const { eniMtu, noSnatCidrs, ...options } = this.#options;
+    const { eniMtu, externalSnat, noSnatCidrs, nodePorts, podImds } =
+      this.#options;
     return {
       enis: enis.flatMap((eni): HostEni[] => {
         const known = facts.get(eni.id);
@@ -136,9 +137,9 @@ export class VpcHostKeeper {
       mtu: eniMtu,
       vpcCidrs,
       excludedCidrs: noSnatCidrs,
-      externalSnat: options.externalSnat,
-      nodePorts: options.nodePorts,
-      podImds: options.podImds,
+      externalSnat,
+      nodePorts,
+      podImds,
     };
   }
 }
