@@ -1,3 +1,4 @@
+import { keyText } from "../../../lib/cni/mod.ts";
 import type {
   NodeAddresses,
   TableEntry,
@@ -42,15 +43,6 @@ export function nodeFindings(
   ];
 }
 
-function keyOf(
-  { containerId, ifname }: {
-    readonly containerId: string;
-    readonly ifname: string;
-  },
-): string {
-  return `${containerId}:${ifname}`;
-}
-
 function finding(
   { node }: NodeAddresses,
   addresses: readonly string[],
@@ -65,7 +57,7 @@ function finding(
 }
 
 function ofKernel(answer: NodeAddresses): NodeFinding[] {
-  const recorded = new Set(answer.table.map(keyOf));
+  const recorded = new Set(answer.table.map(keyText));
   const holders = Map.groupBy(
     answer.kernel.flatMap((entry) =>
       entry.addresses.map((address) => ({ address, entry }))
@@ -75,20 +67,20 @@ function ofKernel(answer: NodeAddresses): NodeFinding[] {
   return [
     ...[...holders].filter(([, all]) => all.length > 1).map(
       ([address, all]) => {
-        const holder = all.map(({ entry }) => keyOf(entry)).join(" and ");
+        const holder = all.map(({ entry }) => keyText(entry)).join(" and ");
         const code = "address-on-two-interfaces";
         const message = `containers ${holder} have it`;
         return finding(answer, [address], { code, holder, message });
       },
     ),
     ...answer.kernel.filter((entry) =>
-      entry.addresses.length > 0 && !recorded.has(keyOf(entry))
+      entry.addresses.length > 0 && !recorded.has(keyText(entry))
     ).map((entry) =>
       finding(answer, entry.addresses, {
         code: "interface-not-recorded",
-        holder: keyOf(entry),
+        holder: keyText(entry),
         message: `container ${
-          keyOf(entry)
+          keyText(entry)
         } has it, and coild does not know; it looks about every five minutes`,
       })
     ),
@@ -97,10 +89,10 @@ function ofKernel(answer: NodeAddresses): NodeFinding[] {
 
 function ofEntry(answer: NodeAddresses, entry: TableEntry): NodeFinding[] {
   const { addresses, ageSeconds, state } = entry;
-  const who = `container ${keyOf(entry)}`;
+  const who = `container ${keyText(entry)}`;
   const minutes = `${Math.floor(ageSeconds / 60)}m`;
   const found = (code: NodeFindingCode, message: string) => [
-    finding(answer, addresses, { code, holder: keyOf(entry), message }),
+    finding(answer, addresses, { code, holder: keyText(entry), message }),
   ];
   if (state === "releasing") {
     return found(
@@ -108,7 +100,7 @@ function ofEntry(answer: NodeAddresses, entry: TableEntry): NodeFinding[] {
       `its release for ${who} has not ended for ${minutes}`,
     );
   }
-  if (!answer.kernel.some((other) => keyOf(other) === keyOf(entry))) {
+  if (!answer.kernel.some((other) => keyText(other) === keyText(entry))) {
     return found(
       "address-without-interface",
       `coild keeps it for ${who}, which has no interface; coild frees such addresses`,

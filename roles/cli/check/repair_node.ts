@@ -1,8 +1,8 @@
+import { keyText } from "../../../lib/cni/mod.ts";
 import type {
   NodeAddresses,
   ReleaseRequest,
   ReleaseResult,
-  SeenEntry,
 } from "../../../lib/cnirpc/inspection/mod.ts";
 import type { NodeFinding } from "./node_findings.ts";
 import { type Mended, type Repair, unrepaired } from "./repair.ts";
@@ -24,7 +24,7 @@ export async function repairNode(
   { answer, dryRun, release }: NodeRepairOptions,
 ): Promise<Mended<NodeFinding>> {
   const entries = new Map(
-    answer.table.map((entry) => [keyOf(entry), entry]),
+    answer.table.map((entry) => [keyText(entry), entry]),
   );
   const leaked = findings.flatMap((finding) => {
     const entry = entries.get(finding.holder);
@@ -40,7 +40,7 @@ export async function repairNode(
     })),
     dryRun,
   });
-  const byKey = new Map(results.map((result) => [keyOf(result), result]));
+  const byKey = new Map(results.map((result) => [keyText(result), result]));
   const repairs: Repair[] = [];
   const problems: NodeFinding[] = [];
   for (const finding of findings) {
@@ -52,10 +52,6 @@ export async function repairNode(
     }
   }
   return { repairs, problems };
-}
-
-function keyOf({ containerId, ifname }: Omit<SeenEntry, "generation">): string {
-  return `${containerId}:${ifname}`;
 }
 
 function repairOf(
