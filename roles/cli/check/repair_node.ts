@@ -26,14 +26,16 @@ export async function repairNode(
   const entries = new Map(
     answer.table.map((entry) => [keyText(entry), entry]),
   );
-  const leaked = findings.flatMap((finding) => {
+  const leaked = new Map(findings.flatMap((finding) => {
     const entry = entries.get(finding.holder);
     return finding.code === "address-without-interface" && entry !== undefined
       ? [[finding, entry] as const]
       : [];
-  });
-  const results = leaked.length === 0 ? [] : await release({
-    entries: leaked.map(([, { containerId, ifname, generation }]) => ({
+  }));
+  const results = leaked.size === 0 ? [] : await release({
+    entries: [...leaked.values()].map((
+      { containerId, ifname, generation },
+    ) => ({
       containerId,
       ifname,
       generation,
@@ -44,8 +46,7 @@ export async function repairNode(
   const repairs: Repair[] = [];
   const problems: NodeFinding[] = [];
   for (const finding of findings) {
-    const asked = leaked.some(([other]) => other === finding);
-    const result = asked ? byKey.get(finding.holder) : undefined;
+    const result = leaked.has(finding) ? byKey.get(finding.holder) : undefined;
     if (result?.outcome === "freed") repairs.push(repairOf(finding, result));
     else if (result?.outcome !== "gone") {
       problems.push(unrepaired(finding, result?.why));
