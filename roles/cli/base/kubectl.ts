@@ -1,3 +1,5 @@
+import { EXIT } from "./errors.ts";
+
 /** A container of a pod of Coil's. */
 export interface CoilContainer {
   readonly namespace: string;
@@ -76,7 +78,8 @@ async function boundedText(
   return text + decoder.decode();
 }
 
-/** What kubectl and commands end with when they fail. */
-export function lastLine(text: string): string {
-  return text.trim().split("\n").at(-1) ?? "";
+/** Why a command failed: the last line of what it says; of a command line that an older coil does not take the first. */
+export function failureOf({ code, stderr }: Ran): string {
+  const lines = stderr.trim().split("\n");
+  return lines.at(code === EXIT.usage ? 0 : -1) || `exit code ${code}`;
 }

@@ -6,7 +6,7 @@ import {
   APP_NAME_LABEL,
 } from "../../../lib/names/mod.ts";
 import { EXIT } from "../base/errors.ts";
-import type { Exec } from "../base/kubectl.ts";
+import { type Exec, failureOf } from "../base/kubectl.ts";
 import type { Looker, Unseen } from "../base/looker.ts";
 import type { NodeFinding } from "./node_findings.ts";
 import type { Mended, Repair } from "./repair.ts";
@@ -70,14 +70,14 @@ async function askNode(
   const { namespace = "", name = "" } = pod.metadata ?? {};
   const container = pod.spec?.containers[0]?.name ?? "";
   try {
-    const { code, stdout, stderr } = await exec(
+    const ran = await exec(
       { namespace, name, container },
       ["ipam", "check", "--local", "--output=json", ...args],
     );
-    if (code !== EXIT.ok && code !== EXIT.problems) {
-      return reasonIn(stderr, code) || `exit code ${code}`;
+    if (ran.code !== EXIT.ok && ran.code !== EXIT.problems) {
+      return failureOf(ran);
     }
-    return parseReport(stdout);
+    return parseReport(ran.stdout);
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
   }
@@ -93,10 +93,4 @@ function parseReport(text: string): Mended<NodeFinding> {
     throw new SyntaxError("its answer is no report");
   }
   return { repairs, problems: problems ?? [] };
-}
-
-/** The last line; of a command line that an older coil does not take the first, which says why. */
-function reasonIn(text: string, code: number): string {
-  const lines = text.trim().split("\n");
-  return lines.at(code === EXIT.usage ? 0 : -1) ?? "";
 }

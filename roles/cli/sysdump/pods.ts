@@ -8,7 +8,7 @@ import {
 } from "../../../lib/kube/mod.ts";
 import { APP_COMPONENT_LABEL, nameText } from "../../../lib/names/mod.ts";
 import { EXIT } from "../base/errors.ts";
-import { type Exec, lastLine } from "../base/kubectl.ts";
+import { type Exec, failureOf } from "../base/kubectl.ts";
 import { isCoild } from "../check/nodes.ts";
 import type { Collection } from "../archive/collection.ts";
 import { type LocalReport, parseLocal } from "./local.ts";
@@ -126,18 +126,16 @@ async function askPod(
     throw new Error(`container "${container}" is not running`);
   }
   const port = main?.ports?.find((port) => port.name === "metrics");
-  const { code, stdout, stderr } = await exec({ namespace, name, container }, [
+  const ran = await exec({ namespace, name, container }, [
     ...["sysdump", "--local"],
     `--component=${labels?.[APP_COMPONENT_LABEL] ?? ""}`,
     `--metrics-port=${port?.containerPort ?? 0}`,
   ], signal);
-  if (code === EXIT.usage) {
+  if (ran.code === EXIT.usage) {
     throw new Error("its coil is too old: it has no sysdump");
   }
-  if (code !== EXIT.ok) {
-    throw new Error(lastLine(stderr) || `exit code ${code}`);
-  }
-  return parseLocal(stdout);
+  if (ran.code !== EXIT.ok) throw new Error(failureOf(ran));
+  return parseLocal(ran.stdout);
 }
 
 function isRunning({ status }: V1Pod, container: string): boolean {
