@@ -147,10 +147,7 @@ async function exchange<T>(
     const answer = await abortable(send(connection, request), signal);
     return parse(JSON.parse(answer));
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    throw new CoildSilentError(`Cannot ask coild at "${path}": ${why}`, {
-      cause,
-    });
+    throw silent(`Cannot ask coild at "${path}"`, cause);
   }
 }
 
@@ -165,12 +162,13 @@ export async function askMetrics(
     using connection = await Deno.connect({ hostname: "127.0.0.1", port });
     return await abortable(send(connection, request), signal);
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    throw new CoildSilentError(
-      `Cannot ask for metrics at port ${port}: ${why}`,
-      { cause },
-    );
+    throw silent(`Cannot ask for metrics at port ${port}`, cause);
   }
+}
+
+function silent(what: string, cause: unknown): CoildSilentError {
+  const why = cause instanceof Error ? cause.message : String(cause);
+  return new CoildSilentError(`${what}: ${why}`, { cause });
 }
 
 /** The body of what comes back. @throws {SyntaxError} when it is not a whole answer */
