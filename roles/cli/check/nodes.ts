@@ -11,9 +11,7 @@ import type { Looker, Unseen } from "../base/looker.ts";
 import type { NodeFinding } from "./node_findings.ts";
 import type { Mended, Repair } from "./repair.ts";
 
-export interface NodesReport {
-  readonly repairs: readonly Repair[];
-  readonly problems: readonly NodeFinding[];
+export interface NodesReport extends Mended<NodeFinding> {
   /** Nodes about which nothing is known. */
   readonly unseen: readonly Unseen[];
 }
