@@ -16,6 +16,7 @@ import {
   type KubeClient,
   KubeUnreachableError,
   NODES,
+  type ObjectReference,
   PODS,
 } from "../../../lib/kube/mod.ts";
 import {
@@ -127,7 +128,7 @@ class ClusterRepair {
   }
 
   async #block({ metadata }: AddressBlock): Promise<Outcome> {
-    const { client, dryRun, recorder } = this.#with;
+    const { client, dryRun } = this.#with;
     const { name = "", uid = "" } = metadata;
     const object = await client.tryGet(ADDRESS_BLOCKS, { name });
     if (object?.metadata.uid !== uid) return { kind: "over" };
@@ -141,12 +142,7 @@ class ClusterRepair {
       object,
       finalizer: FINALIZER,
     });
-    recorder.event({
-      apiVersion: GROUP_VERSION,
-      kind: "AddressBlock",
-      name,
-      uid,
-    }, { type: "Normal", reason: BLOCK_REASON, message: messageOf(message) });
+    this.#record("AddressBlock", { name, uid }, message);
     return { kind: "done", message };
   }
 
@@ -174,7 +170,7 @@ class ClusterRepair {
   }
 
   async #request(request: BlockRequest): Promise<Outcome> {
-    const { client, dryRun, minAgeMs, now, recorder } = this.#with;
+    const { client, dryRun, minAgeMs, now } = this.#with;
     const { name = "", uid, resourceVersion, creationTimestamp } =
       request.metadata;
     const ageMs = now.getTime() - Date.parse(String(creationTimestamp ?? ""));
@@ -197,13 +193,21 @@ class ClusterRepair {
       name,
       preconditions: { uid, resourceVersion },
     });
-    recorder.event({
-      apiVersion: GROUP_VERSION,
-      kind: "BlockRequest",
-      name,
-      ...(uid !== undefined && { uid }),
-    }, { type: "Normal", reason: REQUEST_REASON, message: messageOf(message) });
+    const known = { name, ...(uid !== undefined && { uid }) };
+    this.#record("BlockRequest", known, message);
     return { kind: "done", message };
+  }
+
+  #record(
+    kind: keyof typeof REASONS,
+    object: Pick<ObjectReference, "name" | "uid">,
+    message: string,
+  ): void {
+    this.#with.recorder.event({ apiVersion: GROUP_VERSION, kind, ...object }, {
+      type: "Normal",
+      reason: REASONS[kind],
+      message: `By coil ipam check --repair: ${message}`,
+    });
   }
 
   async #hasNode(name: string): Promise<boolean> {
@@ -223,12 +227,10 @@ class ClusterRepair {
 }
 
 /** Reasons of the Events. */
-const BLOCK_REASON = "OrphanedBlockReleased";
-const REQUEST_REASON = "OldRequestDeleted";
-
-function messageOf(message: string): string {
-  return `By coil ipam check --repair: ${message}`;
-}
+const REASONS = {
+  AddressBlock: "OrphanedBlockReleased",
+  BlockRequest: "OldRequestDeleted",
+} as const;
 
 /** Turns what the API server refuses into the reason why nothing was done. */
 async function orRefusal(call: () => Promise<Outcome>): Promise<Outcome> {
