@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { inlineCommands, readPages } from "../arch/pages.ts";
 import { ControlPlane, eventually } from "../lab/mod.ts";
-import { workplace } from "./docs_workplace.ts";
+import { NAMED_OBJECTS, workplace } from "./docs_workplace.ts";
 import { MONITORING_CRDS } from "./monitoring_crds.ts";
 
 /** What a reader puts in. */
@@ -29,24 +29,12 @@ kubectl wait --for=condition=Established crd --all
 kubectl create namespace internet
 kubectl -n kube-system create configmap coil-migration
 kubectl apply -f - <<EOF
-apiVersion: coil.cybozu.com/v2
-kind: AddressPool
-metadata: {name: default}
-spec: {subnets: [{ipv4: 10.100.0.0/24}]}
----
-apiVersion: coil.cybozu.com/v2
-kind: Egress
-metadata: {name: nat, namespace: internet}
-spec: {destinations: [0.0.0.0/0]}
+${NAMED_OBJECTS}
 ---
 apiVersion: coil.cybozu.com/v2
 kind: Egress
 metadata: {name: default, namespace: internet}
 spec: {destinations: [0.0.0.0/0]}
----
-apiVersion: coordination.k8s.io/v1
-kind: Lease
-metadata: {name: coil-egress-leader, namespace: kube-system}
 EOF
 for namespace in default internet kube-system; do kubectl -n $namespace apply -f - <<EOF
 apiVersion: v1

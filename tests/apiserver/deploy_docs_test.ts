@@ -1,7 +1,7 @@
 // The commands of the documents, run as they stand there.
 import { blocksOf, hasCommands, readPages, scriptOf } from "../arch/pages.ts";
 import { ControlPlane } from "../lab/mod.ts";
-import { workplace } from "./docs_workplace.ts";
+import { NAMED_OBJECTS, workplace } from "./docs_workplace.ts";
 
 /** A pool of v1, with a block that one of its pods has. */
 const MANIFEST = `
@@ -44,23 +44,11 @@ apiVersion: v1
 kind: Node
 metadata: {name: worker-1}
 ---
-apiVersion: coil.cybozu.com/v2
-kind: AddressPool
-metadata: {name: default}
-spec: {subnets: [{ipv4: 10.100.0.0/24}]}
----
-apiVersion: coil.cybozu.com/v2
-kind: Egress
-metadata: {name: nat, namespace: internet}
-spec: {destinations: [0.0.0.0/0]}
+${NAMED_OBJECTS}
 ---
 apiVersion: coordination.k8s.io/v1
 kind: Lease
 metadata: {name: coil-ipam-leader, namespace: kube-system}
----
-apiVersion: coordination.k8s.io/v1
-kind: Lease
-metadata: {name: coil-egress-leader, namespace: kube-system}
 EOF`,
   "node-name": `
     kubectl apply -f - <<EOF

@@ -8,6 +8,21 @@ import { ROOT } from "../arch/pages.ts";
 import { ensureHelm } from "../lab/helm.ts";
 import { binDir, type ControlPlane, run } from "../lab/mod.ts";
 
+/** What many commands speak of; Namespace "internet" comes before. */
+export const NAMED_OBJECTS = `apiVersion: coil.cybozu.com/v2
+kind: AddressPool
+metadata: {name: default}
+spec: {subnets: [{ipv4: 10.100.0.0/24}]}
+---
+apiVersion: coil.cybozu.com/v2
+kind: Egress
+metadata: {name: nat, namespace: internet}
+spec: {destinations: [0.0.0.0/0]}
+---
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata: {name: coil-egress-leader, namespace: kube-system}`;
+
 /** Makes a directory with what the documents take for granted: the repository as "coil", and the programs. Returns what runs a script there. */
 export async function workplace(
   plane: ControlPlane,
