@@ -6,8 +6,8 @@ import { jittered, sleep } from "../../lib/async/mod.ts";
 import { askAddresses } from "../../lib/cnirpc/inspection/mod.ts";
 import { coil, type Output } from "../../roles/cli/testing.ts";
 import { awaitedLater, eventually } from "../lab/mod.ts";
-import { CoildLab, type Sandbox } from "./coild_lab.ts";
-import { patchPodStatus, patchStatus } from "./patch_status.ts";
+import { CoildLab } from "./coild_lab.ts";
+import { addReportedPod, patchStatus } from "./patch_status.ts";
 
 Deno.test("coil ipam check sees what is on nodes", async (t) => {
   await using lab = await CoildLab.start({ name: "checknodes" });
@@ -18,12 +18,7 @@ Deno.test("coil ipam check sees what is on nodes", async (t) => {
   await using coild = await lab.startCoild();
   const { socketPath, node } = coild;
 
-  const add = async (name: string): Promise<Sandbox> => {
-    const pod = await lab.createPod(name);
-    const ips = await coild.addresses(pod);
-    await patchPodStatus(lab.plane, pod, { ips });
-    return pod;
-  };
+  const add = (name: string) => addReportedPod(lab, coild, name);
   const local = (...args: readonly string[]): Promise<Output> =>
     coil([
       ...["ipam", "check", "--local", `--socket=${socketPath}`],

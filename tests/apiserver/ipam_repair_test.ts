@@ -15,7 +15,7 @@ import { awaitedLater, ControlPlane, eventually } from "../lab/mod.ts";
 import { CoildLab, inPod, type Sandbox } from "./coild_lab.ts";
 import { installCrds } from "./crds.ts";
 import { addPod, block, pool } from "./ipam_books.ts";
-import { patchPodStatus, patchStatus } from "./patch_status.ts";
+import { addReportedPod, patchStatus } from "./patch_status.ts";
 
 const REQUESTS = "/apis/coil.cybozu.com/v2/blockrequests";
 
@@ -278,12 +278,7 @@ Deno.test("coil ipam check --local --repair frees what nothing uses, and nothing
   await using coild = await lab.startCoild();
   const { socketPath, node } = coild;
 
-  const add = async (name: string): Promise<Sandbox> => {
-    const pod = await lab.createPod(name);
-    const ips = await coild.addresses(pod);
-    await patchPodStatus(lab.plane, pod, { ips });
-    return pod;
-  };
+  const add = (name: string) => addReportedPod(lab, coild, name);
   const table = async (): Promise<readonly TableEntry[]> => {
     const { table } = await patiently(() =>
       askAddresses(socketPath, { signal: AbortSignal.timeout(5_000) })

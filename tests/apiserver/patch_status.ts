@@ -1,5 +1,6 @@
 import type { NamespacedName } from "../../lib/names/mod.ts";
 import type { ControlPlane } from "../lab/mod.ts";
+import type { Coild, CoildLab, Sandbox } from "./coild_lab.ts";
 
 /** Merges a change into the status of the object at the path. */
 export async function patchStatus(
@@ -25,4 +26,16 @@ export async function patchPodStatus(
     podIP: ips[0],
     podIPs: ips.map((ip) => ({ ip })),
   });
+}
+
+/** Makes a pod with a network, whose addresses the kubelet has reported. */
+export async function addReportedPod(
+  lab: CoildLab,
+  coild: Coild,
+  name: string,
+): Promise<Sandbox> {
+  const pod = await lab.createPod(name);
+  const ips = await coild.addresses(pod);
+  await patchPodStatus(lab.plane, pod, { ips });
+  return pod;
 }
