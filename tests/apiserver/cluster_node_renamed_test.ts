@@ -9,6 +9,7 @@ import assert from "node:assert/strict";
 import * as path from "node:path";
 import { eventually, inNetns, type LabNode } from "../lab/mod.ts";
 import { Coild, CoildLab, fromSources, inPod } from "./coild_lab.ts";
+import { patchStatus } from "./patch_status.ts";
 
 const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 const OLD = "node1";
@@ -24,14 +25,12 @@ async function rename(lab: CoildLab, machine: LabNode): Promise<void> {
     kind: "Node",
     metadata: { name: NEW },
   });
-  await plane.request("PATCH", `/api/v1/nodes/${NEW}/status`, {
-    status: {
-      addresses: machine.addresses.map((address) => ({
-        type: "InternalIP",
-        address,
-      })),
-    },
-  }, { contentType: "application/merge-patch+json" });
+  await patchStatus(plane, `/api/v1/nodes/${NEW}`, {
+    addresses: machine.addresses.map((address) => ({
+      type: "InternalIP",
+      address,
+    })),
+  });
   await plane.request("DELETE", `/api/v1/nodes/${OLD}`);
 }
 

@@ -3,6 +3,7 @@ import { ConnectError } from "../../lib/grpc/testing.ts";
 import { eventually, sleep } from "../lab/mod.ts";
 import { CallError, type Coild, CoildLab, type Sandbox } from "./coild_lab.ts";
 import { assertNoDuplicates } from "./pod_addresses.ts";
+import { patchStatus } from "./patch_status.ts";
 
 const ROUNDS = 12;
 const PODS = 6;
@@ -146,9 +147,9 @@ Deno.test("coild loses nothing when it is killed, and serves waves", async (t) =
   await t.step(
     "W20: a node without an IPv4 address serves IPv4 pods",
     async () => {
-      await lab.plane.request("PATCH", `/api/v1/nodes/${node.name}/status`, {
-        status: { addresses: [{ type: "Hostname", address: node.name }] },
-      }, { contentType: "application/merge-patch+json" });
+      await patchStatus(lab.plane, `/api/v1/nodes/${node.name}`, {
+        addresses: [{ type: "Hostname", address: node.name }],
+      });
       coild = await lab.startCoild(node, ARGS);
       const pod = await lab.createPod("w20");
       const [ipv4] = await coild.addresses(pod);

@@ -13,6 +13,7 @@ import {
 } from "../../lib/api/mod.ts";
 import type { ControlPlane } from "../lab/mod.ts";
 import { sleep } from "../lab/mod.ts";
+import { patchStatus } from "./patch_status.ts";
 
 const API = "/apis/coil.cybozu.com/v2";
 
@@ -94,13 +95,9 @@ export class BlockGranter implements AsyncDisposable {
     await this.#status(request, completedStatus(name, now));
   }
 
-  async #status(request: BlockRequest, status: unknown): Promise<void> {
-    await this.#plane.request(
-      "PATCH",
-      `${API}/blockrequests/${request.metadata.name}/status`,
-      { status },
-      { contentType: "application/merge-patch+json" },
-    );
+  async #status(request: BlockRequest, status: object): Promise<void> {
+    const path = `${API}/blockrequests/${request.metadata.name}`;
+    await patchStatus(this.#plane, path, status);
   }
 
   async #list<T>(plural: string): Promise<T[]> {

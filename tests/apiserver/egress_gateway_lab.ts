@@ -23,6 +23,7 @@ import {
 import { ControlPlane, eventually } from "../lab/mod.ts";
 import { ClientsController } from "./clients_controller.ts";
 import { COIL_API, installCrds } from "./crds.ts";
+import { patchPodStatus } from "./patch_status.ts";
 
 // The daemon loads the C library when it first gives memory back; within a test that would count as a leak.
 openLibc();
@@ -308,11 +309,9 @@ export class EgressLab implements AsyncDisposable {
     addresses: readonly string[],
     options: { readonly phase?: string; readonly namespace?: string } = {},
   ): Promise<void> {
-    const { phase = "Running", namespace = "team" } = options;
-    const [podIP] = addresses;
-    await this.#patch(`/api/v1/namespaces/${namespace}/pods/${name}/status`, {
-      status: { phase, podIP, podIPs: addresses.map((ip) => ({ ip })) },
-    });
+    const { phase, namespace = "team" } = options;
+    const status = { ips: addresses, phase };
+    await patchPodStatus(this.plane, { namespace, name }, status);
   }
 
   /** Creates a pod that runs with these addresses. */

@@ -9,9 +9,9 @@ import { RECORD_NAME } from "../../roles/coil_migrator/cluster/record.ts";
 import { eventually } from "../lab/mod.ts";
 import { ControllerLab } from "./controller_testing.ts";
 import { migrate, type Output } from "./migrator_testing.ts";
+import { patchStatus } from "./patch_status.ts";
 
 const SYSTEM = "/api/v1/namespaces/kube-system";
-const MERGE = { contentType: "application/merge-patch+json" };
 const RESERVED = ["default-0-v1", "default-1-v1"];
 const NODES = ["node1", "node2"];
 
@@ -127,9 +127,9 @@ export class FinishSite implements AsyncDisposable {
           containers: [{ name: "coild", image: "none" }],
         },
       });
-      await this.lab.plane.request("PATCH", `${SYSTEM}/pods/${name}/status`, {
-        status: { conditions: [{ type: "Ready", status: "True" }] },
-      }, MERGE);
+      await patchStatus(this.lab.plane, `${SYSTEM}/pods/${name}`, {
+        conditions: [{ type: "Ready", status: "True" }],
+      });
     }
   }
 

@@ -6,6 +6,7 @@ import {
   type LabProcess,
 } from "../lab/mod.ts";
 import { installCrds } from "./crds.ts";
+import { patchStatus } from "./patch_status.ts";
 
 const MAIN = new URL("./router_main.ts", import.meta.url).pathname;
 const BASE = new URL("../../deploy/base", import.meta.url).pathname;
@@ -45,11 +46,9 @@ async function setAddresses(
   node: string,
   addresses: readonly string[],
 ): Promise<void> {
-  await plane.request("PATCH", `/api/v1/nodes/${node}/status`, {
-    status: {
-      addresses: addresses.map((address) => ({ type: "InternalIP", address })),
-    },
-  }, { contentType: "application/merge-patch+json" });
+  await patchStatus(plane, `/api/v1/nodes/${node}`, {
+    addresses: addresses.map((address) => ({ type: "InternalIP", address })),
+  });
 }
 
 async function addBareNode(
