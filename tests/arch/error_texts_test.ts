@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { describeError } from "../../lib/telemetry/mod.ts";
 import { ROOT } from "./ranks.ts";
+import { sources } from "./sources.ts";
 
 /** Names that what is thrown has anywhere. */
 const USUAL = ["cause", "err", "error", "thrown"];
@@ -10,14 +11,6 @@ const USUAL = ["cause", "err", "error", "thrown"];
 const CAUGHT = /\bcatch \((\w+)|\.catch\(\((\w+)/g;
 /** How far before its use it is asked whether it is an Error. */
 const NEAR = 200;
-
-async function* sources(dir: string): AsyncGenerator<string> {
-  for await (const { name, isDirectory } of Deno.readDir(`${ROOT}${dir}`)) {
-    const path = `${dir}/${name}`;
-    if (isDirectory) yield* sources(path);
-    else if (/(?<!_test)\.ts$/.test(name)) yield path;
-  }
-}
 
 /** Places where a text gets the class of an error in front of its message. */
 function classesInTexts(source: string): string[] {

@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { ROOT } from "../arch/ranks.ts";
+import { sources } from "../arch/sources.ts";
 import { figure } from "./figures.ts";
 import { missingNames, REQUIRED_NAMES, WITH_PODS } from "./names.ts";
 
@@ -27,20 +29,12 @@ function expanded(template: string): string[] {
   );
 }
 
-async function sources(directory: URL): Promise<string[]> {
-  const found: string[] = [];
-  for await (const { name, isDirectory } of Deno.readDir(directory)) {
-    const url = new URL(isDirectory ? `${name}/` : name, directory);
-    if (isDirectory) found.push(...await sources(url));
-    else if (!name.startsWith("names")) {
-      found.push(await Deno.readTextFile(url));
-    }
-  }
-  return found;
-}
-
 Deno.test("the bench makes a figure of each required name", async () => {
-  const code = (await sources(new URL("./", import.meta.url))).join("\n");
+  const texts = await Array.fromAsync(
+    sources("tests/bench"),
+    (path) => path.endsWith("/names.ts") ? "" : Deno.readTextFile(ROOT + path),
+  );
+  const code = texts.join("\n");
   const made = code.matchAll(/\b(?:figure|rss)\(\s*(["`])([^"`]+)\1/g)
     .flatMap(([, , name = ""]) => expanded(name));
   const names = new Set(made);
