@@ -8,4 +8,4 @@
  */
 export type { ProbeLink, ProbeTimes } from "./exchange.ts";
 export { announce, answers, findConflict } from "./probes.ts";
-export { type UdpEnd, udpPacket } from "./udp.ts";
+export { udpPacket } from "./udp.ts";

@@ -1,4 +1,5 @@
-import type { Address, Family } from "../inet/mod.ts";
+import type { Family } from "../inet/mod.ts";
+import type { DatagramEnd } from "../linux/mod.ts";
 import { checksum } from "./checksum.ts";
 import { type Bytes, concat } from "./ethernet.ts";
 
@@ -10,17 +11,11 @@ const IPV4_BYTES = 20;
 const IPV4_CHECKSUM = 10;
 const HOP_LIMIT = 64;
 
-/** One end of a datagram's way. */
-export interface UdpEnd {
-  readonly address: Address;
-  readonly port: number;
-}
-
 /** An IP packet with a UDP datagram, of an even number of bytes, in it. Both ends are of one family. */
 export function udpPacket(
   { from, to, payload }: {
-    readonly from: UdpEnd;
-    readonly to: UdpEnd;
+    readonly from: DatagramEnd;
+    readonly to: DatagramEnd;
     readonly payload: Bytes;
   },
 ): Bytes {
