@@ -23,6 +23,7 @@ import {
   metaLoad,
   NFT_REG_1,
   payloadLoad,
+  type PayloadPart,
   registerAt,
   routeTcpMss,
   writeTcpMaxseg,
@@ -76,23 +77,9 @@ const ICMPV6_TYPE_FIELD = { base: "transport", offset: 0, length: 1 } as const;
 const TCP_FLAGS = { base: "transport", offset: 13, length: 1 } as const;
 const TCP_SYN = 0x02;
 const TCP_RST = 0x04;
-/** RFC 768 and RFC 9293 section 3.1. */
-const UDP_DPORT = {
-  protocol: "udp",
-  part: { base: "transport", offset: 2, length: 2 },
-} as const;
-const UDP_SPORT = {
-  protocol: "udp",
-  part: { base: "transport", offset: 0, length: 2 },
-} as const;
-const TCP_DPORT = {
-  protocol: "tcp",
-  part: { base: "transport", offset: 2, length: 2 },
-} as const;
-const TCP_SPORT = {
-  protocol: "tcp",
-  part: { base: "transport", offset: 0, length: 2 },
-} as const;
+/** The ports of a UDP or TCP header, RFC 768 and RFC 9293 section 3.1. */
+const SPORT = { base: "transport", offset: 0, length: 2 } as const;
+const DPORT = { base: "transport", offset: 2, length: 2 } as const;
 
 /**
  * The instructions of a rule. Tests of family and protocol that a statement
@@ -143,13 +130,17 @@ class RuleEncoder {
       case "l4proto":
         return this.#needL4proto(statement.protocol);
       case "udpDport":
-        return this.#port(UDP_DPORT, { op: "eq", port: statement.port });
+        return this.#port("udp", { part: DPORT, port: statement.port });
       case "udpSport":
-        return this.#port(UDP_SPORT, { op: "eq", port: statement.port });
+        return this.#port("udp", { part: SPORT, port: statement.port });
       case "tcpDport":
-        return this.#port(TCP_DPORT, { op: "eq", port: statement.port });
+        return this.#port("tcp", { part: DPORT, port: statement.port });
       case "tcpSportBelow":
-        return this.#port(TCP_SPORT, { op: "lt", port: statement.port });
+        return this.#port("tcp", {
+          part: SPORT,
+          op: "lt",
+          port: statement.port,
+        });
       case "tcpNotSyn":
         return this.#tcpNotSyn();
       case "mark":
@@ -277,12 +268,12 @@ class RuleEncoder {
   }
 
   #port(
-    { protocol, part }:
-      | typeof UDP_DPORT
-      | typeof UDP_SPORT
-      | typeof TCP_DPORT
-      | typeof TCP_SPORT,
-    { op, port }: { readonly op: "eq" | "lt"; readonly port: number },
+    protocol: "udp" | "tcp",
+    { part, op = "eq", port }: {
+      readonly part: PayloadPart;
+      readonly op?: "eq" | "lt";
+      readonly port: number;
+    },
   ): void {
     if (!Number.isInteger(port) || port < 0 || port > 0xffff) {
       throw new RangeError(
