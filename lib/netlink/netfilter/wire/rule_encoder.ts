@@ -143,8 +143,6 @@ class RuleEncoder {
         });
       case "tcpNotSyn":
         return this.#tcpNotSyn();
-      case "mark":
-        return this.#mark(statement);
       case "ctState":
         return this.#ctState(statement.states);
       case "clampMss":
@@ -196,20 +194,6 @@ class RuleEncoder {
       source.load(NFT_REG_1, size),
       ...isWhole ? [] : [bitwiseAnd(maskBytes(length, size))],
       compare(not ? "neq" : "eq", bytes.subarray(0, size)),
-    );
-  }
-
-  #mark(
-    { field, mark, mask }: {
-      readonly field: NftField;
-      readonly mark: number;
-      readonly mask?: number;
-    },
-  ): void {
-    this.expressions.push(
-      sourceOf(field).load(NFT_REG_1),
-      ...mask === undefined ? [] : [bitwiseAnd(hostU32(mask))],
-      compare("eq", hostU32(mark)),
     );
   }
 

@@ -19,6 +19,7 @@ import {
 } from "./expressions.ts";
 import type { NftRejectCode, NftStatement } from "../model/model.ts";
 import { matchRandom, matchUnconfirmed } from "./set_updates.ts";
+import { sourceOf } from "./fields.ts";
 import type { Expression } from "./instruction.ts";
 
 /** `enum nft_reject_inet_code`. */
@@ -36,6 +37,7 @@ export type SimpleStatement = Extract<
   {
     kind:
       | "iifgroup"
+      | "mark"
       | "reversePath"
       | "ctDirection"
       | "ctUnconfirmed"
@@ -55,13 +57,15 @@ export type SimpleStatement = Extract<
 export function simpleExpressions(statement: SimpleStatement): Expression[] {
   switch (statement.kind) {
     case "iifgroup":
-      return [
-        metaLoad(META.iifgroup, NFT_REG_1),
-        ...statement.mask === undefined
-          ? []
-          : [bitwiseAnd(hostU32(statement.mask))],
-        compare(statement.not ? "neq" : "eq", hostU32(statement.group)),
-      ];
+      return compareBits(metaLoad(META.iifgroup, NFT_REG_1), {
+        ...statement,
+        value: statement.group,
+      });
+    case "mark":
+      return compareBits(sourceOf(statement.field).load(NFT_REG_1), {
+        ...statement,
+        value: statement.mark,
+      });
     case "reversePath":
       return [
         reversePathLoad(NFT_REG_1),
@@ -95,13 +99,30 @@ export function simpleExpressions(statement: SimpleStatement): Expression[] {
   }
 }
 
+/** Compares a number of 32 bits, or those of its bits that are in a mask. */
+function compareBits(
+  load: Expression,
+  { value, mask, not = false }: {
+    readonly value: number;
+    readonly mask?: number;
+    readonly not?: boolean;
+  },
+): Expression[] {
+  return [
+    load,
+    ...mask === undefined ? [] : [bitwiseAnd(hostU32(mask))],
+    compare(not ? "neq" : "eq", hostU32(value)),
+  ];
+}
+
 function setMarkBits(
   { field, bits }: Extract<SimpleStatement, { kind: "setMarkBits" }>,
 ): Expression[] {
-  const or = bitwiseOr(hostU32(bits));
-  return field === "ct mark"
-    ? [ctLoad(CT.mark, NFT_REG_1), or, ctSet(CT.mark)]
-    : [metaLoad(META.mark, NFT_REG_1), or, metaSet(META.mark)];
+  return [
+    sourceOf(field).load(NFT_REG_1),
+    bitwiseOr(hostU32(bits)),
+    field === "ct mark" ? ctSet(CT.mark) : metaSet(META.mark),
+  ];
 }
 
 /** Four bytes in the machine's order, as marks are. @throws {RangeError} when the number has more bits */
