@@ -12,7 +12,7 @@ import {
   writeEndFilter,
   writeOriginalTuple,
 } from "./conntrack.ts";
-import { NetlinkError } from "../message/errors.ts";
+import { countDeleted, NetlinkError } from "../message/errors.ts";
 import { familyNumber } from "../message/family.ts";
 import type { Message } from "../message/message_reader.ts";
 import {
@@ -32,8 +32,7 @@ const IPCTNL_MSG_CT_DELETE = 2;
 const IPCTNL_MSG_CT_GET_STATS = 5;
 const CTA_STATS_GLOBAL_ENTRIES = 1;
 const CTA_STATS_GLOBAL_MAX_ENTRIES = 2;
-/** ENOENT and EPROTO of `<asm-generic/errno.h>`. */
-const ENOENT = 2;
+/** EPROTO of `<asm-generic/errno.h>`. */
 const EPROTO = 71;
 
 /** How full the table of connections is. */
@@ -138,17 +137,14 @@ export class ConntrackSocket implements Disposable, AsyncDisposable {
         ? deletion(message, flow.family)
         : undefined;
     });
-    const outcomes = await this.#connection.tryExecute(requests);
-    const failed = outcomes.find((o) => o !== undefined && o.errno !== ENOENT);
-    if (failed !== undefined) throw failed;
-    return outcomes.filter((outcome) => outcome === undefined).length;
+    return countDeleted(await this.#connection.tryExecute(requests));
   }
 
   /** Deletes one connection, without a look at the others. False when it is not there. @throws {NetlinkError} when the kernel refuses */
   async delete(connection: ConntrackTuple): Promise<boolean> {
     const { source, destination, protocol } = connection;
     const { sourcePort, destinationPort } = connection;
-    const [error] = await this.#connection.tryExecute([{
+    const outcomes = await this.#connection.tryExecute([{
       type: ctnetlinkType(IPCTNL_MSG_CT_DELETE),
       flags: 0,
       describe: () =>
@@ -158,8 +154,7 @@ export class ConntrackSocket implements Disposable, AsyncDisposable {
         writeOriginalTuple(writer, connection);
       },
     }]);
-    if (error !== undefined && error.errno !== ENOENT) throw error;
-    return error === undefined;
+    return countDeleted(outcomes) > 0;
   }
 
   /**

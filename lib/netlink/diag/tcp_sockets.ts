@@ -2,7 +2,7 @@ import { Address, FAMILIES, type Family } from "../../inet/mod.ts";
 import { NETLINK_SOCK_DIAG, type Netns, openNetlink } from "../../linux/mod.ts";
 import { Connection } from "../connection/connection.ts";
 import type { Transport } from "../connection/transport.ts";
-import { NetlinkError } from "../message/errors.ts";
+import { countDeleted, NetlinkError } from "../message/errors.ts";
 import { familyNumber } from "../message/family.ts";
 import type { Message } from "../message/message_reader.ts";
 import type { MessageWriter } from "../message/message_writer.ts";
@@ -79,9 +79,7 @@ export class TcpSockets implements Disposable {
     const isUnable = found.every((each) => each === undefined) ||
       outcomes.some((outcome) => outcome?.errno === EOPNOTSUPP);
     if (isUnable) return undefined;
-    const failed = outcomes.find((o) => o !== undefined && o.errno !== ENOENT);
-    if (failed !== undefined) throw failed;
-    return outcomes.filter((outcome) => outcome === undefined).length;
+    return countDeleted(outcomes);
   }
 
   /** Closes the socket. Harmless when done twice. */

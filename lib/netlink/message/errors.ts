@@ -59,6 +59,29 @@ export class NetlinkError extends Error {
   }
 }
 
+/** ENOENT of `<asm-generic/errno-base.h>`: what a request was about is not there. */
+const ENOENT = 2;
+
+/** The first error that says something else than that a thing is not there. */
+export function unexpectedError(
+  outcomes: readonly (NetlinkError | undefined)[],
+): NetlinkError | undefined {
+  return outcomes.find((error) => error && error.errno !== ENOENT);
+}
+
+/**
+ * How many of these deletions found something to delete.
+ *
+ * @throws {NetlinkError} the first that failed for another reason
+ */
+export function countDeleted(
+  outcomes: readonly (NetlinkError | undefined)[],
+): number {
+  const failed = unexpectedError(outcomes);
+  if (failed !== undefined) throw failed;
+  return outcomes.filter((outcome) => outcome === undefined).length;
+}
+
 /**
  * Reads an NLMSG_ERROR (`struct nlmsgerr`): an error number, the header of the
  * request, the request itself unless capped, attributes.

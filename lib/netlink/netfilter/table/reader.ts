@@ -1,4 +1,5 @@
 import type { Connection } from "../../connection/connection.ts";
+import { unexpectedError } from "../../message/errors.ts";
 import { Attributes } from "../../message/message_reader.ts";
 import { NFGENMSG_SIZE } from "../../message/nfnetlink.ts";
 import type { Request } from "../../message/request.ts";
@@ -21,7 +22,7 @@ import {
   tableText,
 } from "../wire/requests.ts";
 import { decodeElement, keyOfTypeId } from "../wire/set_key.ts";
-import { setGet, unexpectedError } from "./state.ts";
+import { setGet } from "./state.ts";
 
 /** The kernel answers short questions from its memory, without waiting for anything. */
 const ON_THREAD = { onThread: true } as const;

@@ -1,4 +1,3 @@
-import type { NetlinkError } from "../../message/errors.ts";
 import type { Attributes } from "../../message/message_reader.ts";
 import type { Request } from "../../message/request.ts";
 import { includesTree } from "../wire/attributes.ts";
@@ -201,14 +200,4 @@ export function rulesAgree(
         attributes.flag(NFTA_RULE_USERDATA) === commented &&
         includesTree(attributes, tree);
     });
-}
-
-/** ENOENT of `<asm-generic/errno-base.h>`: there is no such table, chain, set or counter. */
-const ENOENT = 2;
-
-/** The first error that says something else than that a thing is not there. */
-export function unexpectedError(
-  outcomes: readonly (NetlinkError | undefined)[],
-): NetlinkError | undefined {
-  return outcomes.find((error) => error && error.errno !== ENOENT);
 }
