@@ -1,5 +1,5 @@
 import { Address, type DualStack, type Family } from "../../lib/inet/mod.ts";
-import { inNetns, Netns, openLibc } from "../../lib/linux/mod.ts";
+import { type Bytes, inNetns, Netns, openLibc } from "../../lib/linux/mod.ts";
 import {
   EgressServer,
   planServer,
@@ -285,13 +285,13 @@ export async function sendDatagram(
 }
 
 /** An echo request as it is on the wire. */
-export function echoRequest(source: Address, destination: Address): Uint8Array {
+export function echoRequest(source: Address, destination: Address): Bytes {
   return source.family === "ipv4"
     ? echoRequest4(source, destination)
     : echoRequest6(source, destination);
 }
 
-function echoRequest4(source: Address, destination: Address): Uint8Array {
+function echoRequest4(source: Address, destination: Address): Bytes {
   const packet = new Uint8Array(28);
   const view = new DataView(packet.buffer);
   packet.set([0x45, 0, 0, 28, 0, 1, 0, 0, 64, 1]);
@@ -303,7 +303,7 @@ function echoRequest4(source: Address, destination: Address): Uint8Array {
   return packet;
 }
 
-function echoRequest6(source: Address, destination: Address): Uint8Array {
+function echoRequest6(source: Address, destination: Address): Bytes {
   const packet = new Uint8Array(48);
   packet.set([0x60, 0, 0, 0, 0, 8, 58, 64]);
   packet.set(source.toBytes(), 8);
@@ -314,26 +314,6 @@ function echoRequest6(source: Address, destination: Address): Uint8Array {
   pseudo.set([0, 0, 0, 8, 0, 0, 0, 58], 32);
   pseudo.set(packet.subarray(40), 40);
   new DataView(packet.buffer).setUint16(42, checksum(pseudo));
-  return packet;
-}
-
-/** A UDP datagram of these bytes in an IPv4 packet; without a checksum, which IPv4 allows. */
-export function udpPacket(
-  route: { readonly source: Address; readonly destination: Address },
-  port: number,
-  payload: Uint8Array,
-): Uint8Array {
-  const packet = new Uint8Array(28 + payload.length);
-  const view = new DataView(packet.buffer);
-  packet.set([0x45, 0, 0, 0, 0, 1, 0, 0, 64, 17]);
-  view.setUint16(2, packet.length);
-  packet.set(route.source.toBytes(), 12);
-  packet.set(route.destination.toBytes(), 16);
-  view.setUint16(10, checksum(packet.subarray(0, 20)));
-  view.setUint16(20, 40000);
-  view.setUint16(22, port);
-  view.setUint16(24, 8 + payload.length);
-  packet.set(payload, 28);
   return packet;
 }
 

@@ -27,7 +27,6 @@ import {
   PORT,
   sendDatagram,
   shell,
-  udpPacket as udpPacket4,
   UPSTREAM,
 } from "./egress_server_lab.ts";
 
@@ -356,7 +355,11 @@ Deno.test("W49: a tunnel inside the tunnel does not help a client to another sou
     addressesOf("stranger").ipv4,
     addressesOf("outside").ipv4,
   );
-  const inner = udpPacket4({ source: own, destination: gateway }, PORT, forged);
+  const inner = udpPacket({
+    from: { address: own, port: 40000 },
+    to: { address: gateway, port: PORT },
+    payload: forged,
+  });
   await sendDatagram(
     lab.client,
     { address: ADDRESSES.gateway.ipv4, port: PORT },
