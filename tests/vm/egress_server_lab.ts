@@ -7,6 +7,7 @@ import {
   type ServerRequest,
 } from "../../lib/egress/mod.ts";
 import { run } from "../lab/mod.ts";
+import { checksum } from "../netns/raw_packets.ts";
 import { type TempNetns, tempNetns } from "../netns/testing.ts";
 import { serveOutside } from "./egress_outside.ts";
 
@@ -315,14 +316,4 @@ function echoRequest6(source: Address, destination: Address): Bytes {
   pseudo.set(packet.subarray(40), 40);
   new DataView(packet.buffer).setUint16(42, checksum(pseudo));
   return packet;
-}
-
-/** The checksum of RFC 1071. */
-function checksum(bytes: Uint8Array): number {
-  let sum = 0;
-  for (let i = 0; i < bytes.length; i += 2) {
-    sum += ((bytes[i] ?? 0) << 8) + (bytes[i + 1] ?? 0);
-  }
-  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16);
-  return ~sum & 0xffff;
 }
