@@ -80,9 +80,7 @@ function planLimits(
   { flows, flowsToOneAddress }: ClientLimits,
   ifname: string,
 ): TableParts {
-  const [source, destination] = family === "ipv4"
-    ? ["ip saddr", "ip daddr"] as const
-    : ["ip6 saddr", "ip6 daddr"] as const;
+  const source = nft.saddrField(family);
   const refused = dynamicSet(
     refusedSet(family),
     { family, fields: 1 },
@@ -97,7 +95,8 @@ function planLimits(
     ]);
   const parts = [
     limitOf({ family, name: "pairs", limit: flowsToOneAddress }, [
-      ...[source, destination],
+      source,
+      nft.daddrField(family),
     ]),
     limitOf({ family, name: "flows", limit: flows }, [source]),
   ].filter((part) => part !== undefined);

@@ -31,9 +31,7 @@ export function passPathProbes(plan: ServerPlan): ServerPlan {
 
 function pass({ ifname }: ServerPlan, family: ServerFamily): TableParts {
   const { address, fouPort } = family;
-  const isIpv4 = family.family === "ipv4";
-  const source = isIpv4 ? "ip saddr" : "ip6 saddr";
-  const innerDestination = isIpv4 ? "inner ip daddr" : "inner ip6 daddr";
+  const source = nft.saddrField(family.family);
   const set = (name: string, fields: number) =>
     dynamicSet(
       `${name}${digitOf(family.family)}`,
@@ -60,7 +58,10 @@ function pass({ ifname }: ServerPlan, family: ServerFamily): TableParts {
       nft.rule([
         ...probe,
         nft.addToSet([source, source], nodes.name),
-        nft.inSet([source, innerDestination], nodes.name),
+        nft.inSet(
+          [source, `inner ${nft.daddrField(family.family)}`],
+          nodes.name,
+        ),
         nft.notrack(),
       ]),
     ],

@@ -28,14 +28,13 @@ export function guardProbes(plan: ServerPlan): ServerPlan {
 }
 
 function refuseFlood(family: Family, port: number): TableParts {
-  const field = family === "ipv4" ? "ip saddr" : "ip6 saddr";
   const key = { family, fields: 1 };
   const probers = dynamicSet(`probers${digitOf(family)}`, key, MEMORY_MS);
   const rule = nft.rule([
     nft.nfproto(family),
     nft.tcpDport(port),
     nft.ctState("new"),
-    nft.rateOver(RATE, [field], probers.name),
+    nft.rateOver(RATE, [nft.saddrField(family)], probers.name),
     nft.drop(),
   ]);
   return { sets: [probers], rules: [rule] };

@@ -83,9 +83,8 @@ function clientSet({ family, clientSet: name }: ServerFamily): NftSet {
 }
 
 function fromClient({ family, clientSet }: ServerFamily) {
-  return family === "ipv4"
-    ? nft.inSet(["ip saddr", "inner ip saddr"], clientSet)
-    : nft.inSet(["ip6 saddr", "inner ip6 saddr"], clientSet);
+  const source = nft.saddrField(family);
+  return nft.inSet([source, `inner ${source}`], clientSet);
 }
 
 /**
@@ -263,9 +262,7 @@ function leaving({ families, ifname }: ServerTableInput): NftChain {
         nft.iifname(each.link.name),
         nft.oifname(ifname),
         nft.inSet(
-          each.family === "ipv4"
-            ? ["ip saddr", "ip saddr"]
-            : ["ip6 saddr", "ip6 saddr"],
+          [nft.saddrField(each.family), nft.saddrField(each.family)],
           each.clientSet,
         ),
         nft.counter(counterName("invalid", each.family)),

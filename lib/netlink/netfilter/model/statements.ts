@@ -4,7 +4,7 @@
  * @module
  */
 
-import type { Address, Prefix } from "../../../inet/mod.ts";
+import type { Address, Family, Prefix } from "../../../inet/mod.ts";
 import type {
   NftCtDirection,
   NftCtState,
@@ -66,35 +66,43 @@ export function icmpv6Type(type: NftIcmpv6Type): NftStatement {
   return { kind: "icmpv6Type", type };
 }
 
+/** The field that has a packet's source. */
+export function saddrField(family: Family): "ip saddr" | "ip6 saddr" {
+  return family === "ipv4" ? "ip saddr" : "ip6 saddr";
+}
+
+/** The field that has a packet's destination. */
+export function daddrField(family: Family): "ip daddr" | "ip6 daddr" {
+  return family === "ipv4" ? "ip daddr" : "ip6 daddr";
+}
+
 /** The packet's source address; it has to be of the address's family. */
 export function saddr(address: Address, options: Negation = {}): NftStatement {
-  const field = address.family === "ipv4" ? "ip saddr" : "ip6 saddr";
+  const field = saddrField(address.family);
   return { kind: "address", field, address, not: options.not ?? false };
 }
 
 /** The packet's destination address; it has to be of the address's family. */
 export function daddr(address: Address, options: Negation = {}): NftStatement {
-  const field = address.family === "ipv4" ? "ip daddr" : "ip6 daddr";
+  const field = daddrField(address.family);
   return { kind: "address", field, address, not: options.not ?? false };
 }
 
 /** The packet's destination is in that prefix; it has to be of the prefix's family. */
 export function daddrIn(prefix: Prefix, options: Negation = {}): NftStatement {
-  const field = prefix.family === "ipv4" ? "ip daddr" : "ip6 daddr";
+  const field = daddrField(prefix.family);
   return { kind: "prefix", field, prefix, not: options.not ?? false };
 }
 
 /** The packet's source is in that prefix; it has to be of the prefix's family. */
 export function saddrIn(prefix: Prefix, options: Negation = {}): NftStatement {
-  const field = prefix.family === "ipv4" ? "ip saddr" : "ip6 saddr";
+  const field = saddrField(prefix.family);
   return { kind: "prefix", field, prefix, not: options.not ?? false };
 }
 
 /** The source of the packet in a UDP datagram; a test of the datagram's port has to come before. */
 export function innerSaddr(address: Address): NftStatement {
-  const field = address.family === "ipv4"
-    ? "inner ip saddr"
-    : "inner ip6 saddr";
+  const field = `inner ${saddrField(address.family)}` as const;
   return { kind: "address", field, address, not: false };
 }
 

@@ -5,6 +5,7 @@ import type {
   NftRule,
   NftStatement,
 } from "../model/model.ts";
+import { saddrField } from "../model/statements.ts";
 
 /** The text of a rule as `nft list` prints it. */
 export function formatRule(rule: NftRule): string {
@@ -213,7 +214,7 @@ function formatAction(action: Action): string {
     case "verdict":
       return action.verdict;
     case "setSaddr":
-      return `${SADDR[action.address.family]} set ${action.address}`;
+      return `${saddrField(action.address.family)} set ${action.address}`;
     case "reject":
       return `reject with icmpx ${action.code}`;
     case "setCtMark":
@@ -231,8 +232,6 @@ function formatAction(action: Action): string {
       return action.kind;
   }
 }
-
-const SADDR = { ipv4: "ip saddr", ipv6: "ip6 saddr" } as const;
 
 function unequal({ not }: { readonly not: boolean }): string {
   return not ? "!= " : "";
