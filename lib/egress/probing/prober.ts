@@ -83,8 +83,6 @@ export class GatewayProber implements Disposable {
   readonly #clock: Clock;
   readonly #random: () => number;
   readonly #probed = new Map<string, Probed>();
-  /** Gateways that answered in the last round. */
-  #answering: ReadonlySet<string> = new Set();
   /** Whether a gateway may be lost after the next round. */
   #isClose = false;
   #avoided: ReadonlySet<string> = new Set();
@@ -138,12 +136,12 @@ export class GatewayProber implements Disposable {
     const groups = this.#with.groups();
     this.#follow(groups);
     const nowMs = this.#clock.nowMs();
-    this.#answering = new Set(
+    const answering = new Set(
       this.#probed.entries().filter(([, { line }]) => line.takeAnswers())
         .map(([key]) => key),
     );
-    const silent = groups.flatMap((group) => this.#witnessed(group));
-    this.#judge(new Set(silent), nowMs);
+    const silent = groups.flatMap((group) => this.#witnessed(group, answering));
+    this.#judge({ answering, silent: new Set(silent), nowMs });
     this.#isClose = silent.some((name) =>
       this.#probed.get(name)?.health.kind === "suspect"
     );
@@ -156,11 +154,14 @@ export class GatewayProber implements Disposable {
     }
   }
 
-  #witnessed({ gateways }: GatewayGroup): string[] {
+  #witnessed(
+    { gateways }: GatewayGroup,
+    answering: ReadonlySet<string>,
+  ): string[] {
     const local = gateways.filter((each) => this.#with.isLocal(each));
     return witnessed({
       gateways: gateways.map(String),
-      answering: this.#answering,
+      answering,
       local: new Set(local.map(String)),
     });
   }
@@ -192,10 +193,16 @@ export class GatewayProber implements Disposable {
     }
   }
 
-  /** `silent` has the gateways of which a missing answer counts. */
-  #judge(silent: ReadonlySet<string>, nowMs: number): void {
+  #judge(
+    { answering, silent, nowMs }: {
+      readonly answering: ReadonlySet<string>;
+      /** The gateways of which a missing answer counts. */
+      readonly silent: ReadonlySet<string>;
+      readonly nowMs: number;
+    },
+  ): void {
     for (const [key, probed] of this.#probed) {
-      const isAnswered = this.#answering.has(key);
+      const isAnswered = answering.has(key);
       if (!isAnswered && !probed.isAwaiting) continue;
       probed.isAwaiting = false;
       const isUnknown = probed.health.kind === "unknown";
