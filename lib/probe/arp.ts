@@ -1,7 +1,7 @@
 import { Address } from "../inet/mod.ts";
+import type { Bytes } from "../linux/mod.ts";
 import {
   BROADCAST,
-  type Bytes,
   concat,
   ethernet,
   ETHERNET_BYTES,

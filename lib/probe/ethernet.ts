@@ -1,5 +1,4 @@
-/** Bytes of a frame, which the kernel reads. */
-export type Bytes = Uint8Array<ArrayBuffer>;
+import type { Bytes } from "../linux/mod.ts";
 
 export const ETHERNET_BYTES = 14;
 export const BROADCAST = "ff:ff:ff:ff:ff:ff";

@@ -1,12 +1,12 @@
 import { jittered, sleep } from "../async/mod.ts";
 import {
+  type Bytes,
   ETH_P_ARP,
   ETH_P_IPV6,
   type Netns,
   openPacketSocket,
 } from "../linux/mod.ts";
 import type { Family } from "../inet/mod.ts";
-import type { Bytes } from "./ethernet.ts";
 
 /** Frames are read so often; the kernel keeps them in the meantime. */
 const READ_MS = 2;

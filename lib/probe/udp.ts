@@ -1,7 +1,7 @@
 import type { Family } from "../inet/mod.ts";
-import type { DatagramEnd } from "../linux/mod.ts";
+import type { Bytes, DatagramEnd } from "../linux/mod.ts";
 import { checksum } from "./checksum.ts";
-import { type Bytes, concat } from "./ethernet.ts";
+import { concat } from "./ethernet.ts";
 
 /** Of RFC 768. */
 const UDP_BYTES = 8;
