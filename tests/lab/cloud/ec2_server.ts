@@ -59,11 +59,8 @@ export class Ec2Endpoint {
   }
 
   /** What an operator does by hand: it is not signed, not recorded, and nothing goes wrong on purpose. */
-  byHand(body: string): Answer {
-    return {
-      type: "text/xml;charset=UTF-8",
-      ...this.#outcome(body, undefined),
-    };
+  byHand(body: string): string {
+    return this.#outcome(body, undefined).body;
   }
 
   /** Who has signed it, or why it is refused. */

@@ -43,7 +43,7 @@ const commands: Commands = {
   setCredentials: (others) => void (credentials = others),
   forgetTokens: () => imds.forgetTokens(),
   calls: (from) => calls.from(from),
-  byHand: (form) => ec2.byHand(form).body,
+  byHand: (form) => ec2.byHand(form),
   drops: async () => await fabric?.drops() ?? {},
 };
 
