@@ -75,7 +75,7 @@ export class Account implements Disposable {
     this.instances = new Map(config.instances.map((instance) => {
       const { id, subnet, securityGroups } = instance;
       const type = this.instanceType(instance.type);
-      return [id, { id, type, securityGroups, subnet: this.#subnet(subnet) }];
+      return [id, { id, type, securityGroups, subnet: this.subnet(subnet) }];
     }));
     for (const instance of this.instances.values()) this.#boot(instance);
   }
@@ -108,7 +108,7 @@ export class Account implements Disposable {
   }
 
   create(spec: EniSpec): Eni {
-    const subnet = this.#subnet(spec.subnetId);
+    const subnet = this.subnet(spec.subnetId);
     this.#checkGroups(spec.securityGroups);
     checkTags(spec.tags);
     if (this.enis().size >= this.#maxEnis) {
@@ -310,7 +310,8 @@ export class Account implements Disposable {
     });
   }
 
-  #subnet(id: string): Subnet {
+  /** @throws {Ec2Error} when there is none */
+  subnet(id: string): Subnet {
     const subnet = this.subnets.get(id);
     if (subnet !== undefined) return subnet;
     throw new Ec2Error(

@@ -8,7 +8,11 @@ import {
   subnetXml,
 } from "./ec2_objects.ts";
 import { NOTHING, type Wanted } from "./eni.ts";
-import { Ec2Error, invalidCombination, invalidValue } from "./errors.ts";
+import {
+  invalidCombination,
+  invalidValue,
+  missingParameter,
+} from "./errors.ts";
 import { matching } from "./filters.ts";
 import type { Form } from "./form.ts";
 import { pageOf } from "./paging.ts";
@@ -93,8 +97,8 @@ export const ACTIONS: Readonly<Record<string, Action>> = {
     const ids = form.list("ResourceId");
     const tags = tagsOf(form);
     form.end();
-    if (ids.length === 0) missing("ResourceId");
-    if (tags.size === 0) missing("Tag");
+    if (ids.length === 0) throw missingParameter("ResourceId");
+    if (tags.size === 0) throw missingParameter("Tag");
     for (const id of ids) account.eni(id);
     for (const id of ids) account.tag(id, tags);
     return DONE;
@@ -156,13 +160,7 @@ export const ACTIONS: Readonly<Record<string, Action>> = {
   DescribeSubnets(form, account) {
     const ids = form.list("SubnetId");
     const all = [...account.subnets.values()];
-    for (const id of ids) {
-      if (account.subnets.has(id)) continue;
-      throw new Ec2Error(
-        "InvalidSubnetID.NotFound",
-        `The subnet ID '${id}' does not exist`,
-      );
-    }
+    for (const id of ids) account.subnet(id);
     const named = all.filter(({ id }) => ids.length === 0 || ids.includes(id));
     const found = matching(named, {
       form,
@@ -219,13 +217,6 @@ export const ACTIONS: Readonly<Record<string, Action>> = {
     return DONE;
   },
 };
-
-function missing(name: string): never {
-  throw new Ec2Error(
-    "MissingParameter",
-    `The request must contain the parameter ${name}`,
-  );
-}
 
 function needSomething(count: number): void {
   if (count > 0) return;

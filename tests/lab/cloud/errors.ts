@@ -50,3 +50,11 @@ export function invalidValue(message: string): Ec2Error {
 export function invalidCombination(message: string): Ec2Error {
   return new Ec2Error("InvalidParameterCombination", message);
 }
+
+/** A parameter that is not there. */
+export function missingParameter(name: string): Ec2Error {
+  return new Ec2Error(
+    "MissingParameter",
+    `The request must contain the parameter ${name}`,
+  );
+}

@@ -1,4 +1,4 @@
-import { Ec2Error, invalidValue } from "./errors.ts";
+import { Ec2Error, invalidValue, missingParameter } from "./errors.ts";
 
 /** Parameters of a request, each read once; what is left over at the end was not known. */
 export class Form {
@@ -43,10 +43,7 @@ export class Form {
   required(name: string): string {
     const value = this.text(name);
     if (value !== undefined && value !== "") return value;
-    throw new Ec2Error(
-      "MissingParameter",
-      `The request must contain the parameter ${this.#prefix}${name}`,
-    );
+    throw missingParameter(this.#prefix + name);
   }
 
   integer(
