@@ -89,7 +89,7 @@ function ofWebIdentity(
         region,
         endpoint,
         timeoutMs: TIMEOUT_MS,
-        budget: new CallBudget(clock === undefined ? {} : { clock }),
+        budget: new CallBudget({ clock }),
       });
       const answer = await sts.call(
         {

@@ -49,8 +49,8 @@ export interface CallBudgetOptions {
   /** Default 5. */
   readonly maxAttempts?: number;
   /** Gets each attempt when it has ended. */
-  readonly onAttempt?: (attempt: Attempt) => void;
-  readonly clock?: Clock;
+  readonly onAttempt?: ((attempt: Attempt) => void) | undefined;
+  readonly clock?: Clock | undefined;
   /** A number from 0 to below 1. Default `Math.random`. */
   readonly random?: () => number;
 }
