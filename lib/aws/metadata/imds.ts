@@ -190,10 +190,9 @@ export class ImdsClient implements Disposable {
   }
 
   async #currentToken(signal: AbortSignal | undefined): Promise<Token> {
-    const leftMs = (this.#token?.endMs ?? -Infinity) - this.#clock.nowMs();
-    if (this.#token !== undefined && leftMs >= TOKEN_LEAST_MS) {
-      return this.#token;
-    }
+    const token = this.#token;
+    const leastMs = this.#clock.nowMs() + TOKEN_LEAST_MS;
+    if (token !== undefined && token.endMs >= leastMs) return token;
     const renewed = this.#renewal.do("", () => this.#renewToken());
     return await abortable(renewed, signal);
   }
