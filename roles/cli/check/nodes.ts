@@ -1,13 +1,10 @@
 import { forEachConcurrently } from "../../../lib/async/mod.ts";
 import { NODES, PODS, type V1Pod } from "../../../lib/kube/mod.ts";
-import {
-  APP_COMPONENT_LABEL,
-  APP_NAME,
-  APP_NAME_LABEL,
-} from "../../../lib/names/mod.ts";
+import { APP_COMPONENT_LABEL } from "../../../lib/names/mod.ts";
 import { EXIT } from "../base/errors.ts";
 import { type Exec, failureOf } from "../base/kubectl.ts";
 import type { Looker, Unseen } from "../base/looker.ts";
+import { LINUX, OF_COIL } from "../base/selections.ts";
 import type { NodeFinding } from "./node_findings.ts";
 import type { Mended, Repair } from "./repair.ts";
 
@@ -27,12 +24,10 @@ export async function askNodes(
   const nodes = await looker.list(
     NODES,
     ({ metadata }) => metadata?.name ?? "",
-    {
-      labelSelector: "kubernetes.io/os!=windows",
-    },
+    LINUX,
   );
   const pods = await looker.list(PODS, (pod) => pod, {
-    labelSelector: `${APP_NAME_LABEL}=${APP_NAME}`,
+    ...OF_COIL,
     fieldSelector: "status.phase=Running",
   });
   const byNode = new Map(

@@ -22,13 +22,12 @@ import {
 } from "../../../lib/kube/mod.ts";
 import {
   APP_COMPONENT_LABEL,
-  APP_NAME,
-  APP_NAME_LABEL,
   EGRESS_LEASE,
   IPAM_LEASE,
 } from "../../../lib/names/mod.ts";
 import type { Looker, Unseen } from "../base/looker.ts";
 import { isReady } from "../base/pod.ts";
+import { LINUX, OF_COIL } from "../base/selections.ts";
 
 /** A Deployment or DaemonSet of Coil's. */
 export interface Workload {
@@ -87,11 +86,10 @@ export interface Snapshot {
 
 /** Reads what {@linkcode Snapshot} has. */
 export async function readSnapshot(looker: Looker): Promise<Snapshot> {
-  const all = `${APP_NAME_LABEL}=${APP_NAME}`;
   const daemons = {
-    labelSelector: `${all},${APP_COMPONENT_LABEL}!=${EGRESS_COMPONENT}`,
+    labelSelector:
+      `${OF_COIL.labelSelector},${APP_COMPONENT_LABEL}!=${EGRESS_COMPONENT}`,
   };
-  const linux = { labelSelector: "kubernetes.io/os!=windows" };
   const lease = (name: string) =>
     looker.list(LEASES, leadershipOf, {
       fieldSelector: `metadata.name=${name}`,
@@ -106,7 +104,7 @@ export async function readSnapshot(looker: Looker): Promise<Snapshot> {
     pools: await looker.list(ADDRESS_POOLS, (pool) => pool),
     requests: await looker.list(BLOCK_REQUESTS, (request) => request),
     egresses: await looker.list(EGRESSES, (egress) => egress),
-    nodes: await looker.list(NODES, nodeOf, linux),
+    nodes: await looker.list(NODES, nodeOf, LINUX),
     unseen: looker.unseen,
   };
 }

@@ -23,14 +23,9 @@ import {
   type V1Namespace,
   type V1Node,
 } from "../../../lib/kube/mod.ts";
-import {
-  API_GROUP,
-  APP_NAME,
-  APP_NAME_LABEL,
-  EGRESS_LEASE,
-  IPAM_LEASE,
-} from "../../../lib/names/mod.ts";
+import { API_GROUP, EGRESS_LEASE, IPAM_LEASE } from "../../../lib/names/mod.ts";
 import type { Looker } from "../base/looker.ts";
+import { OF_COIL } from "../base/selections.ts";
 import { withoutSecrets } from "../archive/clean.ts";
 
 /** Reads one kind of objects: each as it goes into the archive. */
@@ -49,8 +44,6 @@ export interface ReadContext {
   /** UIDs of Coil's pods. */
   readonly ownPods: ReadonlySet<string>;
 }
-
-const OF_COIL = { labelSelector: `${APP_NAME_LABEL}=${APP_NAME}` };
 
 /** All that are read, pools before what is called after them. */
 export const OBJECTS: readonly ObjectReader[] = [
