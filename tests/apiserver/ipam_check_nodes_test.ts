@@ -7,6 +7,7 @@ import { askAddresses } from "../../lib/cnirpc/inspection/mod.ts";
 import { coil, type Output } from "../../roles/cli/testing.ts";
 import { awaitedLater, eventually } from "../lab/mod.ts";
 import { CoildLab } from "./coild_lab.ts";
+import { coildPod } from "./coild_pod.ts";
 import { addReportedPod, patchStatus } from "./patch_status.ts";
 
 Deno.test("coil ipam check sees what is on nodes", async (t) => {
@@ -150,20 +151,8 @@ Deno.test("coil ipam check sees what is on nodes", async (t) => {
     assert.equal(await checkNodes(), `${node.name} (no coild runs there)`);
     // One that kubectl cannot run anything in: no kubelet answers.
     const path = "/api/v1/namespaces/kube-system/pods";
-    await lab.plane.request("POST", path, {
-      metadata: {
-        name: "coild-x",
-        labels: {
-          "app.kubernetes.io/name": "coil",
-          "app.kubernetes.io/component": "coild",
-        },
-      },
-      spec: {
-        nodeName: node.name,
-        hostNetwork: true,
-        containers: [{ name: "coild", image: "none" }],
-      },
-    });
+    const pod = coildPod({ name: "coild-x", node: node.name });
+    await lab.plane.request("POST", path, pod);
     await patchStatus(lab.plane, `${path}/coild-x`, { phase: "Running" });
     const unreached = await checkNodes() ?? "";
     assert.ok(unreached.startsWith(`${node.name} (`), unreached);

@@ -7,6 +7,7 @@
 import assert from "node:assert/strict";
 import { RECORD_NAME } from "../../roles/coil_migrator/cluster/record.ts";
 import { eventually } from "../lab/mod.ts";
+import { coildPod } from "./coild_pod.ts";
 import { ControllerLab } from "./controller_testing.ts";
 import { migrate, type Output } from "./migrator_testing.ts";
 import { patchStatus } from "./patch_status.ts";
@@ -112,21 +113,10 @@ export class FinishSite implements AsyncDisposable {
     for (const node of NODES) {
       const name = `coild-${node}`;
       if (names.includes(name)) continue;
-      await this.lab.plane.request("POST", `${SYSTEM}/pods`, {
-        metadata: {
-          name,
-          labels: {
-            "app.kubernetes.io/name": "coil",
-            "app.kubernetes.io/component": "coild",
-          },
-        },
-        spec: {
-          nodeName: node,
-          hostNetwork: true,
-          terminationGracePeriodSeconds: 0,
-          containers: [{ name: "coild", image: "none" }],
-        },
+      const pod = coildPod({ name, node }, {
+        terminationGracePeriodSeconds: 0,
       });
+      await this.lab.plane.request("POST", `${SYSTEM}/pods`, pod);
       await patchStatus(this.lab.plane, `${SYSTEM}/pods/${name}`, {
         conditions: [{ type: "Ready", status: "True" }],
       });

@@ -6,6 +6,7 @@ import { coil } from "../../roles/cli/testing.ts";
 import { testedCommands } from "../arch/pages.ts";
 import { eventually, run } from "../lab/mod.ts";
 import { type Coild, CoildLab } from "./coild_lab.ts";
+import { coildPod } from "./coild_pod.ts";
 import { patchStatus } from "./patch_status.ts";
 
 const MAIN = new URL("../../main.ts", import.meta.url).pathname;
@@ -39,25 +40,15 @@ exec nsenter --net=/run/netns/${node.netns} ${Deno.execPath()} run -A ${MAIN} "$
 async function addCoildPod(lab: CoildLab, n: number): Promise<void> {
   const path = "/api/v1/namespaces/kube-system/pods";
   const name = `coild-${n}`;
-  await lab.plane.request("POST", path, {
-    metadata: {
-      name,
-      labels: {
-        "app.kubernetes.io/name": "coil",
-        "app.kubernetes.io/component": "coild",
-      },
-    },
-    spec: {
-      nodeName: `node${n}`,
-      hostNetwork: true,
-      containers: [{
-        name: "coild",
-        image: "registry.acme.example/coil:1",
-        env: [{ name: "PASSWORD", value: PASSWORD }],
-        ports: [{ name: "metrics", containerPort: 9384, hostPort: 9384 }],
-      }],
-    },
+  const pod = coildPod({ name, node: `node${n}` }, {
+    containers: [{
+      name: "coild",
+      image: "registry.acme.example/coil:1",
+      env: [{ name: "PASSWORD", value: PASSWORD }],
+      ports: [{ name: "metrics", containerPort: 9384, hostPort: 9384 }],
+    }],
   });
+  await lab.plane.request("POST", path, pod);
   await patchStatus(lab.plane, `${path}/${name}`, {
     phase: "Running",
     containerStatuses: [{
