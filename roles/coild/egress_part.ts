@@ -66,11 +66,7 @@ export function connectEgress(dependencies: EgressDependencies): EgressPart {
       reportLoss(loss);
     },
     onChange: (egresses) => {
-      const clients = [...egresses].flatMap((egress) => pods.clientsOf(egress));
-      for (const { metadata } of clients) {
-        const { namespace = "", name = "" } = metadata ?? {};
-        reconciler.enqueue({ namespace, name });
-      }
+      for (const egress of egresses) reconciler.enqueueClients(egress);
     },
   });
   const gatewayMetrics = new GatewayMetrics(

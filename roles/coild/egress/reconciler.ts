@@ -88,18 +88,20 @@ export class EgressReconciler {
     this.#controller.enqueue(podKey(pod));
   }
 
+  /** Asks for a look at each pod whose annotations name an Egress, given by its key. */
+  enqueueClients(egress: string): void {
+    for (const pod of this.#with.pods.clientsOf(egress)) {
+      this.#controller.enqueue(nameOf(pod));
+    }
+  }
+
   /** Follows the API server until the signal. */
   async run(signal: AbortSignal): Promise<void> {
     const { pods, source } = this.#with;
     await abortable(pods.synced(), signal);
     await this.#findAll();
     using _pods = pods.subscribe((change) => this.#onPod(change));
-    using _egresses = source.subscribe((egress) => {
-      for (const { metadata } of pods.clientsOf(egress)) {
-        const { namespace = "", name = "" } = metadata ?? {};
-        this.enqueue({ namespace, name });
-      }
-    });
+    using _egresses = source.subscribe((egress) => this.enqueueClients(egress));
     for (const pod of pods.list()) this.#controller.enqueue(nameOf(pod));
     await this.#controller.run(signal);
   }
