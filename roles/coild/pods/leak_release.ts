@@ -20,7 +20,7 @@ const log = getLogger("gc");
 const RELEASE_MS = 8_000;
 
 /** The reason of the Event. */
-export const FREED_REASON = "LeakedAddressesFreed";
+const FREED_REASON = "LeakedAddressesFreed";
 
 /** Attachments that one Event names: with both families, its message has room for these. */
 const IN_ONE_EVENT = 12;
