@@ -76,8 +76,6 @@ export interface PoolRoom {
   readonly free: number;
   /** Those that attachments hold. */
   readonly held: number;
-  /** Those that rest after use. */
-  readonly cooling: number;
   /** How many allocations wait for one. */
   readonly waiting: number;
 }

@@ -49,14 +49,13 @@ export function roomOf(
   pool: string,
   supply: { waiting(pool: string): number },
 ): PoolRoom {
-  const { all: [block], free, held, cooling } = table.blocksOf(pool);
+  const { all: [block], free, held } = table.blocksOf(pool);
   const blockSize = block?.size ?? 0;
   return {
     pool,
     blockSize,
     free,
     held,
-    cooling,
     waiting: supply.waiting(pool),
   };
 }

@@ -7,7 +7,6 @@ const room = {
   blockSize: 8,
   free: 0,
   held: 0,
-  cooling: 0,
   waiting: 0,
 };
 
