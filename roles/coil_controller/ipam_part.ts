@@ -23,23 +23,26 @@ import { HeapKeeper } from "../../lib/linux/mod.ts";
 import { GROUP_VERSION, NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
 import { describeError, getLogger } from "../../lib/telemetry/mod.ts";
 import type { CachedPod } from "./common/cached_pod.ts";
-import { AddressPoolReconciler } from "./ipam/addresspool_reconciler.ts";
+import { AddressPoolReconciler } from "./pools/addresspool_reconciler.ts";
 import {
   BlockRequestReconciler,
   REASON_NODE_LIMIT,
-} from "./ipam/blockrequest_reconciler.ts";
+} from "./blocks/blockrequest_reconciler.ts";
 import { Cluster } from "./ipam/cluster.ts";
-import { ClusterRanges } from "./ipam/cluster_ranges.ts";
-import { GarbageCollector } from "./ipam/garbage_collector.ts";
-import { Growth, SAMPLE_INTERVAL_MS } from "./ipam/growth.ts";
+import { ClusterRanges } from "./pools/cluster_ranges.ts";
+import { GarbageCollector } from "./blocks/garbage_collector.ts";
+import { Growth, SAMPLE_INTERVAL_MS } from "./pools/growth.ts";
 import type { IpamMetrics } from "./ipam/metrics.ts";
-import { nodeAddressesText, NodeAddressKeeper } from "./ipam/node_addresses.ts";
-import { NodeLimit } from "./ipam/node_limit.ts";
-import { poolEvents } from "./ipam/pool_events.ts";
-import { PoolUsage } from "./ipam/pool_usage.ts";
-import { Pools } from "./ipam/pools.ts";
+import {
+  nodeAddressesText,
+  NodeAddressKeeper,
+} from "./blocks/node_addresses.ts";
+import { NodeLimit } from "./blocks/node_limit.ts";
+import { poolEvents } from "./pools/pool_events.ts";
+import { PoolUsage } from "./pools/pool_usage.ts";
+import { Pools } from "./blocks/pools.ts";
 import { type CachedBlock, isSettled } from "./ipam/transform.ts";
-import { RequestBlocks } from "./ipam/request_blocks.ts";
+import { RequestBlocks } from "./blocks/request_blocks.ts";
 
 const log = getLogger("setup");
 

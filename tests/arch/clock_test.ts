@@ -14,8 +14,9 @@ const SHOWN: Readonly<Record<string, string>> = {
     "times of a Lease; its holder's life goes by our clock",
   "lib/telemetry/http/answer.ts": "the header Date",
   "roles/coild/vpc/calls.ts": "a tag that says when an ENI was made",
-  "roles/coil_controller/ipam/addresspool_reconciler.ts": "times of conditions",
-  "roles/coil_controller/ipam/blockrequest_reconciler.ts":
+  "roles/coil_controller/pools/addresspool_reconciler.ts":
+    "times of conditions",
+  "roles/coil_controller/blocks/blockrequest_reconciler.ts":
     "times of conditions",
   "roles/coil_controller/egress/reconciler.ts": "times of conditions",
   "roles/coil_egress/observe/gateway_status.ts":

@@ -5,7 +5,7 @@ import { parseAllDocuments } from "yaml";
 import { poolOf, poolStatus } from "../../lib/api/mod.ts";
 import * as ipam from "../../lib/ipam/mod.ts";
 import { askCoild } from "../../roles/coil/ask.ts";
-import { poolEvents } from "../../roles/coil_controller/ipam/pool_events.ts";
+import { poolEvents } from "../../roles/coil_controller/pools/pool_events.ts";
 import { sourceRefusal } from "../../roles/coild/cluster/any_source.ts";
 import { parseCoildFlags } from "../../roles/coild/flags.ts";
 import { explain } from "../../roles/coild/observe/address_errors.ts";

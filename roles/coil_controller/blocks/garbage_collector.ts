@@ -19,7 +19,7 @@ import {
 } from "../../../lib/kube/mod.ts";
 import { FINALIZER, NODE_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
-import type { IpamMetrics } from "./metrics.ts";
+import type { IpamMetrics } from "../ipam/metrics.ts";
 import { MissingNodes } from "./missing_nodes.ts";
 
 const log = getLogger("gc");

@@ -5,10 +5,10 @@ import { KubeApiError, KubeClient, Store } from "../../../lib/kube/mod.ts";
 import { FakeTransport } from "../../../lib/kube/testing.ts";
 import { POOL_LABEL, REQUEST_LABEL } from "../../../lib/names/mod.ts";
 import { Registry } from "../../../lib/telemetry/mod.ts";
-import { BLOCK_INDEXES } from "./cluster.ts";
-import { IpamMetrics } from "./metrics.ts";
+import { BLOCK_INDEXES } from "../ipam/cluster.ts";
+import { IpamMetrics } from "../ipam/metrics.ts";
 import { Pools } from "./pools.ts";
-import type { CachedBlock } from "./transform.ts";
+import type { CachedBlock } from "../ipam/transform.ts";
 
 const POOL: Pool = poolOf({
   apiVersion: "coil.cybozu.com/v2",

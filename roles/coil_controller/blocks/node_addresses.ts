@@ -8,7 +8,7 @@ import {
   type V1Node,
 } from "../../../lib/kube/mod.ts";
 import { NODE_ADDRESSES_ANNOTATION } from "../../../lib/names/mod.ts";
-import type { CachedBlock } from "./transform.ts";
+import type { CachedBlock } from "../ipam/transform.ts";
 
 /** The most writes in a second: each is an event for every coil-router. */
 const PACE_MS = 100;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { type Pool, poolOf } from "../../../lib/api/mod.ts";
 import { type KubeClient, NODES } from "../../../lib/kube/mod.ts";
 import { NodeLimit, NodeLimitError } from "./node_limit.ts";
-import type { CachedBlock } from "./transform.ts";
+import type { CachedBlock } from "../ipam/transform.ts";
 
 const signal = new AbortController().signal;
 

@@ -10,9 +10,9 @@ import {
   NODE_ADDRESSES_ANNOTATION,
   NODE_LABEL,
 } from "../../../lib/names/mod.ts";
-import { BLOCK_INDEXES } from "./cluster.ts";
+import { BLOCK_INDEXES } from "../ipam/cluster.ts";
 import { NodeAddressKeeper } from "./node_addresses.ts";
-import type { CachedBlock } from "./transform.ts";
+import type { CachedBlock } from "../ipam/transform.ts";
 
 const { signal } = new AbortController();
 

@@ -23,10 +23,10 @@ import {
 } from "../../../lib/kube/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import { nodeAddressesText } from "./node_addresses.ts";
-import { isSettled } from "./transform.ts";
+import { isSettled } from "../ipam/transform.ts";
 import { type NodeLimit, NodeLimitError } from "./node_limit.ts";
 import type { RequestBlocks } from "./request_blocks.ts";
-import { readPool } from "./read_pool.ts";
+import { readPool } from "../pools/read_pool.ts";
 
 const log = getLogger("blockrequest-reconciler");
 

@@ -27,13 +27,13 @@ import {
 } from "../../../lib/kube/mod.ts";
 import { POOL_LABEL, REQUEST_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
-import type { PoolBook } from "./addresspool_reconciler.ts";
+import type { PoolBook } from "../pools/addresspool_reconciler.ts";
 import type {
   AllocateBlockOptions,
   PoolAllocator,
 } from "./blockrequest_reconciler.ts";
-import type { IpamMetrics } from "./metrics.ts";
-import { addressesOf, type CachedBlock } from "./transform.ts";
+import type { IpamMetrics } from "../ipam/metrics.ts";
+import { addressesOf, type CachedBlock } from "../ipam/transform.ts";
 
 const log = getLogger("pool-manager");
 

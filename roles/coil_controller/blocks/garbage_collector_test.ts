@@ -5,7 +5,7 @@ import { FakeTransport } from "../../../lib/kube/testing.ts";
 import { NODE_LABEL } from "../../../lib/names/mod.ts";
 import { createRegistry } from "../../../lib/telemetry/mod.ts";
 import { GarbageCollector } from "./garbage_collector.ts";
-import { IpamMetrics } from "./metrics.ts";
+import { IpamMetrics } from "../ipam/metrics.ts";
 import { FakeClock, untilStopped } from "../../../lib/async/testing.ts";
 
 const NODE = "node1";
