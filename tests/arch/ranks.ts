@@ -20,6 +20,7 @@ const RANK: Readonly<Record<string, number>> = {
   "lib/api": 4,
   "lib/cnirpc": 4,
   "lib/announce": 4,
+  "lib/eviction": 4,
   "lib/coordinator": 5,
   "lib/egress": 5,
   "lib/ipam": 5,

@@ -1,14 +1,12 @@
-import { Address } from "../../../lib/inet/mod.ts";
 import {
   type KubeClient,
   NAMESPACES,
   NODES,
   PODS,
   type V1Namespace,
-  type V1Pod,
 } from "../../../lib/kube/mod.ts";
 import type { AddressedPod, ClusterFacts } from "../convert/conversion.ts";
-import { Patience } from "../command/patience.ts";
+import { addressesOf, Patience } from "../../../lib/eviction/mod.ts";
 
 /** How long the API server may take for a moment. */
 const PATIENCE_MS = 20_000;
@@ -44,10 +42,4 @@ async function readOnce(
     pods.push({ namespace, name, node: pod.spec?.nodeName ?? "", addresses });
   });
   return { nodes, namespaces, pods };
-}
-
-/** The addresses that a pod has of its own: none in the host's network. */
-export function addressesOf({ spec, status }: V1Pod): Address[] {
-  if (spec?.hostNetwork === true || spec?.nodeName === undefined) return [];
-  return (status?.podIPs ?? []).flatMap(({ ip }) => Address.tryParse(ip) ?? []);
 }

@@ -14,9 +14,12 @@ import {
 } from "../../../lib/kube/mod.ts";
 import { LIVE_PODS } from "./facts.ts";
 import { MigrateError } from "../command/errors.ts";
-import { Patience } from "../command/patience.ts";
+import {
+  type LivePod,
+  livePodOf,
+  Patience,
+} from "../../../lib/eviction/mod.ts";
 import { editOf } from "../convert/edited_blocks.ts";
-import { type LivePod, livePodOf } from "./live_pod.ts";
 import { findV1Pods, type V1Pods } from "./v1_pods.ts";
 
 /** How long the API server may take for a moment. */

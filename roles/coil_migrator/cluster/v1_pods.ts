@@ -1,7 +1,7 @@
 import type { Block, Pool } from "../../../lib/api/mod.ts";
 import { type Address, FAMILIES, Prefix } from "../../../lib/inet/mod.ts";
 import { compareText, nameText } from "../../../lib/names/mod.ts";
-import type { LivePod } from "./live_pod.ts";
+import type { LivePod } from "../../../lib/eviction/mod.ts";
 
 /** Why a pod is not replaced. */
 export type KeepReason = "no controller" | "static pod";

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { type Block, poolOf } from "../../../lib/api/mod.ts";
 import { Address, Prefix } from "../../../lib/inet/mod.ts";
-import type { LivePod } from "./live_pod.ts";
+import { type LivePod, nextPod } from "../../../lib/eviction/mod.ts";
 import { nameText } from "../../../lib/names/mod.ts";
-import { nextPod } from "../replace/order.ts";
 import { findV1Pods } from "./v1_pods.ts";
 
 /** `NAMESPACE/NAME NODE CONTROLLER ADDRESS…`; "-" for no controller, "static" for a static pod. */

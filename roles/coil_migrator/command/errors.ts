@@ -1,3 +1,4 @@
+import { EvictionError } from "../../../lib/eviction/mod.ts";
 import { EtcdError } from "../../../lib/etcd/mod.ts";
 import { KubeApiError, KubeUnreachableError } from "../../../lib/kube/mod.ts";
 
@@ -19,7 +20,9 @@ export class MigrateError extends Error {
 
 /** Says what went wrong and what to do. Undefined for an error in Coil itself. */
 export function explain(error: unknown): string | undefined {
-  if (error instanceof MigrateError) return error.message;
+  if (error instanceof MigrateError || error instanceof EvictionError) {
+    return error.message;
+  }
   if (error instanceof EtcdError) return withAdvice(error, etcdAdvice(error));
   if (error instanceof KubeUnreachableError) {
     return withAdvice(

@@ -6,9 +6,13 @@ import {
   nameText,
   SYSTEM_NAMESPACE,
 } from "../../../lib/names/mod.ts";
-import { type LivePod, livePodOf } from "../cluster/live_pod.ts";
-import { type ReplacementContext, replacePod } from "./pod_replacement.ts";
-import type { Progress } from "../command/progress.ts";
+import {
+  type LivePod,
+  livePodOf,
+  type Progress,
+  type ReplacementContext,
+  replacePod,
+} from "../../../lib/eviction/mod.ts";
 import type { MigrationRecord } from "../cluster/record.ts";
 
 const SELECTOR = `${APP_NAME_LABEL}=${APP_NAME},${APP_COMPONENT_LABEL}=coild`;

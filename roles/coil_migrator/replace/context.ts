@@ -2,9 +2,12 @@ import type { KubeClient } from "../../../lib/kube/mod.ts";
 import { count } from "../dump/report.ts";
 import { MigrateError } from "../command/errors.ts";
 import type { ReplaceValues } from "../command/flags.ts";
-import { Patience } from "../command/patience.ts";
-import type { ReplacementContext } from "./pod_replacement.ts";
-import { CLEAR_LINE } from "../command/progress.ts";
+import {
+  CLEAR_LINE,
+  EvictionError,
+  Patience,
+  type ReplacementContext,
+} from "../../../lib/eviction/mod.ts";
 import { readSurvey, type Survey } from "../cluster/survey.ts";
 import type { Terminal } from "../command/terminal.ts";
 
@@ -58,7 +61,7 @@ export async function withAdvice(
   try {
     await work();
   } catch (error) {
-    if (!(error instanceof MigrateError)) throw error;
+    if (!(error instanceof EvictionError)) throw error;
     const { toReplace } = await patientSurvey(context);
     throw new MigrateError(
       `${error.message}

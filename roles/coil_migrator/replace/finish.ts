@@ -3,7 +3,7 @@ import { listCoildPods, restartCoild, yetToRestart } from "./coild_pods.ts";
 import { count } from "../dump/report.ts";
 import { EXIT } from "../command/errors.ts";
 import { nameText } from "../../../lib/names/mod.ts";
-import { Progress } from "../command/progress.ts";
+import { Progress } from "../../../lib/eviction/mod.ts";
 import {
   type MigrationRecord,
   readRecord,

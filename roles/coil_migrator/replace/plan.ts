@@ -3,7 +3,7 @@ import { DUMPED_ANNOTATION, nameText } from "../../../lib/names/mod.ts";
 import { listCoildPods } from "./coild_pods.ts";
 import { count } from "../dump/report.ts";
 import { MigrateError } from "../command/errors.ts";
-import type { LivePod } from "../cluster/live_pod.ts";
+import type { LivePod } from "../../../lib/eviction/mod.ts";
 import { isDumpUnfinished, type MigrationRecord } from "../cluster/record.ts";
 import { doubledBlocks } from "../cluster/doubled_blocks.ts";
 import { misplacedBlocks } from "../cluster/misplaced_blocks.ts";

@@ -2,9 +2,12 @@ import { ADDRESS_BLOCKS, type Block } from "../../../lib/api/mod.ts";
 import type { KubeClient, ObjectMeta } from "../../../lib/kube/mod.ts";
 import { FINALIZER } from "../../../lib/names/mod.ts";
 import { MigrateError } from "../command/errors.ts";
-import { unlessGone, waitWhile } from "../command/gone.ts";
-import type { Patience } from "../command/patience.ts";
-import type { Progress } from "../command/progress.ts";
+import {
+  type Patience,
+  type Progress,
+  unlessGone,
+  waitWhile,
+} from "../../../lib/eviction/mod.ts";
 
 export interface ReleaseContext {
   readonly client: KubeClient;

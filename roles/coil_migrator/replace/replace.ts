@@ -1,7 +1,10 @@
 import { EXIT, MigrateError } from "../command/errors.ts";
-import type { LivePod } from "../cluster/live_pod.ts";
+import {
+  type LivePod,
+  Progress,
+  replacePods,
+} from "../../../lib/eviction/mod.ts";
 import { nameText } from "../../../lib/names/mod.ts";
-import { Progress } from "../command/progress.ts";
 import {
   type MigrationRecord,
   readRecord,
@@ -16,7 +19,6 @@ import {
 } from "./context.ts";
 import { finish } from "./finish.ts";
 import { checkReadiness, planText } from "./plan.ts";
-import { replacePods } from "./pods.ts";
 import { readSurvey, reservedBlocks, type Survey } from "../cluster/survey.ts";
 
 /** How often pods of v1 may turn up that were not there the time before. */

@@ -14,7 +14,7 @@ import {
   SYSTEM_NAMESPACE,
 } from "../../../lib/names/mod.ts";
 import { MigrateError } from "../command/errors.ts";
-import { unlessGone, waitWhile } from "../command/gone.ts";
+import { unlessGone, waitWhile } from "../../../lib/eviction/mod.ts";
 
 /** An object of v1's installation that is there. */
 export interface V1Workload {

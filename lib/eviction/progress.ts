@@ -1,4 +1,10 @@
-import type { Terminal } from "./terminal.ts";
+/** Where progress is shown. */
+export interface ProgressTerminal {
+  /** Takes messages beside the output. */
+  err(text: string): void;
+  /** Whether `err` is a terminal, where a user sees what is written as it comes. */
+  readonly isInteractive: boolean;
+}
 
 const BAR_WIDTH = 24;
 /** Clears the bar's line. */
@@ -6,13 +12,13 @@ export const CLEAR_LINE = "\r\x1b[K";
 
 /** Shows how many of a number of things are done: a bar at a terminal, else a line for each thing. */
 export class Progress {
-  readonly #terminal: Terminal;
+  readonly #terminal: ProgressTerminal;
   readonly #total: number;
   #done: number;
   #isDrawn = false;
 
   constructor(
-    terminal: Terminal,
+    terminal: ProgressTerminal,
     options: { readonly total: number; readonly done: number },
   ) {
     this.#terminal = terminal;

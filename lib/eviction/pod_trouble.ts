@@ -1,4 +1,4 @@
-import type { CoreV1Event, V1Pod } from "../../../lib/kube/mod.ts";
+import type { CoreV1Event, V1Pod } from "../kube/mod.ts";
 
 /** More lines than this say nothing new. */
 const MAX_LINES = 6;

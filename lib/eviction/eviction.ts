@@ -3,12 +3,12 @@ import {
   type KubeClient,
   PODS,
   resourcePath,
-} from "../../../lib/kube/mod.ts";
-import { MigrateError } from "../command/errors.ts";
-import { waitWhile } from "../command/gone.ts";
-import type { LivePod } from "../cluster/live_pod.ts";
-import { nameText } from "../../../lib/names/mod.ts";
-import type { Patience } from "../command/patience.ts";
+} from "../kube/mod.ts";
+import { EvictionError } from "./errors.ts";
+import { waitWhile } from "./gone.ts";
+import type { LivePod } from "./live_pod.ts";
+import { nameText } from "../names/mod.ts";
+import type { Patience } from "./patience.ts";
 
 export interface EvictionContext {
   readonly client: KubeClient;
@@ -25,7 +25,7 @@ const MAX_SERVER_ERRORS = 3;
 /**
  * Evicts a pod, as soon as its PodDisruptionBudgets allow it. Idempotent; a later pod of the name is left alone.
  *
- * @throws {MigrateError} when that is refused all the time, or for good
+ * @throws {EvictionError} when that is refused all the time, or for good
  */
 export async function evict(
   pod: LivePod,
@@ -76,9 +76,9 @@ function notAllowed(
   pod: LivePod,
   refusal: KubeApiError,
   timeoutMs: number,
-): MigrateError {
+): EvictionError {
   const forTime = refusal.isTooManyRequests ? ` for ${timeoutMs / 1000} s` : "";
-  return new MigrateError(
+  return new EvictionError(
     `Cannot evict pod ${nameText(pod)}: the API server refuses it${forTime}: ${
       reasonsOf(refusal)
     }

@@ -1,11 +1,11 @@
-import { EVENTS, type KubeClient, PODS } from "../../../lib/kube/mod.ts";
+import { EVENTS, type KubeClient, PODS } from "../kube/mod.ts";
 import { type Before, before, isRecovered } from "./recovery.ts";
-import { MigrateError } from "../command/errors.ts";
-import { unlessGone, waitWhile } from "../command/gone.ts";
+import { EvictionError } from "./errors.ts";
+import { unlessGone, waitWhile } from "./gone.ts";
 import { evict } from "./eviction.ts";
-import type { LivePod } from "../cluster/live_pod.ts";
-import { nameText } from "../../../lib/names/mod.ts";
-import type { Patience } from "../command/patience.ts";
+import type { LivePod } from "./live_pod.ts";
+import { nameText } from "../names/mod.ts";
+import type { Patience } from "./patience.ts";
 import { desiredOf, type PodOwner, podsOf } from "./pod_owner.ts";
 import { troubleLines } from "./pod_trouble.ts";
 
@@ -36,7 +36,7 @@ export interface ReplacementOptions {
 /**
  * Evicts a pod and waits until its controller has replaced it.
  *
- * @throws {MigrateError} when the pod cannot be evicted, does not go, or does not come back
+ * @throws {EvictionError} when the pod cannot be evicted, does not go, or does not come back
  */
 export async function replacePod(
   pod: LivePod,
@@ -85,7 +85,7 @@ async function waitUntilGone(
       const why = finalizers.length > 0
         ? `it waits for its finalizers ${finalizers.join(", ")}`
         : `is the kubelet of node ${pod.node} running?`;
-      return new MigrateError(
+      return new EvictionError(
         `Cannot replace pod ${
           nameText(pod)
         }: it was evicted, and is still there after ${
@@ -115,7 +115,7 @@ async function waitUntilBack(
     late: async (pods) => {
       const lines = troubleLines(pods, await eventsOf(owner, context));
       const { kind, name } = owner.reference;
-      return new MigrateError(
+      return new EvictionError(
         `Cannot go on: pod ${
           nameText(pod)
         } of ${kind} ${owner.namespace}/${name} does not come back: after ${

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { KubeClient } from "../../../lib/kube/mod.ts";
-import { FakeTransport } from "../../../lib/kube/testing.ts";
-import type { LivePod } from "../cluster/live_pod.ts";
-import { Patience } from "../command/patience.ts";
-import { Progress } from "../command/progress.ts";
+import { KubeClient } from "../kube/mod.ts";
+import { FakeTransport } from "../kube/testing.ts";
+import type { LivePod } from "./live_pod.ts";
+import { Patience } from "./patience.ts";
+import { Progress } from "./progress.ts";
 import { replacePods } from "./pods.ts";
 
 /** Pods without a controller, so that an eviction is all there is to do. */

@@ -1,8 +1,8 @@
-import { sleep, TaskGroup } from "../../../lib/async/mod.ts";
-import type { LivePod } from "../cluster/live_pod.ts";
-import { nameText } from "../../../lib/names/mod.ts";
+import { sleep, TaskGroup } from "../async/mod.ts";
+import type { LivePod } from "./live_pod.ts";
+import { nameText } from "../names/mod.ts";
 import { type ReplacementContext, replacePod } from "./pod_replacement.ts";
-import type { Progress } from "../command/progress.ts";
+import type { Progress } from "./progress.ts";
 import { type Limits, nextPod } from "./order.ts";
 
 export interface ReplacePodsOptions extends ReplacementContext {

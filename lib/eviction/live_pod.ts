@@ -1,12 +1,11 @@
-import type { Address } from "../../../lib/inet/mod.ts";
-import type { OwnerReference, V1Pod } from "../../../lib/kube/mod.ts";
-import type { NamespacedName } from "../../../lib/names/mod.ts";
-import { addressesOf } from "./facts.ts";
+import { Address } from "../inet/mod.ts";
+import type { OwnerReference, V1Pod } from "../kube/mod.ts";
+import type { NamespacedName } from "../names/mod.ts";
 
 /** What a pod that the kubelet made from a file carries: k8s.io/kubernetes/pkg/kubelet/types. */
 const MIRROR_ANNOTATION = "kubernetes.io/config.mirror";
 
-/** A pod that has not ended, as far as the migration looks at it. */
+/** A pod that has not ended, as far as its replacement looks at it. */
 export interface LivePod extends NamespacedName {
   readonly uid: string;
   /** Empty until it is scheduled. */
@@ -38,4 +37,10 @@ export function livePodOf(pod: V1Pod): LivePod {
       ) ?? false,
     isDeleting: metadata?.deletionTimestamp !== undefined,
   };
+}
+
+/** The addresses that a pod has of its own: none in the host's network. */
+export function addressesOf({ spec, status }: V1Pod): Address[] {
+  if (spec?.hostNetwork === true || spec?.nodeName === undefined) return [];
+  return (status?.podIPs ?? []).flatMap(({ ip }) => Address.tryParse(ip) ?? []);
 }
