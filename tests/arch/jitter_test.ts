@@ -15,7 +15,6 @@ const FIXED: Readonly<Record<string, string>> = {
   "roles/coil_egress/lifecycle/drain.ts": "the end of a pod, on its own",
   "roles/coil_installer": "files of the node, once in its life",
   "lib/eviction": "one program, run by hand",
-  "roles/coil_migrator": "one program, run by hand",
   "roles/coild/blocks/requests.ts": "an answer that came late, on its own",
   "roles/coild/egress/source.ts": "looks at a map",
   "roles/coild/network/keeper.ts": "after a repair, which is its own",
