@@ -24,3 +24,8 @@ export {
   progressBar,
   type ProgressTerminal,
 } from "./progress.ts";
+export {
+  type KeepReason,
+  type Selection,
+  selectReplaceable,
+} from "./selection.ts";

@@ -1,17 +1,13 @@
 import type { Block, Pool } from "../../../lib/api/mod.ts";
 import { type Address, FAMILIES, Prefix } from "../../../lib/inet/mod.ts";
-import { compareText, nameText } from "../../../lib/names/mod.ts";
-import type { LivePod } from "../../../lib/eviction/mod.ts";
-
-/** Why a pod is not replaced. */
-export type KeepReason = "no controller" | "static pod";
+import {
+  type LivePod,
+  type Selection,
+  selectReplaceable,
+} from "../../../lib/eviction/mod.ts";
 
 /** The pods that v1 gave their addresses. */
-export interface V1Pods {
-  /** Those whose controller recreates them, by node, namespace and name. */
-  readonly toReplace: readonly LivePod[];
-  /** Those that would be gone for good. */
-  readonly kept: readonly { readonly pod: LivePod; readonly why: KeepReason }[];
+export interface V1Pods extends Selection {
   /** Names of reserved blocks that have addresses of pods. */
   readonly inUse: ReadonlySet<string>;
 }
@@ -29,37 +25,22 @@ export function findV1Pods(
   },
 ): V1Pods {
   const lookUp = new BlockLookup(blocks);
-  const toReplace: LivePod[] = [];
-  const kept: { pod: LivePod; why: KeepReason }[] = [];
   const inUse = new Set<string>();
-  for (const pod of pods) {
-    const isV1 = pod.addresses.map((address) => {
+  const ofV1 = pods.filter((pod) =>
+    pod.addresses.map((address) => {
       const holders = lookUp.of(address);
       if (holders.some(({ reserved }) => !reserved)) return false;
       for (const { name } of holders) inUse.add(name);
       return holders.length > 0 || isPooled(address, pools);
-    }).includes(true);
-    if (!isV1) continue;
-    if (pod.isStatic) kept.push({ pod, why: "static pod" });
-    else if (pod.controller === undefined) {
-      kept.push({ pod, why: "no controller" });
-    } else toReplace.push(pod);
-  }
-  return {
-    toReplace: toReplace.toSorted(byPlace),
-    kept: kept.toSorted((a, b) => byPlace(a.pod, b.pod)),
-    inUse,
-  };
+    }).includes(true)
+  );
+  return { ...selectReplaceable(ofV1), inUse };
 }
 
 function isPooled(address: Address, pools: readonly Pool[]): boolean {
   return pools.some(({ subnets }) =>
     subnets.some((subnet) => subnet[address.family]?.contains(address))
   );
-}
-
-function byPlace(a: LivePod, b: LivePod): number {
-  return compareText(a.node, b.node) || compareText(nameText(a), nameText(b));
 }
 
 /** Finds the blocks that have an address, however many there are. */
