@@ -9,6 +9,7 @@ export {
   completion,
   type CompletionCommand,
 } from "./completion.ts";
+export { count } from "./count.ts";
 export { formatDuration, parseDurationMs } from "./duration.ts";
 export {
   LOGGING_FLAGS,

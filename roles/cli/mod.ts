@@ -20,6 +20,7 @@ import {
   type Terminal,
 } from "./base/command.ts";
 import { EXIT, explain } from "./base/errors.ts";
+import { IPAM_DRAIN } from "./drain/drain.ts";
 import { EGRESS_SHOW } from "./egress/show.ts";
 import { EXPLAIN } from "./explain/explain.ts";
 import { IPAM_CHECK } from "./check/check.ts";
@@ -79,6 +80,7 @@ export const COMMANDS: readonly Command[] = [
   IPAM_SHOW,
   IPAM_MAP,
   IPAM_CHECK,
+  IPAM_DRAIN,
   EGRESS_SHOW,
   SYSDUMP,
   COMPLETION,

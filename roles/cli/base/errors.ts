@@ -1,3 +1,4 @@
+import { EvictionError } from "../../../lib/eviction/mod.ts";
 import { KubeApiError, KubeUnreachableError } from "../../../lib/kube/mod.ts";
 
 /** Exit codes of the commands. */
@@ -18,7 +19,9 @@ export class CommandError extends Error {
 
 /** Says what went wrong and, where it is known, what to do. Undefined for an error in Coil itself. */
 export function explain(error: unknown): string | undefined {
-  if (error instanceof CommandError) return error.message;
+  if (error instanceof CommandError || error instanceof EvictionError) {
+    return error.message;
+  }
   if (error instanceof KubeUnreachableError) {
     return `${error.message}\nIs the API server running, and is this its kubeconfig? See --kubeconfig, --context and $KUBECONFIG.`;
   }

@@ -136,11 +136,22 @@ export function poolNamed(
 ): AddressPool {
   const found = pools.find(({ metadata }) => metadata.name === name);
   if (found !== undefined) return found;
-  const names = pools.map(({ metadata }) => metadata.name ?? "").sort();
-  const known = names.length === 0
+  const names = pools.map(({ metadata }) => metadata.name ?? "");
+  throw noSuchPool(name, { verb: "show", existing: names });
+}
+
+/** Says which pools there are instead. */
+export function noSuchPool(
+  name: string,
+  { verb, existing }: {
+    readonly verb: string;
+    readonly existing: readonly string[];
+  },
+): CommandError {
+  const known = existing.length === 0
     ? "there are no AddressPools"
-    : `it does not exist (existing: ${names.join(", ")})`;
-  throw new CommandError(`Cannot show AddressPool "${name}": ${known}`);
+    : `it does not exist (existing: ${existing.toSorted().join(", ")})`;
+  return new CommandError(`Cannot ${verb} AddressPool "${name}": ${known}`);
 }
 
 /** The addresses of a pod that has some of its own, on a node. */

@@ -1,3 +1,4 @@
+import { count } from "../../../lib/flags/mod.ts";
 import { POOL_LABEL } from "../../../lib/names/mod.ts";
 import type { Conversion } from "../convert/conversion.ts";
 import { type Finding, findingLine } from "../convert/finding.ts";
@@ -43,11 +44,6 @@ export function nextSteps(file: string): string {
   kubectl apply --server-side --field-manager=coil-migrator -f ${file}
 Then install Coil v2, and: coil migrate replace
 `;
-}
-
-/** `1 pod`, `2 pods` */
-export function count(n: number, noun: string): string {
-  return `${n} ${noun}${n === 1 ? "" : "s"}`;
 }
 
 function poolLines({ pools, blocks }: Conversion): string[] {

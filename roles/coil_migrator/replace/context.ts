@@ -1,5 +1,5 @@
 import type { KubeClient } from "../../../lib/kube/mod.ts";
-import { count } from "../dump/report.ts";
+import { count } from "../../../lib/flags/mod.ts";
 import { MigrateError } from "../command/errors.ts";
 import type { ReplaceValues } from "../command/flags.ts";
 import {

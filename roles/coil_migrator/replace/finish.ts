@@ -1,6 +1,6 @@
 import type { Block } from "../../../lib/api/mod.ts";
 import { listCoildPods, restartCoild, yetToRestart } from "./coild_pods.ts";
-import { count } from "../dump/report.ts";
+import { count } from "../../../lib/flags/mod.ts";
 import { EXIT } from "../command/errors.ts";
 import { nameText } from "../../../lib/names/mod.ts";
 import { Progress } from "../../../lib/eviction/mod.ts";

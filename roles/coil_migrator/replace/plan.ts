@@ -1,7 +1,7 @@
 import type { KubeClient } from "../../../lib/kube/mod.ts";
 import { DUMPED_ANNOTATION, nameText } from "../../../lib/names/mod.ts";
 import { listCoildPods } from "./coild_pods.ts";
-import { count } from "../dump/report.ts";
+import { count } from "../../../lib/flags/mod.ts";
 import { MigrateError } from "../command/errors.ts";
 import type { LivePod } from "../../../lib/eviction/mod.ts";
 import { isDumpUnfinished, type MigrationRecord } from "../cluster/record.ts";

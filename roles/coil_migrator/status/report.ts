@@ -1,4 +1,4 @@
-import { count } from "../dump/report.ts";
+import { count } from "../../../lib/flags/mod.ts";
 import type { MigrationStatus, Phase } from "./migration_status.ts";
 import { isDumpUnfinished } from "../cluster/record.ts";
 

@@ -1,0 +1,326 @@
+import { ADDRESS_POOLS, type Pool, tryPoolOf } from "../../../lib/api/mod.ts";
+import {
+  type LivePod,
+  livePodOf,
+  Patience,
+  Progress,
+  replacePods,
+} from "../../../lib/eviction/mod.ts";
+import {
+  count,
+  defineFlags,
+  type FlagValues,
+  UsageError,
+} from "../../../lib/flags/mod.ts";
+import {
+  KubeApiError,
+  type KubeClient,
+  NAMESPACES,
+  PODS,
+  type V1Namespace,
+} from "../../../lib/kube/mod.ts";
+import { nameText, VERSION } from "../../../lib/names/mod.ts";
+import {
+  type Command,
+  type CommandContext,
+  readArguments,
+  type Terminal,
+} from "../base/command.ts";
+import { connect, CONNECTION_FLAGS, POOL_NAMES } from "../base/connection.ts";
+import { CommandError, EXIT } from "../base/errors.ts";
+import { listPages } from "../base/pages.ts";
+import { LIVE_PODS, noSuchPool } from "../ipam/cluster_reader.ts";
+import {
+  checkHomes,
+  cordonOf,
+  type DrainPlan,
+  type DrainTarget,
+  type DrainView,
+  planDrain,
+  planText,
+  rangeOf,
+  targetText,
+  undoText,
+} from "./plan.ts";
+
+/** How often pods may turn up that were not there the time before. */
+const MAX_ROUNDS = 5;
+/** How often another writer may be quicker. */
+const MAX_CONFLICTS = 5;
+const POLL_MS = 1_000;
+
+const FLAGS = defineFlags({
+  "range": {
+    type: "string",
+    default: "",
+    help:
+      "Only these addresses of the pool: an address, a CIDR such as one of its subnets, or a range such as 10.2.0.10-10.2.0.20",
+  },
+  "evict": {
+    type: "bool",
+    default: false,
+    help:
+      "Replace the pods that have the addresses: evict one, wait until its controller has another one ready, go on",
+  },
+  "force": {
+    type: "bool",
+    default: false,
+    help: "With --evict: also delete pods without a controller, permanently",
+  },
+  "dry-run": {
+    type: "bool",
+    default: false,
+    help: "Only print what it would do",
+  },
+  "parallel": {
+    type: "int",
+    default: 1,
+    min: 1,
+    max: 1_000,
+    help: "Pods replaced at a time; never two of one controller",
+  },
+  "eviction-timeout": {
+    type: "duration",
+    default: 600_000,
+    min: 1_000,
+    help:
+      "How long to wait for a PodDisruptionBudget to allow the eviction of a pod",
+  },
+  "pod-timeout": {
+    type: "duration",
+    default: 600_000,
+    min: 1_000,
+    help:
+      "How long to wait for a pod to be gone, and again for its replacement to be ready",
+  },
+  "api-timeout": {
+    type: "duration",
+    default: 300_000,
+    help: "How long to wait if the API server does not answer",
+  },
+  ...CONNECTION_FLAGS,
+});
+
+type Values = FlagValues<typeof FLAGS>;
+
+/** `coil ipam drain`: takes a pool, or a range of it, out of use. */
+export const IPAM_DRAIN: Command = {
+  path: "ipam drain",
+  about: "Take a pool, or a range of its addresses, out of use",
+  flags: FLAGS,
+  argumentListedBy: POOL_NAMES,
+  run: drain,
+};
+
+/** What the steps work with. */
+interface Drain {
+  readonly client: KubeClient;
+  readonly values: Values;
+  readonly terminal: Terminal;
+  readonly patience: Patience;
+  readonly signal: AbortSignal;
+  /** Name of the pool. */
+  readonly name: string;
+}
+
+async function drain(context: CommandContext): Promise<number> {
+  const line = readArguments(FLAGS, context, {
+    program: `${context.program} ipam drain`,
+    version: VERSION,
+    about:
+      `Pauses a pool, or with --range reserves addresses of it: no pod gets one from then
+on. Pods that have one keep it until they end, or are replaced one by one with --evict,
+as PodDisruptionBudgets allow. Blocks without pods return by themselves. Run again, it
+goes on with the rest.
+
+Exit codes: 0 no pod has such an address, 1 it could not go on, 2 the command line is
+wrong, 3 pods are left.`,
+    positionals: "POOL",
+  });
+  if (line === undefined) return EXIT.ok;
+  const { values, positionals: [name, more] } = line;
+  if (name === undefined) throw new UsageError("which pool?");
+  if (more !== undefined) throw new UsageError(`unexpected argument: ${more}`);
+  if (values.force && !values.evict) {
+    throw new UsageError("--force needs --evict");
+  }
+  const { terminal, signal = new AbortController().signal } = context;
+  using client = await connect(values);
+  const patience = new Patience({
+    timeoutMs: values["api-timeout"],
+    signal,
+    onTrouble: (message) => terminal.err(`${message}\n`),
+  });
+  return await run({ client, values, terminal, patience, signal, name });
+}
+
+async function run(work: Drain): Promise<number> {
+  const { values, terminal } = work;
+  const { evict, "dry-run": dryRun } = values;
+  const { target, plan } = await look(work);
+  terminal.err(planText(target, plan, { evict }));
+  if (evict) checkHomes(target, plan);
+  if (dryRun) {
+    terminal.err("Dry run: nothing was changed\n");
+    return left(plan) > 0 ? EXIT.problems : EXIT.ok;
+  }
+  await cordon(work);
+  terminal.err(
+    `${targetText(target)} gives no more addresses. To take that back: ${
+      undoText(target)
+    }\n`,
+  );
+  if (evict) await replaceAll(work, plan);
+  return report(await look(work), { terminal, evict });
+}
+
+/** How many pods have such addresses. */
+function left({ toReplace, kept }: DrainPlan): number {
+  return toReplace.length + kept.length;
+}
+
+async function look(
+  work: Drain,
+): Promise<{ readonly target: DrainTarget; readonly plan: DrainPlan }> {
+  return await work.patience.ask(async () => {
+    const view = await readView(work);
+    const target = targetOf(work, view.pools);
+    return { target, plan: planDrain(target, view) };
+  });
+}
+
+async function readView({ client, values }: Drain): Promise<DrainView> {
+  const pageSize = values["page-size"];
+  const pools = await listPages(client, ADDRESS_POOLS, {
+    pageSize,
+    keep: tryPoolOf,
+  });
+  const namespaces = await listPages(client, NAMESPACES, {
+    pageSize,
+    keep: ({ metadata }): V1Namespace => ({
+      metadata: {
+        name: metadata?.name ?? "",
+        annotations: metadata?.annotations ?? {},
+      },
+    }),
+  });
+  const pods = await listPages(client, PODS, {
+    ...LIVE_PODS,
+    pageSize,
+    keep: livePodOf,
+  });
+  return {
+    pools: pools.filter((pool) => pool !== undefined),
+    namespaces,
+    pods: pods.filter(({ addresses }) => addresses.length > 0),
+  };
+}
+
+/** @throws {CommandError} when the pool does not exist, or lacks the range */
+function targetOf(
+  { name, values: { range } }: Drain,
+  pools: readonly Pool[],
+): DrainTarget {
+  const pool = pools.find((pool) => pool.name === name);
+  if (pool === undefined) {
+    const existing = pools.map(({ name }) => name);
+    throw noSuchPool(name, { verb: "drain", existing });
+  }
+  return { pool, range: range === "" ? undefined : rangeOf(pool, range) };
+}
+
+/** Writes into the pool's spec that its addresses are not given. */
+async function cordon(work: Drain): Promise<void> {
+  const { client, patience, signal, name } = work;
+  for (let attempt = 1;; attempt++) {
+    const object = await patience.ask(() =>
+      client.get(ADDRESS_POOLS, { name, signal })
+    );
+    const pool = tryPoolOf(object);
+    const spec = pool === undefined
+      ? undefined
+      : cordonOf(targetOf(work, [pool]), object.spec);
+    if (spec === undefined) return;
+    const { resourceVersion } = object.metadata;
+    const patch = { metadata: { resourceVersion }, spec };
+    try {
+      await patience.ask(() =>
+        client.patch(ADDRESS_POOLS, { name, signal }, patch, { kind: "merge" })
+      );
+      return;
+    } catch (error) {
+      const isLost = error instanceof KubeApiError && error.isConflict;
+      if (!isLost || attempt >= MAX_CONFLICTS) throw error;
+    }
+  }
+}
+
+/** Replaces what there is, and what turns up in the meantime: pods that were just starting. */
+async function replaceAll(work: Drain, first: DrainPlan): Promise<void> {
+  const { values, terminal } = work;
+  const { force } = values;
+  let pods = chosen(first, force);
+  const progress = new Progress({
+    err: (text) => terminal.err(text),
+    isInteractive: terminal.isScreen ?? false,
+  }, { total: pods.length, done: 0 });
+  for (let round = 1; pods.length > 0; round++) {
+    if (round > MAX_ROUNDS) throw comesBack(pods);
+    await replacePods(pods, {
+      ...work,
+      progress,
+      pollMs: POLL_MS,
+      evictionTimeoutMs: values["eviction-timeout"],
+      podTimeoutMs: values["pod-timeout"],
+      intervalMs: 0,
+      limits: {
+        parallel: values.parallel,
+        perNode: values.parallel,
+        perNamespace: values.parallel,
+      },
+    });
+    pods = chosen((await look(work)).plan, force);
+  }
+}
+
+function chosen({ toReplace, kept }: DrainPlan, force: boolean): LivePod[] {
+  const lonely = kept.filter(({ why }) => why === "no controller");
+  return [...toReplace, ...(force ? lonely.map(({ pod }) => pod) : [])];
+}
+
+function comesBack(pods: readonly LivePod[]): CommandError {
+  const names = pods.slice(0, 5).map((pod) =>
+    `${nameText(pod)} on ${pod.node}`
+  );
+  return new CommandError(
+    `Cannot go on: pods come back with such addresses: ${names.join(", ")}
+Does the coild of these nodes reach the API server? See kubectl -n kube-system logs on coild there.`,
+  );
+}
+
+/** Says what is left. Returns the exit code. */
+function report(
+  { target, plan }: {
+    readonly target: DrainTarget;
+    readonly plan: DrainPlan;
+  },
+  { terminal, evict }: {
+    readonly terminal: Terminal;
+    readonly evict: boolean;
+  },
+): number {
+  const pods = left(plan);
+  if (pods === 0) {
+    terminal.out(`No pod has an address of ${targetText(target)}\n`);
+    return EXIT.ok;
+  }
+  const how = evict
+    ? "Those without a controller need --force, static pods a change of their file"
+    : "They keep them until they end; --evict replaces them";
+  terminal.out(
+    `${count(pods, "pod")} left with addresses of ${
+      targetText(target)
+    }. ${how}\n`,
+  );
+  return EXIT.problems;
+}
