@@ -10,6 +10,7 @@ import {
 import { getLogger, type Logger } from "../../telemetry/mod.ts";
 import type { KubeClient } from "../client/client.ts";
 import { KubeApiError, KubeUnreachableError } from "../http/errors.ts";
+import type { CallOptions } from "../http/options.ts";
 import { EVENTS } from "../api/resource.ts";
 import type { CoreV1Event, ObjectReference } from "../api/types.ts";
 
@@ -44,14 +45,15 @@ export interface EventRecorderOptions {
 /** One event as it is in the API server, or is to be. */
 interface Entry {
   readonly key: string;
+  /** Of the object in the API server. The same at each attempt: an answer that is lost leaves no second object. */
+  readonly name: string;
   readonly ref: ObjectReference;
   readonly info: EventInfo;
   readonly firstTime: string;
   lastTime: string;
   lastMs: number;
   count: number;
-  /** Name of the object in the API server, once it is there. */
-  created: string | undefined;
+  isStored: boolean;
 }
 
 /**
@@ -112,8 +114,9 @@ export class EventRecorder {
       this.#entries.set(key, old);
     } else {
       const times = { firstTime: now, lastTime: now, lastMs: nowMs };
-      const entry = { key, ref, info, ...times, count: 1, created: undefined };
-      this.#entries.set(key, entry);
+      const name = nameOf(ref);
+      const counted = { count: 1, isStored: false };
+      this.#entries.set(key, { key, name, ref, info, ...times, ...counted });
     }
     this.#pending.add(key);
     this.#wake?.();
@@ -164,33 +167,46 @@ export class EventRecorder {
 
   async #send(entry: Entry, signal: AbortSignal): Promise<void> {
     const call = { signal, timeoutMs: REQUEST_TIMEOUT_MS };
-    const namespace = entry.ref.namespace ?? "default";
-    const { created, count, lastTime } = entry;
-    if (created !== undefined) {
-      try {
-        const change = { count, lastTimestamp: lastTime };
-        const target = { name: created, namespace };
-        await this.#client.patch(EVENTS, target, change, {
-          ...call,
-          kind: "merge",
-        });
-        return;
-      } catch (err) {
-        // Events live an hour.
-        if (!(err instanceof KubeApiError && err.isNotFound)) throw err;
-      }
-    }
-    const event = this.#eventOf(entry, namespace);
-    const stored = await this.#client.create(EVENTS, event, call);
-    entry.created = stored.metadata.name;
+    if (entry.isStored && await this.#update(entry, call)) return;
+    const isNew = await this.#create(entry, call);
+    entry.isStored = true;
+    if (!isNew) await this.#update(entry, call);
   }
 
-  #eventOf(entry: Entry, namespace: string): CoreV1Event {
-    const { ref, info, count, firstTime, lastTime } = entry;
+  /** False when it is there, because only the answer of an earlier request was lost. */
+  async #create(entry: Entry, call: CallOptions): Promise<boolean> {
+    try {
+      await this.#client.create(EVENTS, this.#eventOf(entry), call);
+      return true;
+    } catch (err) {
+      if (err instanceof KubeApiError && err.isAlreadyExists) return false;
+      throw err;
+    }
+  }
+
+  /** False when it is not there: Events live an hour. */
+  async #update(entry: Entry, call: CallOptions): Promise<boolean> {
+    const { name, ref, count, lastTime } = entry;
+    const change = { count, lastTimestamp: lastTime };
+    try {
+      await this.#client.patch(
+        EVENTS,
+        { name, namespace: namespaceOf(ref) },
+        change,
+        { ...call, kind: "merge" },
+      );
+      return true;
+    } catch (err) {
+      if (err instanceof KubeApiError && err.isNotFound) return false;
+      throw err;
+    }
+  }
+
+  #eventOf(entry: Entry): CoreV1Event {
+    const { name, ref, info, count, firstTime, lastTime } = entry;
     const { component, host } = this.#options;
-    const suffix = crypto.randomUUID().replaceAll("-", "").slice(0, 16);
     return {
-      metadata: { name: `${ref.name}.${suffix}`, namespace },
+      metadata: { name, namespace: namespaceOf(ref) },
       involvedObject: { ...ref },
       type: info.type,
       reason: info.reason,
@@ -215,4 +231,13 @@ export class EventRecorder {
     await abortable(promise, signal).catch(() => {});
     this.#wake = undefined;
   }
+}
+
+function namespaceOf({ namespace = "default" }: ObjectReference): string {
+  return namespace;
+}
+
+function nameOf({ name }: ObjectReference): string {
+  const suffix = crypto.randomUUID().replaceAll("-", "").slice(0, 16);
+  return `${name}.${suffix}`;
 }
