@@ -214,6 +214,47 @@ export const WIRING: readonly WiringMutant[] = [
     },
   },
   {
+    name: "freed addresses do not rest",
+    file: "roles/coild/ipam_part.ts",
+    from: "      cooldownMs: options.cooldownMs,\n",
+    to: "",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "lets a freed address rest",
+    },
+  },
+  {
+    name: "administrators have no door",
+    file: "roles/coild/mod.ts",
+    from:
+      "admin &&\n    await openAdminDoor({ socketPath, ...admin, signal });\n",
+    to: "undefined;\n",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "lets a freed address rest",
+    },
+  },
+  {
+    name: "/readyz does not know of single pods",
+    file: "roles/coild/mod.ts",
+    from: '        "pod-network": () => node.checkNetwork(),\n',
+    to: "",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "lets a freed address rest",
+    },
+  },
+  {
+    name: "what single pods lack is not asked for",
+    file: "roles/coild/ipam_part.ts",
+    from: "checkNetwork: () => parts.keeper.check(),",
+    to: "checkNetwork: () => true,",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "lets a freed address rest",
+    },
+  },
+  {
     name: "both halves of coil-controller lead by one lease",
     file: "roles/coil_controller/mod.ts",
     from: "lead(EGRESS_LEASE,",

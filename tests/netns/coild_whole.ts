@@ -8,6 +8,7 @@
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { startTimer, TaskGroup } from "../../lib/async/mod.ts";
 import { AddResponseSchema, CNIArgsSchema } from "../../lib/cnirpc/mod.ts";
+import { askAddresses } from "../../lib/cnirpc/inspection/mod.ts";
 import { callUnary } from "../../lib/grpc/testing.ts";
 import {
   type EventInfo,
@@ -175,6 +176,16 @@ export class WholeCoild implements AsyncDisposable {
     );
     const { ips } = JSON.parse(new TextDecoder().decode(result));
     return (ips as { address: string }[]).map(({ address }) => address);
+  }
+
+  /** The addresses that it shows administrators as used, by container. */
+  async shown(): Promise<Readonly<Record<string, readonly string[]>>> {
+    const signal = AbortSignal.timeout(FAILURE_MS);
+    const { table } = await askAddresses(this.#socketPath, { signal });
+    return Object.fromEntries(
+      table.filter(({ state }) => state === "used")
+        .map(({ containerId, addresses }) => [containerId, addresses]),
+    );
   }
 
   /** Resolves when it serves ADD. */

@@ -182,6 +182,41 @@ netnsTest(
 );
 
 netnsTest(
+  "coild lets a freed address rest, shows administrators who has which, and names the pod that it cannot mend",
+  async () => {
+    await using stack = new AsyncDisposableStack();
+    const [a, b, c] = await threePods(stack);
+    const coild = stack.use(
+      await WholeCoild.start("--cooldown=1h", "--low-water=0"),
+    );
+    await coild.ready();
+    for (const call of [a, b, c]) await coild.add(call);
+    await coild.call("Del", a);
+    await until(USED, async () => await coild.metric(USED) === 2);
+    assert.deepEqual(await coild.add(a), ["10.64.0.3/32"], "it rests");
+    assert.deepEqual(await coild.shown(), {
+      "c-a": ["10.64.0.3"],
+      "c-b": ["10.64.0.1"],
+      "c-c": ["10.64.0.2"],
+    });
+
+    // Another program has a route to a pod's address.
+    const route = ["10.64.0.1/32", "dev", "node0", "table", `${POD_TABLE}`];
+    await coild.host.ip("route", "replace", ...route, "proto", "static");
+    const check = "/readyz/pod-network";
+    await until(`${check} to name it`, async () => {
+      const answer = await coild.get(9385, check);
+      return /of 10\.64\.0\.1: .*500$/s.test(answer);
+    });
+    assert.match(await coild.get(9385, "/readyz"), /pod-network failed/);
+    await coild.host.ip("route", "delete", ...route);
+    await until(`${check} to pass`, async () => {
+      return /200$/.test(await coild.get(9385, check));
+    });
+  },
+);
+
+netnsTest(
   "coild without addresses starts, and leaves the kernel as it was",
   async () => {
     await using coild = await WholeCoild.start("--enable-ipam=false");
