@@ -29,9 +29,6 @@ import { Teardown } from "./pods/teardown.ts";
 import { fractionOf } from "./blocks/jitter.ts";
 import type { Supply } from "./blocks/supply.ts";
 
-/** What remains of the grace for teardowns once the last call has ended. */
-const DRAIN_MS = 5_000;
-
 /** What the network outside routes to the node anyway. */
 const NO_EXPORT: RouteSink = { sync: () => Promise.resolve() };
 
@@ -76,7 +73,6 @@ export function connectIpam(
       await tasks.wait();
     },
     async finish() {
-      await teardown.drain(AbortSignal.timeout(DRAIN_MS));
       if (!options.clearRoutesOnShutdown) return;
       await clearRoutesIfNodeGone(client, { node, routes });
     },

@@ -1,4 +1,4 @@
-import { Backoff, onAbort, retry, TaskGroup } from "../../../lib/async/mod.ts";
+import { Backoff, retry, TaskGroup } from "../../../lib/async/mod.ts";
 import type { NodeIpam, Releasing } from "../../../lib/ipam/mod.ts";
 import type {
   PodName,
@@ -149,14 +149,7 @@ export class Teardown implements AsyncDisposable {
     }
   }
 
-  /** Waits for the background work, or until the signal gives it up. */
-  async drain(signal: AbortSignal): Promise<void> {
-    const giveUp = () => this.#background.abort(signal.reason);
-    using _listening = onAbort(signal, giveUp);
-    await this.#background.wait();
-  }
-
-  /** Gives the background work up; the next start of the daemon finishes it. */
+  /** Waits for what goes on; what the kernel refuses is left to the next start of the daemon. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#background[Symbol.asyncDispose]();
   }

@@ -17,6 +17,8 @@ class Site {
   generation = 1;
   cutOffFails = false;
   finishFailures = 0;
+  /** What a deletion waits for. */
+  gone: Promise<void> = Promise.resolve();
   restFails = false;
   readonly teardown: Teardown;
   /** Is disposed of when all is done. */
@@ -49,9 +51,10 @@ class Site {
         beginTeardown: () => Promise.try(cutOff),
         beginTeardownOf: () =>
           Promise.try(() => ({ isLast: this.isLast, teardown: cutOff() })),
-        finishTeardown: () => {
+        finishTeardown: async () => {
           if (this.finishFailures-- > 0) throw new Error("busy");
-          return Promise.resolve(note("gone", undefined));
+          await this.gone;
+          note("gone", undefined);
         },
       } as unknown as PodNetwork,
       rests: rests ? { begin: () => Promise.try(rest) } : undefined,
@@ -145,17 +148,24 @@ Deno.test("startListed() takes down what was listed, and none of a later attachm
   assert.equal(later.held.disposed, false);
 });
 
-Deno.test("drain() waits for what goes on, and gives it up at its signal", async () => {
+Deno.test("its end waits for what goes on, and tries nothing again", async () => {
   const site = new Site();
-  site.finishFailures = 1;
+  const gone = Promise.withResolvers<void>();
+  site.gone = gone.promise;
   await site.teardown.start(KEY, site.held);
-  await site.teardown.drain(new AbortController().signal);
+  await settle();
+  const ended = site.teardown[Symbol.asyncDispose]();
+  await settle();
+  assert.equal(site.teardown.pending, 1);
+  gone.resolve();
+  await ended;
   assert.equal(site.done.at(-1), "unlocked");
   const stuck = new Site();
   stuck.finishFailures = Infinity;
   await stuck.teardown.start(KEY, stuck.held);
-  await stuck.teardown.drain(AbortSignal.abort()).catch(() => {});
-  assert.ok(!stuck.done.includes("gone"));
+  await settle();
+  await stuck.teardown[Symbol.asyncDispose]();
+  assert.deepEqual(stuck.done, ["release", "cut off", "unlocked"]);
   assert.equal(stuck.teardown.pending, 0);
 });
 
