@@ -1,3 +1,4 @@
+import { type Clock, systemClock } from "../../lib/async/mod.ts";
 import { AnnounceClient } from "../../lib/announce/mod.ts";
 import {
   type GatewayLoss,
@@ -38,6 +39,8 @@ export interface EgressDependencies extends NodeDependencies {
   readonly plane: EgressPlane;
   /** How gateways are probed. Default: by the node's own network. */
   readonly openProbe?: OpenProbeSocket | undefined;
+  /** By which tokens for gateways are renewed. Default: the machine's. */
+  readonly clock?: Clock | undefined;
 }
 
 /** Makes the parts and ties them to each other. */
@@ -47,7 +50,8 @@ export function connectEgress(dependencies: EgressDependencies): EgressPart {
   const source = new EgressSource(client, {
     isNamed: (namespace) => pods.hasClientsOf(namespace),
   });
-  const tokens = new EgressTokens({ client });
+  const { clock = systemClock } = dependencies;
+  const tokens = new EgressTokens({ client, clock });
   const announcer = stack.use(
     new AnnounceClient({
       tokens,

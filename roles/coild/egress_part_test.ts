@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
+import { FakeClock } from "../../lib/async/testing.ts";
 import { gatewayMark, GatewayNetnsError } from "../../lib/egress/mod.ts";
 import { ProbedGateways } from "../../lib/egress/testing.ts";
 import { Address } from "../../lib/inet/mod.ts";
+import { MemoryApi } from "../../lib/kube/testing.ts";
 import { FouUnsupportedError } from "../../lib/netlink/mod.ts";
 import {
   EgressNotFoundError,
@@ -27,6 +29,45 @@ Deno.test("an ADD makes a client of its pod, of the main interface alone", async
   assert.equal(lab.plane.plan?.port, 5555);
   lab.part.calls.forget(lab.attachmentOf("client").key);
   assert.equal(lab.part.setup.clients, 0);
+});
+
+/** An API server that gives coild, a pod of a ServiceAccount, tokens for it. */
+class TokenApi extends MemoryApi {
+  tokens = 0;
+
+  override async request(
+    request: Parameters<MemoryApi["request"]>[0],
+  ): ReturnType<MemoryApi["request"]> {
+    if (request.path.includes("/selfsubjectreviews?")) {
+      const extra = {
+        "authentication.kubernetes.io/pod-name": ["coild-x"],
+        "authentication.kubernetes.io/pod-uid": ["u1"],
+      };
+      const username = "system:serviceaccount:kube-system:coild";
+      return answer({ userInfo: { username, extra } });
+    }
+    if (!request.path.includes("/token?")) return await super.request(request);
+    return answer({ token: `t${++this.tokens}` });
+  }
+}
+
+function answer(status: unknown) {
+  const spec = { expirationSeconds: 3_600 };
+  const body = JSON.stringify({ spec, status });
+  return { status: 201, headers: new Headers(), body };
+}
+
+Deno.test("a token that gateways are shown is renewed before it ends, apart from any ADD", async () => {
+  const clock = new FakeClock();
+  const api = new TokenApi();
+  await using lab = new ClientLab({ api, clock });
+  // No gateway listens there.
+  lab.putGateways(["127.0.0.1"]);
+  lab.start();
+  await lab.add("client", CLIENT, { block: "default-0" });
+  assert.equal(api.tokens, 1);
+  await clock.advance(50 * 60_000);
+  await lab.until(() => assert.equal(api.tokens, 2));
 });
 
 Deno.test("an ADD fails whose annotation leads nowhere", async () => {

@@ -4,7 +4,7 @@
  * @module
  */
 import type { Egress } from "../../lib/api/mod.ts";
-import { KeyedMutex, TaskGroup } from "../../lib/async/mod.ts";
+import { type Clock, KeyedMutex, TaskGroup } from "../../lib/async/mod.ts";
 import { untilPasses, untilQuiet } from "../../lib/async/testing.ts";
 import type {
   ClientPlan,
@@ -114,7 +114,7 @@ class FakePlane implements EgressPlane {
 
 /** Egress on node "n1", with Egress "nat/internet" whose Service is 10.96.0.9. */
 export class ClientLab implements AsyncDisposable {
-  readonly api: MemoryApi = new MemoryApi();
+  readonly api: MemoryApi;
   readonly plane: FakePlane = new FakePlane();
   readonly locks: KeyedMutex = new KeyedMutex();
   /** The Events so far: "REASON of NAMESPACE/NAME: MESSAGE". */
@@ -128,11 +128,14 @@ export class ClientLab implements AsyncDisposable {
   readonly #stack = new AsyncDisposableStack();
 
   constructor(
-    { inspectMs = 3_600_000, openProbe }: {
+    { api = new MemoryApi(), clock, inspectMs = 3_600_000, openProbe }: {
+      readonly api?: MemoryApi;
+      readonly clock?: Clock;
       readonly inspectMs?: number;
       readonly openProbe?: OpenProbeSocket;
     } = {},
   ) {
+    this.api = api;
     this.putEgress();
     const client = new KubeClient(this.api, { fieldManager: "coild" });
     const { registry } = this;
@@ -165,6 +168,7 @@ export class ClientLab implements AsyncDisposable {
       attachments: { find } as unknown as Attachments,
       plane: this.plane,
       openProbe,
+      clock,
     });
   }
 
@@ -275,11 +279,12 @@ export class ClientLab implements AsyncDisposable {
     };
   }
 
-  /** The part of an ADD that is about egress. */
+  /** The part of an ADD that is about egress. Gateways hear of a pod whose address is of a block. */
   async add(
     name: string,
     annotations: Readonly<Record<string, string>> = {},
-    { ifname = "eth0", isGateway = false }: {
+    { block, ifname = "eth0", isGateway = false }: {
+      readonly block?: string;
       readonly ifname?: string;
       readonly isGateway?: boolean;
     } = {},
@@ -299,6 +304,7 @@ export class ClientLab implements AsyncDisposable {
     const { calls } = this.part;
     const wanted = await calls.wanted(request, pod, { signal });
     const announcement = calls.announcement(request, { wanted, signal });
+    if (block !== undefined) announcement?.start({ ...attachment, block });
     const connected = {
       ...attachment,
       result: {},

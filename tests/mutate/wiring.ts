@@ -255,6 +255,16 @@ export const WIRING: readonly WiringMutant[] = [
     },
   },
   {
+    name: "tokens for gateways are not renewed",
+    file: "roles/coild/egress_part.ts",
+    from: '      "egress tokens": (signal) => tokens.run(signal),\n',
+    to: "",
+    test: {
+      file: "roles/coild/egress_part_test.ts",
+      filter: "is renewed before it ends",
+    },
+  },
+  {
     name: "both halves of coil-controller lead by one lease",
     file: "roles/coil_controller/mod.ts",
     from: "lead(EGRESS_LEASE,",
