@@ -6,6 +6,7 @@
  * @module
  */
 export { compareText } from "./compare.ts";
+export * from "./enis.ts";
 export * from "./kernel.ts";
 export * from "./kubernetes.ts";
 export * from "./namespaced_name.ts";

@@ -52,6 +52,8 @@ export interface Situation {
   readonly returnDelayMs: number;
   /** Whether ENIs may come and go; not on a cordoned node. */
   readonly attaches: boolean;
+  /** Whether EC2 may be asked for anything, or given anything back. Default true. */
+  readonly provisions?: boolean | undefined;
 }
 
 /**

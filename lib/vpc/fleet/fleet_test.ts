@@ -342,6 +342,20 @@ Deno.test("plan() says how many addresses are short for good, and why", () => {
   assert.equal(unmet({ pace, calls: [{ action: create }] }), undefined);
 });
 
+Deno.test("plan() leaves everything as it is where EC2 may not be asked", () => {
+  const fixed = { provisions: false } as const;
+  const unused = { [A]: {}, [B]: {}, [C]: {} };
+  assert.deepEqual(done(situationOf(TWO, unused, fixed)), []);
+  const retired = { [A]: {}, [B]: { retired: true }, [C]: { retired: true } };
+  assert.deepEqual(done(situationOf(TWO, retired, fixed)), []);
+  const look = { blocks: [A], attachment: { endsWithInstance: false } };
+  const short = { ...fixed, waiting: 1 };
+  const used = situationOf([{}, look], { [A]: { used: 1 } }, short);
+  assert.deepEqual(done(used), []);
+  assert.deepEqual(plan(used).unmet, { addresses: 2, why: "fixed" });
+  assert.equal(plan(situationOf(TWO, unused, fixed)).unmet, undefined);
+});
+
 Deno.test("plan() is due when a block may go, an ENI is old enough, a pause ends or EC2's list has settled", () => {
   const due = (...args: Parameters<typeof situationOf>) =>
     plan(situationOf(...args)).dueAt - NOW;

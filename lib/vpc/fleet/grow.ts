@@ -26,10 +26,17 @@ export interface Growth {
  * - `limit`: its ENIs are full, and it may have no more
  * - `subnet`: the subnet had no block when it was last asked
  * - `paused`: calls failed; they are made again later
+ * - `fixed`: EC2 may not be asked for any
  */
 export interface Unmet {
   readonly addresses: number;
-  readonly why: "limit" | "subnet" | "paused";
+  readonly why: "limit" | "subnet" | "paused" | "fixed";
+}
+
+/** What pods lack where EC2 may not be asked. */
+export function unprovided({ counts }: Fleet): Unmet | undefined {
+  const addresses = urgentOf(counts);
+  return addresses > 0 ? { addresses, why: "fixed" } : undefined;
 }
 
 /** More addresses, in this order: by an ENI that is there already, by room on attached ones, by new ENIs. */

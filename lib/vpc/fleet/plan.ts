@@ -8,7 +8,7 @@ import {
   type Situation,
   UNSEEN_MS,
 } from "./fleet.ts";
-import { grow, type Unmet } from "./grow.ts";
+import { grow, type Unmet, unprovided } from "./grow.ts";
 import { nextTry, pausedUntil } from "./pace.ts";
 import { giveBack, MIN_ATTACHED_MS, retire } from "./shrink.ts";
 
@@ -34,6 +34,9 @@ export function plan(situation: Situation): Plan {
   // Without the primary ENI the lists are not to be believed.
   if (!fleet.enis.some(isPrimary)) {
     return { actions: [], retire: [], dueAt };
+  }
+  if (fleet.provisions === false) {
+    return { actions: [], retire: [], unmet: unprovided(fleet), dueAt };
   }
   const growth = grow(fleet);
   const short = growth.actions.length > 0 || growth.short > 0;

@@ -8,6 +8,7 @@ import {
   ImdsClient,
   type NetworkInterface,
 } from "../../../lib/aws/mod.ts";
+import { ENI_INSTANCE_TAG } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import {
   type Action,
@@ -18,7 +19,7 @@ import {
   narrowLimits,
   type Outcome,
 } from "../../../lib/vpc/mod.ts";
-import { eniOf, INSTANCE_TAG, perform } from "./calls.ts";
+import { eniOf, perform } from "./calls.ts";
 import type { VpcOptions } from "./options.ts";
 import { type Instance, readInstance } from "./sight.ts";
 
@@ -120,7 +121,10 @@ export class NodeAccount implements Disposable {
   ): Promise<NetworkInterface[]> {
     const { ec2, instance: { id } } = this.#opened();
     const ofInstance = { "attachment.instance-id": [id] };
-    const ofNode = { [`tag:${INSTANCE_TAG}`]: [id], "status": ["available"] };
+    const ofNode = {
+      [`tag:${ENI_INSTANCE_TAG}`]: [id],
+      "status": ["available"],
+    };
     const lists = await Promise.all([
       ec2.describeNetworkInterfaces(ofInstance, { signal }),
       loose ? ec2.describeNetworkInterfaces(ofNode, { signal }) : [],
@@ -147,8 +151,8 @@ export class NodeAccount implements Disposable {
     },
   ): Promise<Outcome> {
     const { ec2, instance: { id: instanceId } } = this.#opened();
-    const { clusterName } = this.#options.options;
-    const template = { instanceId, groups, clusterName };
+    const { clusterName, eniTags: tags } = this.#options.options;
+    const template = { instanceId, groups, clusterName, tags };
     return await perform(action, {
       ec2,
       template,

@@ -6,6 +6,12 @@ import {
   type Tags,
 } from "../../../lib/aws/mod.ts";
 import { Address, Prefix } from "../../../lib/inet/mod.ts";
+import {
+  ENI_CLUSTER_TAG,
+  ENI_CREATED_TAG,
+  ENI_INSTANCE_TAG,
+  ENI_UNMANAGED_TAG,
+} from "../../../lib/names/mod.ts";
 import type {
   Action,
   Ec2Eni,
@@ -14,29 +20,26 @@ import type {
   Refusal,
 } from "../../../lib/vpc/mod.ts";
 
-/** As upstream's plugin writes it, so that each finds what the other left. */
-export const INSTANCE_TAG = "node.k8s.amazonaws.com/instance_id";
-const CREATED_TAG = "node.k8s.amazonaws.com/createdAt";
-const UNMANAGED_TAG = "node.k8s.amazonaws.com/no_manage";
-const CLUSTER_TAG = "cluster.k8s.amazonaws.com/name";
-
 /** What a new ENI has in common with the others of its node. */
 export interface EniTemplate {
   readonly instanceId: string;
   /** Of the primary ENI. */
   readonly groups: readonly string[];
   readonly clusterName: string;
+  /** Tags of the admin's. */
+  readonly tags: Tags;
 }
 
 /** The tags of an ENI that this node makes now. */
 export function tagsOf(
-  { instanceId, clusterName }: EniTemplate,
+  { instanceId, clusterName, tags }: EniTemplate,
   now: Date,
 ): Tags {
   return {
-    [INSTANCE_TAG]: instanceId,
-    [CREATED_TAG]: `${now.toISOString().slice(0, 19)}Z`,
-    ...(clusterName === "" ? {} : { [CLUSTER_TAG]: clusterName }),
+    ...tags,
+    [ENI_INSTANCE_TAG]: instanceId,
+    [ENI_CREATED_TAG]: `${now.toISOString().slice(0, 19)}Z`,
+    ...(clusterName === "" ? {} : { [ENI_CLUSTER_TAG]: clusterName }),
   };
 }
 
@@ -84,9 +87,9 @@ function ownershipOf(eni: NetworkInterface, view: EniView): Ownership {
   const { attachment, tags } = eni;
   const isFirstCard = (attachment?.networkCardIndex ?? 0) === 0;
   if (attachment?.deviceIndex === 0 && isFirstCard) return "primary";
-  if (tags[UNMANAGED_TAG] === "true" || !isFirstCard) return "foreign";
+  if (tags[ENI_UNMANAGED_TAG] === "true" || !isFirstCard) return "foreign";
   if (eni.primaryAddress === undefined) return "foreign";
-  if (tags[INSTANCE_TAG] === view.instanceId) return "owned";
+  if (tags[ENI_INSTANCE_TAG] === view.instanceId) return "owned";
   return view.manageUntagged ? "adopted" : "foreign";
 }
 

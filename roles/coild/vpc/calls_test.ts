@@ -128,7 +128,12 @@ Deno.test("eniOf() takes no attachment that has ended", () => {
 
 Deno.test("tagsOf() says whose an ENI is, since when, and of which cluster", () => {
   const now = new Date(Date.UTC(2026, 0, 2, 3, 4, 5, 678));
-  const template = { instanceId: "i-1", groups: [], clusterName: "" };
+  const template = {
+    instanceId: "i-1",
+    groups: [],
+    clusterName: "",
+    tags: {},
+  };
   const tags = {
     "node.k8s.amazonaws.com/instance_id": "i-1",
     "node.k8s.amazonaws.com/createdAt": "2026-01-02T03:04:05Z",
@@ -137,5 +142,10 @@ Deno.test("tagsOf() says whose an ENI is, since when, and of which cluster", () 
   assert.deepEqual(tagsOf({ ...template, clusterName: "c" }, now), {
     ...tags,
     "cluster.k8s.amazonaws.com/name": "c",
+  });
+  const own = { team: "net", "node.k8s.amazonaws.com/instance_id": "i-2" };
+  assert.deepEqual(tagsOf({ ...template, tags: own }, now), {
+    team: "net",
+    ...tags,
   });
 });

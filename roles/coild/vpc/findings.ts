@@ -6,6 +6,10 @@ export function findingOf(
   error: unknown,
   { unmet, lastRefusal }: Pick<VpcFleet, "unmet" | "lastRefusal">,
 ): string | undefined {
+  const isFixed = unmet?.why === "fixed";
+  if (isFixed && isShortage(error)) {
+    return "the node's ENIs have no free address, and coild asks for none with --provision=false; assign some to them";
+  }
   if (error instanceof OutOfBlocksError) {
     return `the node's ENIs are full (${error.reason}); delete pods, or use an instance type with more addresses`;
   }
@@ -22,4 +26,9 @@ export function findingOf(
   return refusal === undefined
     ? "EC2 has not granted one yet, or the instance metadata do not show it yet; the kubelet tries again"
     : `EC2 refused a call (${refusal}); it is made again`;
+}
+
+function isShortage(error: unknown): boolean {
+  return error instanceof OutOfBlocksError ||
+    error instanceof BlockTimeoutError;
 }

@@ -7,7 +7,10 @@ import type {
   StringListFlag,
 } from "../../../lib/flags/mod.ts";
 import { Prefix } from "../../../lib/inet/mod.ts";
-import { VPC_BLOCK_PRIORITY } from "../../../lib/names/mod.ts";
+import {
+  clusterNameMistake,
+  VPC_BLOCK_PRIORITY,
+} from "../../../lib/names/mod.ts";
 import type { VpcOptions } from "./options.ts";
 
 /** Largest and smallest frames of a VPC that ENIs take. */
@@ -38,7 +41,9 @@ export type VpcFlags = {
   readonly "node-ports": BoolFlag;
   readonly "pod-imds": BoolFlag;
   readonly "manage-untagged": BoolFlag;
+  readonly "provision": BoolFlag;
   readonly "cluster-name": StringFlag;
+  readonly "eni-tags": StringListFlag;
 };
 
 /** Flags of addresses of the VPC. */
@@ -121,10 +126,23 @@ export const VPC_FLAGS: VpcFlags = {
     default: true,
     help: "Give addresses of ENIs that others have attached, too",
   },
+  "provision": {
+    type: "bool",
+    default: true,
+    help:
+      "Ask EC2 for ENIs and addresses; if false, pods get those that are there",
+  },
   "cluster-name": {
     type: "string",
     default: "",
-    help: "Cluster that ENIs are tagged with",
+    help:
+      "Cluster that new ENIs are tagged with, for coil-controller's --vpc-sweep-cluster",
+    check: (text) => text === "" ? undefined : clusterNameMistake(text),
+  },
+  "eni-tags": {
+    type: "stringList",
+    default: [],
+    help: "Further tags of new ENIs, such as team=net,stage=test",
   },
 };
 
@@ -153,7 +171,9 @@ export function vpcOptionsOf(values: VpcFlagValues): VpcOptions {
     nodePorts: values["node-ports"],
     podImds: values["pod-imds"],
     manageUntagged: values["manage-untagged"],
+    provision: values["provision"],
     clusterName: values["cluster-name"],
+    eniTags: Object.fromEntries(values["eni-tags"].map(tagOf)),
   };
 }
 
@@ -186,7 +206,8 @@ export function vpcMistakeIn(
   ) {
     return `--pod-rule-prio must be less than ${VPC_BLOCK_PRIORITY} with --addresses=vpc, so that pods are found before the rules of ENIs`;
   }
-  return targetMistakeIn(values) ?? networkMistakeIn(values);
+  return targetMistakeIn(values) ?? networkMistakeIn(values) ??
+    tagMistakeIn(values["eni-tags"]);
 }
 
 function targetMistakeIn(values: VpcFlagValues): string | undefined {
@@ -211,4 +232,43 @@ function networkMistakeIn(values: VpcFlagValues): string | undefined {
   return wrong === undefined
     ? undefined
     : `--no-snat-cidrs has "${wrong}", which is no IPv4 network (for example "192.0.2.0/24")`;
+}
+
+/** EC2 allows 50 tags; three are coild's. */
+const MAX_TAGS = 47;
+const MAX_KEY = 128;
+const MAX_VALUE = 256;
+
+function tagMistakeIn(texts: readonly string[]): string | undefined {
+  const keys = texts.map((text) => tagOf(text)[0]);
+  if (texts.length > MAX_TAGS) {
+    return `--eni-tags has ${texts.length} tags, must be ${MAX_TAGS} at the most`;
+  }
+  if (new Set(keys).size < keys.length) {
+    return "--eni-tags has a key more than once";
+  }
+  const wrong = texts.find((text) => !isTag(text));
+  if (wrong !== undefined) {
+    return `--eni-tags has "${wrong}", must be KEY=VALUE with at most ${MAX_KEY} and ${MAX_VALUE} characters`;
+  }
+  const reserved = keys.find(isReserved);
+  return reserved === undefined
+    ? undefined
+    : `--eni-tags has the key "${reserved}", which is reserved`;
+}
+
+function tagOf(text: string): readonly [key: string, value: string] {
+  const end = text.indexOf("=");
+  return [text.slice(0, end), text.slice(end + 1)];
+}
+
+function isTag(text: string): boolean {
+  const [key, value] = tagOf(text);
+  return text.includes("=") && key !== "" && key.length <= MAX_KEY &&
+    value.length <= MAX_VALUE;
+}
+
+/** For AWS, and for what coild itself goes by. */
+function isReserved(key: string): boolean {
+  return /^aws:/i.test(key) || key.includes("k8s.amazonaws.com");
 }

@@ -26,12 +26,14 @@ Deno.test("vpcOptionsOf() reads limits, networks and the range of free addresses
     "--no-snat-cidrs=192.0.2.0/24,198.51.100.0/24",
     "--free-min=0",
     "--free-max=16",
+    "--eni-tags=team=net,note=a=b,empty=",
   ]);
   const options = vpcOptionsOf(values);
   assert.deepEqual(options.eniLimits, { enis: 2, addressesPerEni: 3 });
   assert.equal(options.maxEnis, 2);
   assert.equal(String(options.noSnatCidrs), "192.0.2.0/24,198.51.100.0/24");
   assert.deepEqual(options.free, { min: 0, max: 16 });
+  assert.deepEqual(options.eniTags, { team: "net", note: "a=b", empty: "" });
 });
 
 Deno.test("vpcOptionsOf() has upstream's defaults", () => {
@@ -51,7 +53,9 @@ Deno.test("vpcOptionsOf() has upstream's defaults", () => {
     nodePorts: true,
     podImds: true,
     manageUntagged: true,
+    provision: true,
     clusterName: "",
+    eniTags: {},
   });
 });
 
@@ -81,7 +85,37 @@ const MISTAKES: Readonly<Record<string, readonly string[]>> = {
     ["--no-snat-cidrs=10.0.0.0/8,10.0.0.1.1/8"],
   '--no-snat-cidrs has "fd00::/8", which is no IPv4 network (for example "192.0.2.0/24")':
     ["--no-snat-cidrs=fd00::/8"],
+  '--eni-tags has "team", must be KEY=VALUE with at most 128 and 256 characters':
+    ["--eni-tags=a=b,team"],
+  '--eni-tags has "=net", must be KEY=VALUE with at most 128 and 256 characters':
+    ["--eni-tags==net"],
+  "--eni-tags has a key more than once": ["--eni-tags=a=b,a=c"],
+  '--eni-tags has the key "AWS:team", which is reserved': [
+    "--eni-tags=AWS:team=net",
+  ],
+  '--eni-tags has the key "cluster.k8s.amazonaws.com/name", which is reserved':
+    ["--eni-tags=cluster.k8s.amazonaws.com/name=other"],
 };
+
+Deno.test("tags that EC2 would refuse for their number or length are refused", () => {
+  const many = Array.from({ length: 48 }, (_, n) => `k${n}=v`);
+  assert.equal(mistakeIn([`--eni-tags=${many.slice(1)}`]), undefined);
+  assert.equal(
+    mistakeIn([`--eni-tags=${many}`]),
+    "--eni-tags has 48 tags, must be 47 at the most",
+  );
+  const [key, value] = ["k".repeat(128), "v".repeat(256)];
+  assert.equal(mistakeIn([`--eni-tags=${key}=${value}`]), undefined);
+  assert.match(`${mistakeIn([`--eni-tags=${key}k=`])}`, /must be KEY=VALUE/);
+  assert.match(`${mistakeIn([`--eni-tags=k=${value}v`])}`, /must be KEY=VALUE/);
+});
+
+Deno.test("the name of a cluster that a filter of EC2 would take for others is refused", () => {
+  assert.throws(() => read(["--cluster-name=*"]), /must be the name of a/);
+  assert.throws(() => read(["--cluster-name=a?"]), /must be the name of a/);
+  const { values } = read(["--cluster-name=prod.example_1-a"]);
+  assert.equal(values["cluster-name"], "prod.example_1-a");
+});
 
 for (const [message, args] of Object.entries(MISTAKES)) {
   Deno.test(`"${args.join(" ")}" is refused`, () => {

@@ -142,7 +142,8 @@ export class VpcFleet implements Disposable {
 
   /** Whether the instance has all that it may have, and nothing is on its way. */
   get isFull(): boolean {
-    return this.unmet?.why === "limit" && !this.#view.isCalling &&
+    const { why } = this.unmet ?? {};
+    return (why === "limit" || why === "fixed") && !this.#view.isCalling &&
       !this.#view.awaitsEc2 && !this.#view.awaitsMetadata &&
       // The kernel may not have them yet.
       this.#blocks.every(({ usable }) => usable);
@@ -309,6 +310,7 @@ export class VpcFleet implements Disposable {
       pace: this.#pace,
       returnDelayMs: this.#options.returnDelayMs,
       attaches: true,
+      provisions: this.#options.options.provision,
     };
   }
 

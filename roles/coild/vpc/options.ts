@@ -19,5 +19,8 @@ export interface VpcOptions {
   readonly nodePorts: boolean;
   readonly podImds: boolean;
   readonly manageUntagged: boolean;
+  /** Whether ENIs and their addresses may be asked for and given back. */
+  readonly provision: boolean;
   readonly clusterName: string;
+  readonly eniTags: Readonly<Record<string, string>>;
 }

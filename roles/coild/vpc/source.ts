@@ -76,7 +76,7 @@ export class VpcSource implements BlockSource {
         .filter(({ uid, usable }) => usable && !known.has(uid));
       if (fresh.length > 0) return fresh.map(infoOf);
       if (isPlanned && this.#fleet.isFull) {
-        throw new OutOfBlocksError(pool, "the instance type allows no more");
+        throw new OutOfBlocksError(pool, this.#fullReason);
       }
       if (!isPlanned) this.#fleet.wake();
       await this.#fleet.planned({ signal });
@@ -102,6 +102,12 @@ export class VpcSource implements BlockSource {
 
   reserved(): [] {
     return [];
+  }
+
+  get #fullReason(): string {
+    return this.#fleet.unmet?.why === "fixed"
+      ? "EC2 is not asked for more"
+      : "the instance type allows no more";
   }
 
   #known(): Set<string> {

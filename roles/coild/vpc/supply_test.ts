@@ -1,7 +1,14 @@
 import assert from "node:assert/strict";
 import { untilPasses } from "../../../lib/async/testing.ts";
+import { Address } from "../../../lib/inet/mod.ts";
 import { VpcHostProblem } from "../../../lib/vpc/mod.ts";
-import { GROUP, INSTANCE, SUBNET } from "../../../tests/lab/cloud/testing.ts";
+import {
+  formOf,
+  GROUP,
+  INSTANCE,
+  readAnswer,
+  SUBNET,
+} from "../../../tests/lab/cloud/testing.ts";
 import { VpcNode } from "./testing.ts";
 
 /** As few addresses as pods need. */
@@ -215,4 +222,42 @@ Deno.test("an address that the kernel still routes is not given back to EC2, eve
   await node.expectLayout(2, 1).catch(() => node.expectLayout(2, 1));
   node.routes.delete("unknown");
   await node.expectLayout(2, 0);
+});
+
+Deno.test("new ENIs have the tags of their instance, their cluster and the admin", async () => {
+  await using node = await VpcNode.start();
+  const args = ["--cluster-name=prod", "--eni-tags=team=net"];
+  await using coild = node.process([...BARE, ...args]);
+  await Promise.all(podsOf(4).map((pod) => coild.add(pod)));
+  const created = (await node.cloud.ask.calls(0))
+    .find(({ call }) => call === "CreateNetworkInterface");
+  const tags = Object.entries(created?.parameters ?? {})
+    .filter(([name]) => name.startsWith("TagSpecification.1.Tag"))
+    .map(([, value]) => value.replace(/^20.*Z$/, "TIME"));
+  assert.deepEqual(tags, [
+    ...["team", "net"],
+    ...["node.k8s.amazonaws.com/instance_id", INSTANCE],
+    ...["node.k8s.amazonaws.com/createdAt", "TIME"],
+    ...["cluster.k8s.amazonaws.com/name", "prod"],
+  ]);
+});
+
+Deno.test("with --provision=false pods have what an operator has assigned, and EC2 is asked for nothing", async () => {
+  await using node = await VpcNode.start();
+  const list = await node.cloud.ask.byHand(formOf("DescribeNetworkInterfaces"));
+  const [eni = ""] = readAnswer(200, list).all("networkInterfaceId");
+  const address = "10.0.1.77";
+  await node.cloud.ask.byHand(formOf("AssignPrivateIpAddresses", {
+    NetworkInterfaceId: eni,
+    "PrivateIpAddress.1": address,
+  }));
+  node.routes.set("pod0", Address.parse(address));
+  await using coild = node.process([...BARE, "--provision=false"]);
+  assert.equal(await coild.add("pod0"), address);
+  await assert.rejects(
+    coild.add("pod1"),
+    /^OutOfBlocksError: .*EC2 is not asked for more$/,
+  );
+  await coild.remove("pod0");
+  assert.deepEqual(await node.changes(), {});
 });
