@@ -78,6 +78,9 @@ export const EGRESS_LEASE = "coil-egress-leader";
 /** Lease of the controller that fills the status of SpiderCoordinators. */
 export const COORDINATOR_LEASE = "coil-coordinator-leader";
 
+/** Lease of the controller that deletes ENIs of deleted nodes. */
+export const VPC_SWEEP_LEASE = "coil-vpc-sweep-leader";
+
 /** Default `spec.blockSizeBits` of an AddressPool: 32 addresses in a block. */
 export const DEFAULT_BLOCK_SIZE_BITS = 5;
 

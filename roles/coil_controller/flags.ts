@@ -10,6 +10,7 @@ import {
   servingFlags,
 } from "../../lib/flags/mod.ts";
 import {
+  clusterNameMistake,
   EGRESS_CONTROLLER_ADDRESSES,
   EGRESS_DRAIN_TIMEOUT_MS,
   FOU_PORT,
@@ -68,6 +69,13 @@ const FLAGS = defineFlags({
     default: false,
     help:
       "Fill the status of SpiderCoordinator with the cluster's pod and Service CIDRs",
+  },
+  "vpc-sweep-cluster": {
+    type: "string",
+    default: "",
+    help:
+      "Delete ENIs of EC2 that coild tagged with this cluster (--cluster-name) and that no instance has had for 5 min",
+    check: (text) => text === "" ? undefined : clusterNameMistake(text),
   },
   "lease-namespace": {
     type: "string",
@@ -162,6 +170,8 @@ export interface ControllerOptions {
   readonly enableIpam: boolean;
   readonly enableEgress: boolean;
   readonly enableCoordinator: boolean;
+  /** Empty when no ENIs are to be deleted. */
+  readonly vpcSweepCluster: string;
   readonly leaseNamespace: string;
   readonly concurrentRequests: number;
   readonly nodeAddressFactor: number;
@@ -196,6 +206,7 @@ export function parseControllerFlags(
     enableIpam: isOn("enable-ipam"),
     enableEgress: isOn("enable-egress"),
     enableCoordinator: values["enable-coordinator"],
+    vpcSweepCluster: values["vpc-sweep-cluster"],
     leaseNamespace: values["lease-namespace"],
     concurrentRequests: values["concurrent-requests"],
     nodeAddressFactor: values["node-address-factor"],

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { flagsMarkdown } from "../../lib/flags/mod.ts";
+import { flagsMarkdown, readCommandLine } from "../../lib/flags/mod.ts";
 import { CONTROLLER_FLAGS, parseControllerFlags } from "./flags.ts";
 
 function parse(program: string, ...args: string[]) {
@@ -72,6 +72,20 @@ Deno.test("parseControllerFlags() takes the arguments of upstream's manifests, a
     "--webhook-addr",
   ]);
   assert.deepEqual(parse("coil-controller", "--gc-interval=10m").ignored, {});
+});
+
+Deno.test("parseControllerFlags() takes one cluster whose ENIs are swept, none by default", () => {
+  assert.equal(parse("coil-controller").vpcSweepCluster, "");
+  const options = parse("coil-controller", "--vpc-sweep-cluster=prod");
+  assert.equal(options.vpcSweepCluster, "prod");
+  for (const name of ["*", "prod?", "-prod", "a".repeat(256)]) {
+    const args = [`--vpc-sweep-cluster=${name}`];
+    const info = { program: "coil-controller", version: "1", about: "x" };
+    assert.throws(
+      () => readCommandLine(CONTROLLER_FLAGS, args, info),
+      /must be the name of a cluster/,
+    );
+  }
 });
 
 Deno.test("docs/roles/coil-controller.md lists the flags as they are", async () => {

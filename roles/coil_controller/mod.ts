@@ -1,8 +1,8 @@
 /**
  * coil-controller: gives nodes blocks of address pools, takes back those of
  * nodes that are gone, keeps the pools' status, runs the gateways of
- * Egresses, and fills the status of SpiderCoordinators. Each part has a leader
- * of its own.
+ * Egresses, fills the status of SpiderCoordinators, and deletes ENIs of EC2 that
+ * deleted nodes have left. Each part has a leader of its own.
  *
  * This file only connects the parts.
  *
@@ -25,6 +25,7 @@ import {
   POD_NAMESPACE_ENV,
   SYSTEM_NAMESPACE,
   VERSION,
+  VPC_SWEEP_LEASE,
 } from "../../lib/names/mod.ts";
 import {
   configureLogging,
@@ -51,7 +52,7 @@ const log = getLogger("setup");
 const GRACE_MS = 20_000;
 
 const ABOUT =
-  "Manages Coil's address pools, blocks and block requests, egress gateways, and the status of SpiderCoordinator.";
+  "Manages Coil's address pools, blocks and block requests, egress gateways, and the status of SpiderCoordinator; deletes ENIs that deleted nodes have left.";
 
 /** Runs the controller until a signal stops it; the process ends with it. */
 // mutate: it ends the process, so only slower suites run it.
@@ -75,6 +76,10 @@ export interface RunOptions {
   readonly statusIntervalMs?: number;
   /** How often the cluster's networks are looked up. */
   readonly networksIntervalMs?: number;
+  /** For how long an ENI must have had no instance. */
+  readonly sweepAfterMs?: number;
+  /** Where EC2 and its keys are. Default: this process' environment. */
+  readonly env?: { get(name: string): string | undefined };
 }
 
 /** Runs the controller until the signal aborts. */
@@ -101,7 +106,13 @@ export async function runController(
   await using group = new TaskGroup({ signal });
   startServers(group, { ...options, client, registry });
   group.run("events", (s) => events.run(s));
-  startParts(group, { client, events, kubeMetrics, registry, ...options });
+  await startParts(group, {
+    client,
+    events,
+    kubeMetrics,
+    registry,
+    ...options,
+  });
   await group.wait();
 }
 
@@ -136,7 +147,7 @@ function startServers(
 }
 
 /** Each part works while this process holds its lease, with caches that it has all the time: one may lead some, all or none. */
-function startParts(
+async function startParts(
   group: TaskGroup,
   options: ControllerOptions & RunOptions & {
     readonly client: KubeClient;
@@ -144,7 +155,7 @@ function startParts(
     readonly kubeMetrics: KubeMetrics;
     readonly registry: Registry;
   },
-): void {
+): Promise<void> {
   const { client, kubeMetrics, leaseNamespace: namespace } = options;
   const lead = (name: string, work: (leading: AbortSignal) => Promise<void>) =>
     group.run(name, (signal) =>
@@ -168,12 +179,20 @@ function startParts(
   if (options.enableCoordinator) {
     lead(COORDINATOR_LEASE, openCoordinator(options, group));
   }
+  const { vpcSweepCluster: cluster } = options;
+  if (cluster !== "") {
+    const { openVpcSweep } = await import("./vpc_part.ts");
+    const { env = Deno.env } = options;
+    lead(VPC_SWEEP_LEASE, openVpcSweep({ ...options, cluster, env }));
+  }
 }
 
 function checkParts(
-  { enableIpam, enableEgress, enableCoordinator }: ControllerOptions,
+  { enableIpam, enableEgress, enableCoordinator, vpcSweepCluster }:
+    ControllerOptions,
 ): void {
   if (enableIpam || enableEgress || enableCoordinator) return;
+  if (vpcSweepCluster !== "") return;
   throw new Error(
     "Cannot start: --enable-ipam, --enable-egress and --enable-coordinator are all false, so there is nothing to do",
   );

@@ -6,6 +6,11 @@ import { type MemoryServer, serveTransport } from "../../lib/kube/testing.ts";
 import { parseControllerFlags, runController } from "./mod.ts";
 import { bindingNamed, egressOf, IpamLab } from "./testing.ts";
 
+/** Where EC2 is said to be. */
+const NOWHERE = new Map([
+  ["AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://127.0.0.1:1"],
+]);
+
 /** A controller as its flags make it, and an API server in memory. */
 class Site implements AsyncDisposable {
   /** Its own controller is not started. */
@@ -31,7 +36,11 @@ class Site implements AsyncDisposable {
     ];
     const info = { program: "coil-controller", version: "0", about: "" };
     const { kubeconfig } = this.#server;
-    const options = { ...parseControllerFlags(args, info), kubeconfig };
+    const options = {
+      ...parseControllerFlags(args, info),
+      kubeconfig,
+      env: NOWHERE,
+    };
     const { signal } = this.#stop;
     this.#running = untilStopped(runController(options, signal), signal);
     return this;
@@ -144,6 +153,23 @@ Deno.test("a controller gives gateways what its flags say", async () => {
   assert.ok(args.includes("--fou-port=5556"), args.join());
   assert.equal(spec?.terminationGracePeriodSeconds, 90);
   assert.ok(site.api.get("leases/leases/coil-egress-leader"));
+});
+
+Deno.test("a controller that only deletes ENIs leads, and lives without EC2", async () => {
+  await using site = await new Site().start(
+    ...["--enable-ipam=false", "--enable-egress=false"],
+    "--vpc-sweep-cluster=prod",
+  );
+  await site.lab.until(async () => {
+    const metrics = await site.get("metrics", "/metrics");
+    assert.match(metrics, /coil_controller_vpc_sweep_errors_total [1-9]/);
+  });
+  assert.deepEqual(site.done, {
+    leases: ["leases/kube-system/coil-vpc-sweep-leader"],
+    block: undefined,
+    gateways: false,
+  });
+  assert.match(await site.get("health", "/readyz"), /^200 /);
 });
 
 Deno.test("a controller whose metrics need authorization refuses who has none", async () => {

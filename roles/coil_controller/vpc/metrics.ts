@@ -1,0 +1,47 @@
+import { Counter, Gauge, type Registry } from "../../../lib/telemetry/mod.ts";
+
+/** What is known of the ENIs that deleted nodes have left. */
+export class SweepMetrics {
+  readonly #loose: Gauge<"cluster">;
+  readonly #deleted: Counter;
+  readonly #errors: Counter;
+
+  constructor(registry: Registry) {
+    const registers = [registry];
+    this.#loose = new Gauge({
+      name: "coil_controller_vpc_loose_enis",
+      help:
+        "ENIs of the cluster that no instance has, as of the last look at EC2.",
+      labelNames: ["cluster"],
+      registers,
+    });
+    this.#deleted = new Counter({
+      name: "coil_controller_vpc_deleted_enis_total",
+      help: "ENIs deleted because no instance had them.",
+      registers,
+    });
+    this.#errors = new Counter({
+      name: "coil_controller_vpc_sweep_errors_total",
+      help: "Failures to find or delete such ENIs; each is tried again.",
+      registers,
+    });
+  }
+
+  /** Takes how many there were at a look. */
+  looked(cluster: string, loose: number): void {
+    this.#loose.set({ cluster }, loose);
+  }
+
+  deleted(): void {
+    this.#deleted.inc();
+  }
+
+  failed(): void {
+    this.#errors.inc();
+  }
+
+  /** Another process leads now, and looks. */
+  ended(): void {
+    this.#loose.reset();
+  }
+}
