@@ -25,7 +25,6 @@ export type {
   GivenBack,
   InstanceType,
   NetworkInterface,
-  Subnet,
   Tags,
 } from "./ec2/types.ts";
 export { AwsError, CredentialsError, NoAnswerError } from "./base/errors.ts";

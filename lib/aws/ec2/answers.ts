@@ -4,7 +4,6 @@ import type {
   Attachment,
   InstanceType,
   NetworkInterface,
-  Subnet,
   Tags,
 } from "./types.ts";
 import { NoAnswerError } from "../base/errors.ts";
@@ -36,24 +35,6 @@ export function networkInterfaceOf(item: XmlElement): NetworkInterface {
     groups: itemsAt(item, "groupSet").map((entry) => need(entry, "groupId")),
     tags: tagsOf(item),
     attachment: attachmentOf(childOf(item, "attachment")),
-  };
-}
-
-/** Reads a subnet. @throws {NoAnswerError} when it is not whole */
-export function subnetOf(item: XmlElement): Subnet {
-  const ipv4 = textAt(item, "cidrBlock");
-  return {
-    subnetId: need(item, "subnetId"),
-    vpcId: need(item, "vpcId"),
-    availabilityZone: need(item, "availabilityZone"),
-    ipv4Prefix: ipv4 === undefined ? undefined : prefixOf(ipv4),
-    ipv6Prefixes: itemsAt(item, "ipv6CidrBlockAssociationSet")
-      .filter((entry) =>
-        textAt(entry, "ipv6CidrBlockState", "state") === "associated"
-      )
-      .map((entry) => prefixOf(need(entry, "ipv6CidrBlock"))),
-    freeAddresses: count(item, "availableIpAddressCount"),
-    tags: tagsOf(item),
   };
 }
 

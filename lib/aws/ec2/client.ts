@@ -5,7 +5,6 @@ import {
   instanceTypeOf,
   ipv6PrefixesOf,
   networkInterfaceOf,
-  subnetOf,
 } from "./answers.ts";
 import type {
   AddressGrant,
@@ -16,7 +15,6 @@ import type {
   GivenBack,
   InstanceType,
   NetworkInterface,
-  Subnet,
   Tags,
 } from "./types.ts";
 import { NoAnswerError } from "../base/errors.ts";
@@ -64,16 +62,6 @@ export class Ec2Client implements Disposable {
     const [name, list] = ["DescribeNetworkInterfaces", "networkInterfaceSet"];
     const items = await this.#pages(name, list, { filters, ...options });
     return items.map(networkInterfaceOf);
-  }
-
-  /** All that the filters match. */
-  async describeSubnets(
-    filters: Filters,
-    options: WaitOptions = {},
-  ): Promise<Subnet[]> {
-    const [name, list] = ["DescribeSubnets", "subnetSet"];
-    const items = await this.#pages(name, list, { filters, ...options });
-    return items.map(subnetOf);
   }
 
   /** What a type of instance allows. */
@@ -193,50 +181,15 @@ export class Ec2Client implements Disposable {
     },
     options: WaitOptions = {},
   ): Promise<void> {
-    await this.#modify(networkInterfaceId, {
+    await this.#changeAgain("ModifyNetworkInterfaceAttribute", {
+      NetworkInterfaceId: networkInterfaceId,
       Attachment: { AttachmentId: attachmentId, DeleteOnTermination: true },
-    }, options);
-  }
-
-  /** Replaces an interface's security groups. */
-  async setSecurityGroups(
-    networkInterfaceId: string,
-    groups: readonly string[],
-    options: WaitOptions = {},
-  ): Promise<void> {
-    await this.#modify(
-      networkInterfaceId,
-      { SecurityGroupId: groups },
-      options,
-    );
-  }
-
-  /** Adds tags to a resource; those of the same key are replaced. */
-  async createTags(
-    resourceId: string,
-    tags: Tags,
-    options: WaitOptions = {},
-  ): Promise<void> {
-    await this.#changeAgain("CreateTags", {
-      ResourceId: [resourceId],
-      Tag: tagsOf(tags),
     }, options);
   }
 
   /** Closes its connections. */
   [Symbol.dispose](): void {
     this.#query[Symbol.dispose]();
-  }
-
-  async #modify(
-    networkInterfaceId: string,
-    change: QueryParameters,
-    options: WaitOptions,
-  ): Promise<void> {
-    await this.#changeAgain("ModifyNetworkInterfaceAttribute", {
-      NetworkInterfaceId: networkInterfaceId,
-      ...change,
-    }, options);
   }
 
   #read(

@@ -143,36 +143,6 @@ const CASES: readonly Case[] = [
     result: [READ_INTERFACE],
   },
   {
-    call: "DescribeSubnets",
-    make: (client) => client.describeSubnets({ "vpc-id": ["vpc-1"] }),
-    form: {
-      MaxResults: "1000",
-      "Filter.1.Name": "vpc-id",
-      "Filter.1.Value.1": "vpc-1",
-    },
-    answer: `<subnetSet><item>
-      <subnetId>subnet-1</subnetId><vpcId>vpc-1</vpcId>
-      <availabilityZone>eu-west-1a</availabilityZone>
-      <cidrBlock>10.0.1.0/24</cidrBlock>
-      <availableIpAddressCount>251</availableIpAddressCount>
-      <ipv6CidrBlockAssociationSet>
-        <item><ipv6CidrBlock>2001:db8::/64</ipv6CidrBlock>
-          <ipv6CidrBlockState><state>associated</state></ipv6CidrBlockState></item>
-        <item><ipv6CidrBlock>2001:db8:1::/64</ipv6CidrBlock>
-          <ipv6CidrBlockState><state>disassociated</state></ipv6CidrBlockState></item>
-      </ipv6CidrBlockAssociationSet>
-      <tagSet/></item></subnetSet>`,
-    result: [{
-      subnetId: "subnet-1",
-      vpcId: "vpc-1",
-      availabilityZone: "eu-west-1a",
-      ipv4Prefix: "10.0.1.0/24",
-      ipv6Prefixes: ["2001:db8::/64"],
-      freeAddresses: 251,
-      tags: {},
-    }],
-  },
-  {
     call: "DescribeInstanceTypes",
     make: (client) => client.describeInstanceType("p4d.24xlarge"),
     form: { "InstanceType.1": "p4d.24xlarge" },
@@ -303,22 +273,6 @@ const CASES: readonly Case[] = [
     },
     answer: DONE,
   },
-  {
-    call: "ModifyNetworkInterfaceAttribute",
-    make: (client) => client.setSecurityGroups("eni-1", ["sg-1", "sg-2"]),
-    form: {
-      NetworkInterfaceId: "eni-1",
-      "SecurityGroupId.1": "sg-1",
-      "SecurityGroupId.2": "sg-2",
-    },
-    answer: DONE,
-  },
-  {
-    call: "CreateTags",
-    make: (client) => client.createTags("eni-1", { a: "1" }),
-    form: { "ResourceId.1": "eni-1", "Tag.1.Key": "a", "Tag.1.Value": "1" },
-    answer: DONE,
-  },
 ];
 
 /** An address and a prefix, as a client reads them. */
@@ -350,17 +304,17 @@ CASES.forEach(({ call, make, form, answer, result }, i) => {
 Deno.test("all pages are read, each with the token of the one before", async () => {
   await using on = bed((_, page) =>
     answerOf(
-      "DescribeSubnets",
-      `<subnetSet><item><subnetId>subnet-${page}</subnetId><vpcId>v</vpcId>
-       <availabilityZone>z</availabilityZone>
-       <availableIpAddressCount>1</availableIpAddressCount></item></subnetSet>` +
+      "DescribeNetworkInterfaces",
+      `<networkInterfaceSet><item>${
+        INTERFACE.replace(">eni-1<", `>eni-${page}<`)
+      }</item></networkInterfaceSet>` +
         (page < 3 ? `<nextToken>after-${page}</nextToken>` : "<nextToken/>"),
     )
   );
-  const subnets = await on.client.describeSubnets({});
+  const enis = await on.client.describeNetworkInterfaces({});
   assert.deepEqual(
-    subnets.map(({ subnetId }) => subnetId),
-    ["subnet-1", "subnet-2", "subnet-3"],
+    enis.map(({ networkInterfaceId }) => networkInterfaceId),
+    ["eni-1", "eni-2", "eni-3"],
   );
   assert.deepEqual(
     on.server.forms.map((form) => form["NextToken"]),
@@ -370,7 +324,7 @@ Deno.test("all pages are read, each with the token of the one before", async () 
 
 Deno.test("pages that do not end are an error", async () => {
   await using server = new LoopbackServer(() =>
-    answerOf("DescribeSubnets", "<nextToken>same</nextToken>")
+    answerOf("DescribeNetworkInterfaces", "<nextToken>same</nextToken>")
   );
   const rate = { burst: 1_000, perSecond: 1 };
   using client = new Ec2Client({
@@ -378,7 +332,10 @@ Deno.test("pages that do not end are an error", async () => {
     endpoint: server.url,
     budget: new CallBudget({ rates: { read: rate, change: rate } }),
   });
-  await assert.rejects(client.describeSubnets({}), /more than 100 pages/);
+  await assert.rejects(
+    client.describeNetworkInterfaces({}),
+    /more than 100 pages/,
+  );
   assert.equal(server.seen.length, 100);
 });
 
@@ -431,13 +388,16 @@ Deno.test("an attachment without a network card is at the first", async () => {
 
 /** Whether a call is made again when its answer was lost. */
 const LOST: readonly [string, Case["make"], boolean][] = [
-  ["DescribeSubnets", (client) => client.describeSubnets({}), true],
+  [
+    "DescribeNetworkInterfaces",
+    (client) => client.describeNetworkInterfaces({}),
+    true,
+  ],
   [
     "CreateNetworkInterface",
     (client) => client.createNetworkInterface(CREATE),
     true,
   ],
-  ["CreateTags", (client) => client.createTags("eni-1", { a: "1" }), true],
   [
     "AssignPrivateIpAddresses",
     (client) => client.assignPrivateIpAddresses("eni-1", { addresses: 2 }),

@@ -40,18 +40,6 @@ export interface NetworkInterface {
   readonly attachment: Attachment | undefined;
 }
 
-/** A subnet of a VPC. */
-export interface Subnet {
-  readonly subnetId: string;
-  readonly vpcId: string;
-  readonly availabilityZone: string;
-  readonly ipv4Prefix: Prefix | undefined;
-  readonly ipv6Prefixes: readonly Prefix[];
-  /** Free IPv4 addresses; a prefix needs 16 that lie together. */
-  readonly freeAddresses: number;
-  readonly tags: Tags;
-}
-
 /** What a type of instance allows. */
 export interface InstanceType {
   readonly instanceType: string;

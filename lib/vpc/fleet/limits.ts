@@ -1,6 +1,3 @@
-import type { BlockKind } from "./eni.ts";
-import { sizeOf } from "./eni.ts";
-
 /** What an instance type allows. */
 export interface Limits {
   /** The most ENIs, the primary included. */
@@ -49,9 +46,4 @@ export function narrowLimits(type: Limits, options: LimitOptions): Limits {
 /** How many blocks an ENI holds: its primary address takes one place. */
 export function slotsOf({ addressesPerEni }: Limits): number {
   return addressesPerEni - 1;
-}
-
-/** How many pods the type has addresses for. */
-export function capacityOf(limits: Limits, kind: BlockKind): number {
-  return limits.enis * slotsOf(limits) * sizeOf(kind);
 }
