@@ -26,3 +26,4 @@ export * from "./pool/reserved_entries.ts";
 export * from "./resources.ts";
 export * from "./pool/span.ts";
 export * from "./spider_coordinator.ts";
+export * from "./vpc_node.ts";

@@ -6,6 +6,7 @@ import type { BlockRequest } from "./block/block_request.ts";
 import type { Egress } from "./egress/egress.ts";
 import type { EgressClientSlice } from "./egress/egress_client_slice.ts";
 import type { SpiderCoordinator } from "./spider_coordinator.ts";
+import type { VpcNode } from "./vpc_node.ts";
 
 /** Where the API server serves {@linkcode AddressPool}s. */
 export const ADDRESS_POOLS: ResourceType<AddressPool> = {
@@ -58,5 +59,14 @@ export const SPIDER_COORDINATORS: ResourceType<SpiderCoordinator> = {
   version: "v2beta1",
   plural: "spidercoordinators",
   kind: "SpiderCoordinator",
+  namespaced: false,
+};
+
+/** Where the API server serves {@linkcode VpcNode}s. */
+export const VPC_NODES: ResourceType<VpcNode> = {
+  group: API_GROUP,
+  version: API_VERSION,
+  plural: "vpcnodes",
+  kind: "VPCNode",
   namespaced: false,
 };

@@ -37,11 +37,12 @@ export {
 } from "./fleet/fleet.ts";
 export type { Unmet } from "./fleet/grow.ts";
 export {
+  capacityOf,
   type LimitOptions,
   type Limits,
   narrowLimits,
 } from "./fleet/limits.ts";
-export { learn, type Pace, type Pause } from "./fleet/pace.ts";
+export { learn, type Pace, type Pause, refusedKinds } from "./fleet/pace.ts";
 export { type Plan, plan } from "./fleet/plan.ts";
 export {
   checkTargets,

@@ -1,27 +1,51 @@
 import { RestTable, VpcHost } from "../../lib/vpc/mod.ts";
-import { connectIpam } from "./ipam_part.ts";
+import { connectIpam, type SupplyContext } from "./ipam_part.ts";
 import type { NodeDependencies, NodePart } from "./node_part.ts";
+import type { Supply } from "./blocks/supply.ts";
 import type { VpcOptions } from "./vpc/options.ts";
 import { supplyOfVpc } from "./vpc/supply.ts";
+import { CallsRecord } from "./vpc_report/calls_record.ts";
+import { statusOf } from "./vpc_report/status.ts";
+import { VpcNodeKeeper } from "./vpc_report/vpc_node_keeper.ts";
 
 /** The node with addresses of its VPC. */
 export function connectVpc(
   dependencies: NodeDependencies,
   vpc: VpcOptions,
 ): NodePart {
-  const { options, stack } = dependencies;
-  const host = stack.use(VpcHost.open());
-  const rests = stack.use(RestTable.open());
-  return connectIpam(dependencies, ({ network }) =>
-    stack.use(
-      supplyOfVpc({
-        vpc,
-        host,
-        rests,
-        network,
-        cooldownMs: options.cooldownMs,
-        env: Deno.env,
-        registry: dependencies.registry,
-      }),
-    ));
+  return connectIpam(
+    dependencies,
+    (context) => connectSupply(dependencies, vpc, context),
+  );
+}
+
+function connectSupply(
+  { client, options, registry, stack }: NodeDependencies,
+  vpc: VpcOptions,
+  { network, node }: SupplyContext,
+): Supply {
+  const calls = new CallsRecord();
+  const supply = stack.use(supplyOfVpc({
+    vpc,
+    host: stack.use(VpcHost.open()),
+    rests: stack.use(RestTable.open()),
+    network,
+    cooldownMs: options.cooldownMs,
+    env: Deno.env,
+    registry,
+    onAttempt: (attempt) => calls.attempted(attempt),
+  }));
+  const keeper = new VpcNodeKeeper({
+    client,
+    node: () => node.current,
+    status(before) {
+      const { view, records } = supply;
+      const facts = { view, records, troubles: calls.troubles };
+      return statusOf(facts, { before, now: new Date() });
+    },
+  });
+  return {
+    ...supply,
+    loops: { ...supply.loops, "VPCNode": (signal) => keeper.run(signal) },
+  };
 }

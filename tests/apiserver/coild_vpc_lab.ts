@@ -20,6 +20,8 @@ import {
 export const PEER = "10.0.9.10";
 export const OUTSIDE = "198.51.100.10";
 
+const RIGHTS = new URL("../../deploy/vpc", import.meta.url).pathname;
+
 /** How a call of the plugin ended. */
 export interface PluginAnswer {
   readonly code: number;
@@ -50,6 +52,7 @@ export class VpcNodeLab implements AsyncDisposable {
   ): Promise<VpcNodeLab> {
     await using stack = new AsyncDisposableStack();
     const lab = stack.use(await CoildLab.start({ name }));
+    await lab.plane.kubectl("apply", "-k", RIGHTS);
     const { netns } = lab.node();
     // The ENI is to be eth0, with the default route.
     await run("ip", ["-n", netns, "link", "set", "eth0", "down"]);

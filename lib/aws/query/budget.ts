@@ -39,6 +39,8 @@ export interface Attempt {
   readonly call: string;
   /** "success", AWS' code, or "none" where there was no answer. */
   readonly result: string;
+  /** What AWS said when it refused. */
+  readonly refusal?: AwsError | undefined;
   readonly durationMs: number;
 }
 
@@ -111,10 +113,10 @@ export class CallBudget {
       try {
         const answer = await make();
         pause.admitted();
-        this.#report(call, { result: "success", sentMs });
+        this.#report(call, { sentMs });
         return answer;
       } catch (error) {
-        this.#report(call, { result: resultOf(error), sentMs });
+        this.#report(call, { error, sentMs });
         const isThrottled = error instanceof AwsError && error.isThrottled;
         if (isThrottled) pause.refused(sentMs, this.#clock.nowMs());
         const again = attempt < this.#maxAttempts &&
@@ -134,10 +136,12 @@ export class CallBudget {
 
   #report(
     { name: call }: Call,
-    { result, sentMs }: { readonly result: string; readonly sentMs: number },
+    { error, sentMs }: { readonly error?: unknown; readonly sentMs: number },
   ): void {
     const durationMs = this.#clock.nowMs() - sentMs;
-    this.#onAttempt?.({ call, result, durationMs });
+    const refusal = error instanceof AwsError ? error : undefined;
+    const result = refusal?.code ?? (error === undefined ? "success" : "none");
+    this.#onAttempt?.({ call, result, refusal, durationMs });
   }
 
   /** Waits until a call may be made. */
@@ -156,10 +160,6 @@ export class CallBudget {
       await sleep(leftMs, { signal, clock });
     }
   }
-}
-
-function resultOf(error: unknown): string {
-  return error instanceof AwsError ? error.code : "none";
 }
 
 function mayRepeat({ kind, isRepeatable }: Call, error: unknown): boolean {

@@ -203,17 +203,18 @@ Deno.test("CallBudget reports each attempt with its result and time", async () =
     random: () => 0.999_999,
     onAttempt: (attempt) => attempts.push(attempt),
   });
-  const { make } = failing(refusal("Unavailable", 503), NONE);
+  const unavailable = refusal("Unavailable", 503);
+  const { make } = failing(unavailable, NONE);
   const made = budget.spend(READ, async () => {
     await sleep(70, { clock });
     return await make();
   });
   await clock.advance(1_000);
   await made;
-  const call = READ.name;
+  const common = { call: READ.name, refusal: undefined, durationMs: 70 };
   assert.deepEqual(attempts, [
-    { call, result: "Unavailable", durationMs: 70 },
-    { call, result: "none", durationMs: 70 },
-    { call, result: "success", durationMs: 70 },
+    { ...common, result: "Unavailable", refusal: unavailable },
+    { ...common, result: "none" },
+    { ...common, result: "success" },
   ]);
 });

@@ -19,6 +19,8 @@ const BACKOFF = { initialMs: 2_000, maxMs: 120_000 };
 const LIMIT = { initialMs: 120_000, maxMs: 960_000 };
 /** Upstream's pause after a subnet was found exhausted, there for the whole node. */
 const EXHAUSTED_MS = 120_000;
+/** A subnet without room is asked again when its pause is over; until the answer must be there, nothing has changed. */
+const ASKED_AGAIN_MS = 30_000;
 /** What was not tried again for so long is forgotten. */
 const FORGET_MS = 1_800_000;
 
@@ -123,6 +125,18 @@ export function exhaustedUntil(
   what: BlockKind,
 ): number {
   return pace.get(subnetScope(subnet, what))?.until ?? -Infinity;
+}
+
+/** Kinds of blocks of which the subnet had none left when it was last asked. */
+export function refusedKinds(
+  pace: Pace,
+  subnet: string,
+  { now }: { readonly now: number },
+): BlockKind[] {
+  return (["prefix", "address"] as const).filter((kind) => {
+    const pause = pace.get(subnetScope(subnet, kind));
+    return pause?.atMost === 1 && pause.until + ASKED_AGAIN_MS > now;
+  });
 }
 
 /** The next time after `now` at which something may be tried again. */

@@ -7,6 +7,7 @@ import {
   nextTry,
   type Pace,
   pausedUntil,
+  refusedKinds,
 } from "./pace.ts";
 
 const ASSIGN = (count: number, eni = "eni-1"): Action => ({
@@ -119,4 +120,24 @@ Deno.test("learn() forgets what was not tried again for half an hour", () => {
   const options = { now: 1_900_000, random: () => 1 };
   const call = { action: ASSIGN(1, "eni-2"), outcome: UNKNOWN };
   assert.deepEqual([...learn(pace, call, options).keys()], ["eni-2"]);
+});
+
+Deno.test("refusedKinds() says what a subnet had none of, until it was asked again", () => {
+  const one = [ASSIGN(1), refused("exhausted")] as const;
+  const kindsOf = (
+    ended: readonly (readonly [Action, Outcome])[],
+    now = 0,
+  ) => refusedKinds(after(ended, 0), "subnet-1", { now });
+  assert.deepEqual(kindsOf([one]), ["address"]);
+  assert.deepEqual(kindsOf([[{ ...CREATE, what: "prefix" }, one[1]]]), [
+    "prefix",
+  ]);
+  // It is asked for fewer at once.
+  assert.deepEqual(kindsOf([[ASSIGN(4), refused("exhausted")]]), []);
+  assert.deepEqual(kindsOf([[ASSIGN(1), refused("limit")]]), []);
+  // The pause of 120 s is over; the answer to the next call may not be there.
+  assert.deepEqual(kindsOf([one], 149_999), ["address"]);
+  assert.deepEqual(kindsOf([one], 150_000), []);
+  assert.deepEqual(kindsOf([one, [ASSIGN(1), DONE]]), []);
+  assert.deepEqual(refusedKinds(after([one]), "subnet-2", { now: 0 }), []);
 });

@@ -57,6 +57,11 @@ export class NodeAccount implements Disposable {
     this.imds = new ImdsClient({ env: options.env });
   }
 
+  /** Which instance this is; undefined before the start. */
+  get instance(): Instance | undefined {
+    return this.#known?.instance;
+  }
+
   /** What the node is to have; undefined before the start. */
   get goal(): Goal | undefined {
     return this.#known?.goal;

@@ -29,6 +29,7 @@ import {
   type Situation,
 } from "../../../lib/vpc/mod.ts";
 import { NodeAccount } from "./account.ts";
+import { type FleetView, fleetViewOf, givesAddresses } from "./fleet_view.ts";
 import type { VpcHostKeeper } from "./host.ts";
 import type { VpcOptions } from "./options.ts";
 import { MetadataSight, type Sight } from "./sight.ts";
@@ -130,9 +131,22 @@ export class VpcFleet implements Disposable {
 
   /** How many ENIs the instance has that give addresses. */
   get eniCount(): number {
-    return this.#enis.filter(({ device, ec2 }) =>
-      device !== undefined && ec2?.ownership !== "foreign"
-    ).length;
+    return this.#enis.filter(givesAddresses).length;
+  }
+
+  /** What is known of the ENIs; undefined before it is known which instance this is. */
+  get view(): FleetView | undefined {
+    const { instance, goal } = this.#account;
+    if (instance === undefined || goal === undefined) return undefined;
+    return fleetViewOf({
+      instance,
+      goal,
+      enis: this.#enis,
+      blocks: this.#blocks,
+      pace: this.#pace,
+      unmet: this.unmet,
+      now: systemClock.nowMs(),
+    });
   }
 
   /** What the last plan could not get, and why. */

@@ -1,10 +1,12 @@
-import type { NodeIpam } from "../../../lib/ipam/mod.ts";
+import type { Attempt } from "../../../lib/aws/mod.ts";
+import type { BlockRecord, NodeIpam } from "../../../lib/ipam/mod.ts";
 import type { PodNetwork } from "../../../lib/podnet/mod.ts";
 import type { RestTable } from "../../../lib/vpc/mod.ts";
 import type { Registry } from "../../../lib/telemetry/mod.ts";
 import type { Supply } from "../blocks/supply.ts";
 import { findingOf } from "./findings.ts";
 import { VpcFleet } from "./fleet.ts";
+import type { FleetView } from "./fleet_view.ts";
 import type { Addresses } from "./uses.ts";
 import { type HostPort, VpcHostKeeper } from "./host.ts";
 import { VpcMetrics } from "./metrics.ts";
@@ -26,11 +28,21 @@ export interface VpcSupplyOptions {
   readonly returnDelayMs?: number;
   readonly env: { get(name: string): string | undefined };
   readonly registry: Registry;
+  /** Called when a request to EC2 has ended. */
+  readonly onAttempt?: (attempt: Attempt) => void;
+}
+
+/** The supply, and what people see of it. */
+export interface VpcSupply extends Supply, Disposable {
+  /** What is known of the node's ENIs; undefined until it is known which instance this is. */
+  readonly view: FleetView | undefined;
+  /** The node's blocks; undefined before address management has started. */
+  readonly records: readonly BlockRecord[] | undefined;
 }
 
 /** Blocks that EC2 grants to the node's ENIs. */
-export function supplyOfVpc(options: VpcSupplyOptions): Supply & Disposable {
-  const { vpc, network, env } = options;
+export function supplyOfVpc(options: VpcSupplyOptions): VpcSupply {
+  const { vpc, network, env, onAttempt } = options;
   let ipam: NodeIpam | undefined;
   const rests = new KernelRests(options.rests, options.cooldownMs);
   const addresses: Addresses = {
@@ -52,11 +64,20 @@ export function supplyOfVpc(options: VpcSupplyOptions): Supply & Disposable {
     host,
     addresses,
     returnDelayMs: options.returnDelayMs ?? RETURN_DELAY_MS,
-    onAttempt: (attempt) => metrics.requested(attempt),
+    onAttempt(attempt) {
+      metrics.requested(attempt);
+      onAttempt?.(attempt);
+    },
     onAction: (action) => metrics.began(action),
   });
   const source = new VpcSource(fleet, addresses);
   return {
+    get view() {
+      return fleet.view;
+    },
+    get records() {
+      return addresses.blocks();
+    },
     pool: VPC_POOL,
     waitsFor:
       "EC2 and the instance metadata service are being asked for the node's addresses",

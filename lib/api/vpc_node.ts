@@ -1,0 +1,78 @@
+import type { ObjectMeta } from "../kube/mod.ts";
+import { GROUP_VERSION } from "../names/mod.ts";
+import type { Condition } from "./base/condition.ts";
+
+/** Addresses for pods, by what they are. */
+export interface VpcAddressCounts {
+  /** Addresses that pods have. */
+  readonly used: number;
+  /** Addresses that pods had, and that rest. */
+  readonly cooling: number;
+  /** Addresses that a pod gets at once. */
+  readonly free: number;
+}
+
+/** A network interface of the instance that gives pods addresses. */
+export interface VpcNodeEni extends VpcAddressCounts {
+  /** EC2's ID. */
+  readonly id: string;
+  /** The device index; 0 is the instance's primary interface. */
+  readonly device: number;
+  /** ID of the subnet. */
+  readonly subnet: string;
+  /** Addresses (/32) and delegated prefixes, as CIDRs. */
+  readonly blocks: readonly string[];
+}
+
+/** Observed state of a {@linkcode VpcNode}, written by coild of the node. */
+export interface VpcNodeStatus {
+  /** ID of the instance; absent until it is known. */
+  readonly instance?: string;
+  /** Type of the instance, for example "t3.small". */
+  readonly instanceType?: string;
+  /** What EC2 is asked for: single addresses or prefixes of 16. */
+  readonly mode?: "address" | "prefix";
+  /** How many interfaces give addresses. */
+  readonly eniCount?: number;
+  /** How many interfaces there can be. */
+  readonly maxEnis?: number;
+  /** Addresses of all interfaces. */
+  readonly addresses?: VpcAddressCounts & {
+    /** How many pods the instance has room for. */
+    readonly capacity: number;
+  };
+  /** Lowest device first. */
+  readonly enis?: readonly VpcNodeEni[];
+  /** `Ready`, `SubnetExhausted`, `Throttled` and `MissingPermissions`. */
+  readonly conditions?: readonly Condition[];
+}
+
+/** What a node has of its VPC, cluster scoped, of the name of its Node; it has no spec. */
+export interface VpcNode {
+  readonly apiVersion: typeof GROUP_VERSION;
+  /** The kind of the object. */
+  readonly kind: "VPCNode";
+  /** Name and the like; the Node is its owner. */
+  readonly metadata: ObjectMeta;
+  /** What coild sees; absent until it has looked. */
+  readonly status?: VpcNodeStatus;
+}
+
+/** Returns the VPCNode of a node, owned by the Node so that it vanishes with it. */
+export function newVpcNode(
+  node: { readonly name: string; readonly uid: string },
+): VpcNode {
+  return {
+    apiVersion: GROUP_VERSION,
+    kind: "VPCNode",
+    metadata: {
+      name: node.name,
+      ownerReferences: [{
+        apiVersion: "v1",
+        kind: "Node",
+        name: node.name,
+        uid: node.uid,
+      }],
+    },
+  };
+}

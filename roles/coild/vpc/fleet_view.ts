@@ -1,0 +1,63 @@
+import {
+  type BlockKind,
+  capacityOf,
+  type Eni,
+  type EniBlock,
+  type Goal,
+  type Pace,
+  type Plan,
+  refusedKinds,
+} from "../../../lib/vpc/mod.ts";
+import type { Instance } from "./sight.ts";
+
+/** What is known of the node's ENIs, for people. */
+export interface FleetView {
+  readonly instance: Instance;
+  /** What EC2 is asked for. */
+  readonly mode: BlockKind;
+  /** How many ENIs there can be. */
+  readonly maxEnis: number;
+  /** How many pods there is room for. */
+  readonly capacity: number;
+  /** Those that give addresses, lowest device first; none until both EC2 and the metadata service have shown them. */
+  readonly enis: readonly Eni[];
+  readonly blocks: readonly EniBlock[];
+  /** The subnet of new ENIs: the primary's. */
+  readonly subnet: string;
+  /** What the last plan could not get, and why. */
+  readonly unmet: Plan["unmet"];
+  /** Kinds of blocks that the subnet had none of when it was last asked. */
+  readonly refused: readonly BlockKind[];
+}
+
+/** Whether pods can get addresses of the ENI. */
+export function givesAddresses({ device, ec2 }: Eni): boolean {
+  return device !== undefined && ec2?.ownership !== "foreign";
+}
+
+/** Makes the view of what a fleet knows. */
+export function fleetViewOf(
+  { instance, goal: { limits, targets }, enis, blocks, pace, unmet, now }: {
+    readonly instance: Instance;
+    readonly goal: Goal;
+    readonly enis: readonly Eni[];
+    readonly blocks: readonly EniBlock[];
+    readonly pace: Pace;
+    readonly unmet: Plan["unmet"];
+    readonly now: number;
+  },
+): FleetView {
+  const primary = enis.find(({ ec2 }) => ec2?.ownership === "primary");
+  const subnet = primary?.ec2?.subnet ?? "";
+  return {
+    instance,
+    mode: targets.kind,
+    maxEnis: limits.enis,
+    capacity: capacityOf(limits, targets.kind),
+    enis: enis.filter(givesAddresses),
+    blocks,
+    subnet,
+    unmet,
+    refused: refusedKinds(pace, subnet, { now }),
+  };
+}

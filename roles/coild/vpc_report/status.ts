@@ -1,0 +1,199 @@
+import {
+  type ConditionDraft,
+  datedCondition,
+  type VpcAddressCounts,
+  type VpcNode,
+  type VpcNodeEni,
+  type VpcNodeStatus,
+} from "../../../lib/api/mod.ts";
+import type { BlockRecord } from "../../../lib/ipam/mod.ts";
+import type { Eni } from "../../../lib/vpc/mod.ts";
+import type { FleetView } from "../vpc/fleet_view.ts";
+import type { CallTroubles } from "./calls_record.ts";
+
+/** What a VPCNode is made from. */
+export interface StatusFacts {
+  /** Undefined until it is known which instance this is. */
+  readonly view: FleetView | undefined;
+  /** The node's blocks; undefined before address management has started. */
+  readonly records: readonly BlockRecord[] | undefined;
+  readonly troubles: CallTroubles;
+}
+
+/** What the VPCNode is to say. Pure; times of conditions are kept while these stay the same. */
+export function statusOf(
+  facts: StatusFacts,
+  { before, now }: { readonly before: VpcNode | undefined; readonly now: Date },
+): VpcNodeStatus {
+  const generation = before?.metadata.generation ?? 1;
+  const previous = before?.status?.conditions;
+  const conditions = conditionsOf(facts).map((draft) =>
+    datedCondition(draft, { previous, generation, now })
+  );
+  const { view, records = [] } = facts;
+  if (view === undefined) return { conditions };
+  const enis = view.enis.map((eni) => eniOf(eni, records));
+  return {
+    instance: view.instance.id,
+    instanceType: view.instance.type,
+    mode: view.mode,
+    eniCount: enis.length,
+    maxEnis: view.maxEnis,
+    addresses: { ...sum(enis), capacity: view.capacity },
+    enis,
+    conditions,
+  };
+}
+
+function eniOf(eni: Eni, records: readonly BlockRecord[]): VpcNodeEni {
+  const { id, device = 0, ec2, grants } = eni;
+  const own = records.filter(({ name }) => name.startsWith(`${id}/`));
+  return {
+    id,
+    device,
+    subnet: ec2?.subnet ?? "",
+    blocks: grants.map(({ block }) => String(block)),
+    ...sum(
+      own.map(({ held, cooling, free }) => ({ used: held, cooling, free })),
+    ),
+  };
+}
+
+function sum(all: readonly VpcAddressCounts[]): VpcAddressCounts {
+  const [total] = [{ used: 0, cooling: 0, free: 0 }];
+  for (const { used, cooling, free } of all) {
+    total.used += used;
+    total.cooling += cooling;
+    total.free += free;
+  }
+  return total;
+}
+
+function conditionsOf(facts: StatusFacts): ConditionDraft[] {
+  return [
+    ready(facts),
+    subnetExhausted(facts),
+    throttled(facts),
+    missingPermissions(facts),
+  ];
+}
+
+function ready({ view, records, troubles }: StatusFacts): ConditionDraft {
+  const draft = (
+    status: "True" | "False",
+    reason: string,
+    message: string,
+  ) => ({ type: "Ready", status, reason, message });
+  if (view === undefined || view.enis.length === 0 || records === undefined) {
+    return draft(
+      "False",
+      "Starting",
+      `the node's ENIs are not known yet: EC2 and the instance metadata service are being asked${
+        trouble(troubles)
+      }`,
+    );
+  }
+  const free = records.reduce((count, record) => count + record.free, 0);
+  if (free > 0 || view.unmet === undefined) {
+    return draft("True", "AddressesAvailable", "pods get addresses");
+  }
+  switch (view.unmet.why) {
+    case "limit":
+      return draft(
+        "True",
+        "Full",
+        `no address is free: ${view.instance.type} and the flags of coild allow no more than ${view.capacity}`,
+      );
+    case "subnet":
+      return draft(
+        "False",
+        "SubnetExhausted",
+        `no address is free, and subnet ${view.subnet} has none left`,
+      );
+    case "paused":
+      return draft(
+        "False",
+        "CallsFail",
+        `no address is free, and EC2 refused calls that would get more; they are made again${
+          trouble(troubles)
+        }`,
+      );
+  }
+}
+
+/** What keeps EC2 from answering, to be added to a sentence. */
+function trouble({ denied, throttled }: CallTroubles): string {
+  if (denied.length > 0) return ` (missing: ${denied.join(", ")})`;
+  return throttled.length > 0 ? ` (throttled: ${throttled.join(", ")})` : "";
+}
+
+function subnetExhausted({ view }: StatusFacts): ConditionDraft {
+  const { refused = [], subnet = "" } = view ?? {};
+  const type = "SubnetExhausted";
+  if (refused.includes("address")) {
+    return {
+      type,
+      status: "True",
+      reason: "NoAddress",
+      message:
+        `subnet ${subnet} had no free address when it was last asked; free some, or use a larger subnet`,
+    };
+  }
+  if (refused.includes("prefix")) {
+    return {
+      type,
+      status: "True",
+      reason: "Fragmented",
+      message:
+        `subnet ${subnet} had no free range of 16 addresses when it was last asked, so pods get single ones; reserve a range of it for prefixes`,
+    };
+  }
+  return {
+    type,
+    status: "False",
+    reason: "NotRefused",
+    message: "the subnet gave what it was asked for",
+  };
+}
+
+function throttled({ troubles: { throttled } }: StatusFacts): ConditionDraft {
+  const type = "Throttled";
+  if (throttled.length === 0) {
+    return {
+      type,
+      status: "False",
+      reason: "NotThrottled",
+      message: "EC2 throttled no call of this node in the last minutes",
+    };
+  }
+  return {
+    type,
+    status: "True",
+    reason: "RequestLimitExceeded",
+    message: `EC2 throttles this account: ${
+      throttled.join(", ")
+    }; calls are made again, more slowly`,
+  };
+}
+
+function missingPermissions(
+  { troubles: { denied } }: StatusFacts,
+): ConditionDraft {
+  const type = "MissingPermissions";
+  if (denied.length === 0) {
+    return {
+      type,
+      status: "False",
+      reason: "NotRefused",
+      message: "EC2 refused no call for want of a right",
+    };
+  }
+  return {
+    type,
+    status: "True",
+    reason: "Unauthorized",
+    message: `EC2 refused calls for want of rights; allow ${
+      denied.join(", ")
+    } in the policy of the node's role`,
+  };
+}
