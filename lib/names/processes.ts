@@ -58,6 +58,9 @@ export const COILD_ADDRESSES: ServerAddresses = {
   health: "127.0.0.1:9385",
 };
 
+/** Where coild with addresses of the VPC shows them to programs on the node: as upstream's agent. */
+export const VPC_INTROSPECTION_ADDRESS = "127.0.0.1:61679";
+
 /** Default server addresses of coil-controller, and of upstream's coil-ipam-controller. */
 export const IPAM_CONTROLLER_ADDRESSES: ServerAddresses = {
   metrics: ":9386",

@@ -7,7 +7,12 @@ export { acceptAll } from "./base/accept.ts";
 export { runDaemon } from "./daemon.ts";
 export { type Checks, serveHealth } from "./health.ts";
 export { bearerTokenOf, DEFAULT_LIMITS, HttpServer } from "./http/mod.ts";
-export { parseListenAddress, serveAt } from "./listen.ts";
+export {
+  ListenError,
+  type Listening,
+  parseListenAddress,
+  serveAt,
+} from "./listen.ts";
 export {
   configureLogging,
   getLogger,

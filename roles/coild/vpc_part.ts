@@ -1,3 +1,5 @@
+import type { Address } from "../../lib/inet/mod.ts";
+import type { NamespacedName } from "../../lib/names/mod.ts";
 import { RestTable, VpcHost } from "../../lib/vpc/mod.ts";
 import { connectIpam, type SupplyContext } from "./ipam_part.ts";
 import type { NodeDependencies, NodePart } from "./node_part.ts";
@@ -5,6 +7,7 @@ import type { Supply } from "./blocks/supply.ts";
 import type { VpcOptions } from "./vpc/options.ts";
 import { supplyOfVpc } from "./vpc/supply.ts";
 import { CallsRecord } from "./vpc_report/calls_record.ts";
+import { serveIntrospection } from "./vpc_report/introspection.ts";
 import { statusOf } from "./vpc_report/status.ts";
 import { VpcNodeKeeper } from "./vpc_report/vpc_node_keeper.ts";
 
@@ -20,7 +23,7 @@ export function connectVpc(
 }
 
 function connectSupply(
-  { client, options, registry, stack }: NodeDependencies,
+  { client, options, pods, registry, stack }: NodeDependencies,
   vpc: VpcOptions,
   { network, node }: SupplyContext,
 ): Supply {
@@ -44,8 +47,34 @@ function connectSupply(
       return statusOf(facts, { before, now: new Date() });
     },
   });
+  const introspection = {
+    address: vpc.introspectionAddress,
+    facts: async () => ({
+      view: supply.view,
+      records: supply.records ?? [],
+      allocations: supply.allocations,
+      resting: await supply.rests.list(),
+      podOf: (address: Address) => podNameOf(pods, address),
+      now: new Date(),
+    }),
+  };
   return {
     ...supply,
-    loops: { ...supply.loops, "VPCNode": (signal) => keeper.run(signal) },
+    loops: {
+      ...supply.loops,
+      "VPCNode": (signal) => keeper.run(signal),
+      "introspection": (signal) =>
+        serveIntrospection({ ...introspection, signal }).finished,
+    },
   };
+}
+
+function podNameOf(
+  pods: NodeDependencies["pods"],
+  address: Address,
+): NamespacedName | undefined {
+  const [pod] = pods.withAddress(address);
+  if (pod === undefined) return undefined;
+  const { namespace = "", name = "" } = pod.metadata ?? {};
+  return { namespace, name };
 }

@@ -10,7 +10,9 @@ import { Prefix } from "../../../lib/inet/mod.ts";
 import {
   clusterNameMistake,
   VPC_BLOCK_PRIORITY,
+  VPC_INTROSPECTION_ADDRESS,
 } from "../../../lib/names/mod.ts";
+import { parseListenAddress } from "../../../lib/telemetry/mod.ts";
 import type { VpcOptions } from "./options.ts";
 
 /** Largest and smallest frames of a VPC that ENIs take. */
@@ -44,6 +46,7 @@ export type VpcFlags = {
   readonly "provision": BoolFlag;
   readonly "cluster-name": StringFlag;
   readonly "eni-tags": StringListFlag;
+  readonly "introspection-addr": StringFlag;
 };
 
 /** Flags of addresses of the VPC. */
@@ -144,7 +147,26 @@ export const VPC_FLAGS: VpcFlags = {
     default: [],
     help: "Further tags of new ENIs, such as team=net,stage=test",
   },
+  "introspection-addr": {
+    type: "string",
+    default: VPC_INTROSPECTION_ADDRESS,
+    help:
+      "Listen address for /v1/enis and /ip-manager, without authentication; empty disables them",
+    check: (text) =>
+      text === "" || isListenAddress(text)
+        ? undefined
+        : 'must be host:port, such as "127.0.0.1:61679"',
+  },
 };
+
+function isListenAddress(text: string): boolean {
+  try {
+    parseListenAddress(text);
+    return true;
+  } catch {
+    return false;
+  }
+}
 
 /** Values of flags among which are those of VPCs. */
 export type VpcFlagValues = FlagValues<VpcFlags>;
@@ -174,6 +196,7 @@ export function vpcOptionsOf(values: VpcFlagValues): VpcOptions {
     provision: values["provision"],
     clusterName: values["cluster-name"],
     eniTags: Object.fromEntries(values["eni-tags"].map(tagOf)),
+    introspectionAddress: values["introspection-addr"],
   };
 }
 

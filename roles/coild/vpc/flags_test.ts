@@ -56,6 +56,7 @@ Deno.test("vpcOptionsOf() has upstream's defaults", () => {
     provision: true,
     clusterName: "",
     eniTags: {},
+    introspectionAddress: "127.0.0.1:61679",
   });
 });
 
@@ -142,4 +143,18 @@ Deno.test("a priority of the rule for pods that comes after those of ENIs is ref
     mistakeIn([], { more, priority: 1536 }),
     "--pod-rule-prio must be less than 1536 with --addresses=vpc, so that pods are found before the rules of ENIs",
   );
+});
+
+Deno.test("--introspection-addr is an address to listen at, or nothing", () => {
+  for (const address of ["", "0", "127.0.0.1:1", ":61679", "[::1]:61679"]) {
+    const { values } = read([`--introspection-addr=${address}`]);
+    assert.equal(vpcOptionsOf(values).introspectionAddress, address);
+  }
+  for (const address of ["61679", "127.0.0.1", "127.0.0.1:99999"]) {
+    const args = [`--introspection-addr=${address}`];
+    assert.throws(
+      () => readCommandLine(VPC_FLAGS, args, INFO),
+      /for "--introspection-addr": must be host:port/,
+    );
+  }
 });

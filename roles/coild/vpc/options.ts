@@ -23,4 +23,6 @@ export interface VpcOptions {
   readonly provision: boolean;
   readonly clusterName: string;
   readonly eniTags: Readonly<Record<string, string>>;
+  /** Empty: nothing is served. */
+  readonly introspectionAddress: string;
 }

@@ -1,9 +1,13 @@
 import type { Attempt } from "../../../lib/aws/mod.ts";
-import type { BlockRecord, NodeIpam } from "../../../lib/ipam/mod.ts";
+import type {
+  AllocationRecord,
+  BlockRecord,
+  NodeIpam,
+} from "../../../lib/ipam/mod.ts";
 import type { PodNetwork } from "../../../lib/podnet/mod.ts";
 import type { RestTable } from "../../../lib/vpc/mod.ts";
 import type { Registry } from "../../../lib/telemetry/mod.ts";
-import type { Supply } from "../blocks/supply.ts";
+import type { RestStore, Supply } from "../blocks/supply.ts";
 import { findingOf } from "./findings.ts";
 import { VpcFleet } from "./fleet.ts";
 import type { FleetView } from "./fleet_view.ts";
@@ -34,10 +38,13 @@ export interface VpcSupplyOptions {
 
 /** The supply, and what people see of it. */
 export interface VpcSupply extends Supply, Disposable {
+  readonly rests: RestStore;
   /** What is known of the node's ENIs; undefined until it is known which instance this is. */
   readonly view: FleetView | undefined;
   /** The node's blocks; undefined before address management has started. */
   readonly records: readonly BlockRecord[] | undefined;
+  /** The node's pods with their addresses. */
+  readonly allocations: readonly AllocationRecord[];
 }
 
 /** Blocks that EC2 grants to the node's ENIs. */
@@ -77,6 +84,9 @@ export function supplyOfVpc(options: VpcSupplyOptions): VpcSupply {
     },
     get records() {
       return addresses.blocks();
+    },
+    get allocations() {
+      return ipam?.list() ?? [];
     },
     pool: VPC_POOL,
     waitsFor:

@@ -1,63 +1,15 @@
 import assert from "node:assert/strict";
 import { conditionOf, newVpcNode } from "../../../lib/api/mod.ts";
-import { Address, Prefix } from "../../../lib/inet/mod.ts";
 import type { BlockRecord } from "../../../lib/ipam/mod.ts";
-import type { Eni } from "../../../lib/vpc/mod.ts";
 import type { FleetView } from "../vpc/fleet_view.ts";
 import type { CallTroubles } from "./calls_record.ts";
 import { statusOf } from "./status.ts";
+import { RECORDS, VIEW } from "./testing.ts";
 
 const NOW = new Date("2026-06-01T00:00:00Z");
 const LATER = new Date("2026-06-01T00:01:00Z");
 const CALM: CallTroubles = { denied: [], throttled: [] };
 
-function eni(id: string, device: number, ...blocks: string[]): Eni {
-  return {
-    id,
-    device,
-    inImds: true,
-    ec2: {
-      id,
-      subnet: "subnet-1",
-      ownership: device === 0 ? "primary" : "owned",
-      address: Address.parse("10.0.1.4"),
-      blocks: [],
-    },
-    grants: blocks.map((text) => ({
-      block: Prefix.parse(text),
-      inEc2: true,
-      inImds: true,
-    })),
-  };
-}
-
-function record(name: string, counts: Partial<BlockRecord>): BlockRecord {
-  return {
-    ...{ name, pool: "vpc", uid: name, index: 0, prefixes: {}, holds: [] },
-    ...{ size: 1, held: 0, cooling: 0, free: 0 },
-    ...counts,
-  };
-}
-
-const VIEW: FleetView = {
-  instance: { id: "i-1", type: "t3.small", region: "xx-1" },
-  mode: "address",
-  maxEnis: 3,
-  capacity: 9,
-  enis: [
-    eni("eni-1", 0, "10.0.1.5/32", "10.0.1.6/32"),
-    eni("eni-10", 1, "10.0.1.7/32"),
-  ],
-  blocks: [],
-  subnet: "subnet-1",
-  unmet: undefined,
-  refused: [],
-};
-const RECORDS = [
-  record("eni-1/10.0.1.5/32", { held: 1 }),
-  record("eni-1/10.0.1.6/32", { cooling: 1 }),
-  record("eni-10/10.0.1.7/32", { free: 1 }),
-];
 const FULL = RECORDS.slice(0, 2);
 
 function conditionsOf(
@@ -100,7 +52,7 @@ Deno.test("statusOf() counts the addresses of each ENI, and of all", () => {
     mode: "address",
     eniCount: 2,
     maxEnis: 3,
-    addresses: { used: 1, cooling: 1, free: 1, capacity: 9 },
+    addresses: { used: 2, cooling: 1, free: 15, capacity: 9 },
     enis: [
       {
         ...{ id: "eni-1", device: 0, subnet },
@@ -108,8 +60,8 @@ Deno.test("statusOf() counts the addresses of each ENI, and of all", () => {
         ...{ used: 1, cooling: 1, free: 0 },
       },
       {
-        ...{ id: "eni-10", device: 1, subnet, blocks: ["10.0.1.7/32"] },
-        ...{ used: 0, cooling: 0, free: 1 },
+        ...{ id: "eni-10", device: 1, subnet, blocks: ["10.0.1.16/28"] },
+        ...{ used: 1, cooling: 0, free: 15 },
       },
     ],
   });

@@ -1,0 +1,88 @@
+import type { Prefix } from "../../../lib/inet/mod.ts";
+import { VPC_ENI_TABLES } from "../../../lib/names/mod.ts";
+import type { Eni } from "../../../lib/vpc/mod.ts";
+import {
+  type InspectedAddress,
+  inspectedAddresses,
+  type InspectionFacts,
+  timeText,
+} from "./inspection.ts";
+
+/** The kernel's main table, which the primary ENI's addresses use. */
+const MAIN_TABLE = 254;
+
+/** Go's zero time. */
+const NEVER = "0001-01-01T00:00:00Z";
+
+/** coild uses the first network card alone. */
+const CARD = "0";
+
+/** What `/v1/enis` answers: ENIs with their addresses, as amazon-vpc-cni-k8s names it. IDs of containers are left out, as there. */
+export function upstreamEnis(facts: InspectionFacts): unknown {
+  const { view, records } = facts;
+  const addresses = inspectedAddresses(facts);
+  return {
+    [CARD]: {
+      TotalIPs: records.reduce((total, { size }) => total + size, 0),
+      AssignedIPs: records.reduce((total, { held }) => total + held, 0),
+      ENIs: Object.fromEntries(
+        (view?.enis ?? []).map((eni) => [eni.id, eniEntry(eni, addresses)]),
+      ),
+    },
+  };
+}
+
+function eniEntry(
+  { id, device = 0, ec2, grants }: Eni,
+  addresses: readonly InspectedAddress[],
+) {
+  return {
+    ID: id,
+    IsPrimary: device === 0,
+    IsTrunk: false,
+    IsEFA: false,
+    DeviceNumber: device,
+    AvailableIPv4Cidrs: Object.fromEntries(
+      grants.map(({ block }) => [String(block), cidrEntry(block, addresses)]),
+    ),
+    IPv6Cidrs: {},
+    IsExcludedForPodIPs: false,
+    RouteTableID: device === 0 ? MAIN_TABLE : VPC_ENI_TABLES + device,
+    SubnetID: ec2?.subnet ?? "",
+  };
+}
+
+function cidrEntry(block: Prefix, addresses: readonly InspectedAddress[]) {
+  return {
+    Cidr: { IP: String(block.address), Mask: maskText(block) },
+    IPAddresses: Object.fromEntries(
+      addresses.filter(({ address }) => block.contains(address))
+        .map((one) => [String(one.address), addressEntry(one)]),
+    ),
+    IsPrefix: block.hostBits > 0,
+    AddressFamily: "",
+  };
+}
+
+function addressEntry({ address, pod, since, isCooling }: InspectedAddress) {
+  return {
+    Address: String(address),
+    IPAMKey: { networkName: "", containerID: "", ifName: "" },
+    IPAMMetadata: {
+      k8sPodNamespace: pod?.namespace ?? "",
+      k8sPodName: pod?.name ?? "",
+      interfacesCount: isCooling ? 0 : 1,
+    },
+    AssignedTime: isCooling ? NEVER : timeText(since),
+    UnassignedTime: isCooling ? timeText(since) : NEVER,
+  };
+}
+
+/** Base64 of the mask's bytes, as Go encodes a net.IPMask. */
+function maskText({ address, length }: Prefix): string {
+  const bytes = Array.from({ length: address.bits / 8 }, (_, n) => {
+    const ones = Math.max(0, Math.min(8, length - 8 * n));
+    return 256 - 2 ** (8 - ones);
+  });
+  return btoa(String.fromCharCode(...bytes));
+}
