@@ -1,6 +1,12 @@
 import type { ObjectMeta } from "../kube/mod.ts";
-import { GROUP_VERSION } from "../names/mod.ts";
+import {
+  GROUP_VERSION,
+  NODE_LABEL,
+  POOL_LABEL,
+  VPC_POOL,
+} from "../names/mod.ts";
 import type { Condition } from "./base/condition.ts";
+import type { AddressBlock } from "./block/address_block.ts";
 
 /** Addresses for pods, by what they are. */
 export interface VpcAddressCounts {
@@ -75,4 +81,24 @@ export function newVpcNode(
       }],
     },
   };
+}
+
+/** More than an ENI has places: the distance between the indices of two devices. */
+const DEVICE_STEP = 65_536;
+
+/**
+ * What EC2 has granted a node, in the form of the AddressBlocks that other nodes have; the API server has no such
+ * objects. They are named as coild names them, and ordered as it orders them.
+ */
+export function vpcBlocksOf({ metadata, status }: VpcNode): AddressBlock[] {
+  const labels = { [POOL_LABEL]: VPC_POOL, [NODE_LABEL]: metadata.name ?? "" };
+  return (status?.enis ?? []).flatMap(({ id, device, blocks }) =>
+    blocks.map((block, place) => ({
+      apiVersion: GROUP_VERSION,
+      kind: "AddressBlock",
+      metadata: { name: `${id}/${block}`, labels },
+      index: device * DEVICE_STEP + place,
+      ipv4: block,
+    }))
+  );
 }

@@ -101,3 +101,6 @@ export const EGRESS_PSP_BINDING = "psp-coil-egress";
 
 /** Name of the container of an Egress' pods that is the gateway. */
 export const EGRESS_CONTAINER = "egress";
+
+/** The one pool of nodes whose pods have addresses of the VPC. */
+export const VPC_POOL = "vpc";

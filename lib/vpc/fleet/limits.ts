@@ -1,3 +1,5 @@
+import { type BlockKind, sizeOf } from "./eni.ts";
+
 /** What an instance type allows. */
 export interface Limits {
   /** The most ENIs, the primary included. */
@@ -46,4 +48,9 @@ export function narrowLimits(type: Limits, options: LimitOptions): Limits {
 /** How many blocks an ENI holds: its primary address takes one place. */
 export function slotsOf({ addressesPerEni }: Limits): number {
   return addressesPerEni - 1;
+}
+
+/** How many pods the type has addresses for. */
+export function capacityOf(limits: Limits, kind: BlockKind): number {
+  return limits.enis * slotsOf(limits) * sizeOf(kind);
 }

@@ -3,6 +3,8 @@ import {
   ADDRESS_POOLS,
   type AddressBlock,
   type AddressPool,
+  VPC_NODES,
+  type VpcNode,
 } from "../../../lib/api/mod.ts";
 import {
   isPathSegment,
@@ -76,6 +78,18 @@ export class ClusterReader {
     return this.#pages(ADDRESS_BLOCKS, {
       ...(terms.length === 0 ? {} : { labelSelector: terms.join() }),
     }, transformBlock);
+  }
+
+  /** Lists what nodes with addresses of the VPC have; none where there is no such resource, or it may not be read. */
+  async vpcNodes(): Promise<VpcNode[]> {
+    try {
+      return await this.#pages(VPC_NODES, {}, transformVpcNode);
+    } catch (error) {
+      const isAbsent = error instanceof KubeApiError &&
+        (error.isNotFound || error.isForbidden);
+      if (isAbsent) return [];
+      throw error;
+    }
   }
 
   /**
@@ -184,6 +198,11 @@ export function transformPod({ metadata, spec, status }: V1Pod): V1Pod {
     },
     status: keepFields(status, "podIPs", "startTime"),
   };
+}
+
+/** What the commands need of a VPCNode. */
+function transformVpcNode({ metadata, ...rest }: VpcNode): VpcNode {
+  return { ...rest, metadata: keepFields(metadata, "name") };
 }
 
 /** What the commands need of a block. */

@@ -17,7 +17,12 @@ import {
   valuesOf,
 } from "../../../lib/inet/mod.ts";
 import { poolOverlaps } from "../../../lib/ipam/mod.ts";
-import { compareText, NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
+import {
+  compareText,
+  NODE_LABEL,
+  POOL_LABEL,
+  VPC_POOL,
+} from "../../../lib/names/mod.ts";
 import { blockFinder, poolFinder, readableBlocks } from "./block_index.ts";
 
 /** What is needed of a pod. */
@@ -181,7 +186,15 @@ export function blockRows(
       ...definedOnly({ created: object.metadata.creationTimestamp }),
     };
   });
-  return rows.sort((a, b) => compareText(a.pool, b.pool) || a.index - b.index);
+  return rows.sort((a, b) =>
+    compareText(a.pool, b.pool) || compareText(scopeOf(a), scopeOf(b)) ||
+    a.index - b.index
+  );
+}
+
+/** Where a block's index counts: a pool of the VPC has one of each node. */
+function scopeOf({ pool, node }: BlockRow): string {
+  return pool === VPC_POOL ? node : "";
 }
 
 function sizeOf(block: Block | undefined): { size?: string } {
@@ -200,7 +213,10 @@ export function addressRows(options: {
   readonly pods: readonly PodAddresses[];
   readonly blocks: readonly AddressBlock[];
   readonly pools: readonly Pool[];
+  /** Names of nodes whose pods have addresses of the VPC. */
+  readonly vpcNodes?: ReadonlySet<string>;
 }): AddressRow[] {
+  const { vpcNodes = new Set() } = options;
   const findBlock = blockFinder(readableBlocks(options.blocks));
   const findPool = poolFinder(options.pools);
   const holders = new Map<string, number>();
@@ -214,7 +230,10 @@ export function addressRows(options: {
     const addresses = valuesOf(pod.addresses);
     const blocks = addresses.map(findBlock);
     const [block] = blocks;
-    const pools = addresses.map((address) => findPool(address)?.name);
+    const isOfVpc = vpcNodes.has(pod.node);
+    const pools = addresses.map((address) =>
+      isOfVpc ? VPC_POOL : findPool(address)?.name
+    );
     return {
       ...definedOnly({
         ipv4: pod.addresses.ipv4?.toString(),

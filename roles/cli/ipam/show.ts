@@ -1,7 +1,17 @@
-import { type AddressPool, tryPoolOf } from "../../../lib/api/mod.ts";
+import {
+  type AddressPool,
+  tryPoolOf,
+  vpcBlocksOf,
+  type VpcNode,
+} from "../../../lib/api/mod.ts";
 import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
-import { NODE_LABEL, POOL_LABEL, VERSION } from "../../../lib/names/mod.ts";
-import { ClusterReader, poolNamed } from "./cluster_reader.ts";
+import {
+  NODE_LABEL,
+  POOL_LABEL,
+  VERSION,
+  VPC_POOL,
+} from "../../../lib/names/mod.ts";
+import { ClusterReader, noSuchPool } from "./cluster_reader.ts";
 import {
   type Command,
   type CommandContext,
@@ -11,6 +21,7 @@ import {
 import { connect, CONNECTION_FLAGS, POOL_NAMES } from "../base/connection.ts";
 import { CommandError } from "../base/errors.ts";
 import { type AddressRow, addressRows, blockRows, poolRows } from "./rows.ts";
+import { vpcPoolRows } from "./vpc_rows.ts";
 import { addressColumns, blockColumns, poolColumns } from "./tables.ts";
 import type { Column } from "../base/table.ts";
 import {
@@ -94,38 +105,51 @@ const SHOW: Readonly<
 
 async function showPools(request: Request): Promise<void> {
   const { pool, node, reader } = request;
-  const all = await knownPools(request);
+  const { pools, vpcNodes } = await knownPools(request);
   // All of them, whatever is shown: blocks of other pools may have addresses of this one.
   const blocks = await reader.blocks();
   const heldByNode = new Set(
-    blocks.filter(({ metadata }) => metadata.labels?.[NODE_LABEL] === node)
+    [...blocks, ...vpcNodes.flatMap(vpcBlocksOf)]
+      .filter(({ metadata }) => metadata.labels?.[NODE_LABEL] === node)
       .map(({ metadata }) => metadata.labels?.[POOL_LABEL]),
   );
-  const rows = poolRows(all, blocks).filter(({ name }) =>
-    (pool === undefined || name === pool) &&
-    (node === undefined || heldByNode.has(name))
-  );
+  const rows = [...poolRows(pools, blocks), ...vpcPoolRows(vpcNodes)]
+    .filter(({ name }) =>
+      (pool === undefined || name === pool) &&
+      (node === undefined || heldByNode.has(name))
+    );
   await write(request, "pools", rows, poolColumns);
 }
 
 async function showBlocks(request: Request): Promise<void> {
   const { pool, node, reader } = request;
-  await knownPools(request);
+  const { vpcNodes } = await knownPools(request);
   const [blocks, pods] = await Promise.all([
     reader.blocks({ pool, node }),
     reader.pods(),
   ]);
-  await write(request, "blocks", blockRows(blocks, pods), blockColumns);
+  const isShown = ({ metadata }: VpcNode) =>
+    (pool === undefined || pool === VPC_POOL) &&
+    (node === undefined || metadata.name === node);
+  const all = [...blocks, ...vpcNodes.filter(isShown).flatMap(vpcBlocksOf)];
+  await write(request, "blocks", blockRows(all, pods), blockColumns);
 }
 
 async function showAddresses(request: Request): Promise<void> {
   const { pool, node, namespace, reader } = request;
+  const known = await knownPools(request);
   // A pool that cannot be read is shown as such by `pools`.
-  const pools = (await knownPools(request))
-    .flatMap((pool) => tryPoolOf(pool) ?? []);
+  const pools = known.pools.flatMap((pool) => tryPoolOf(pool) ?? []);
   // All of them, whatever is shown: who else has an address is not known before.
   const [blocks, pods] = await Promise.all([reader.blocks(), reader.pods()]);
-  const rows = addressRows({ pods, blocks, pools }).filter((row) =>
+  const rows = addressRows({
+    pods,
+    blocks: [...blocks, ...known.vpcNodes.flatMap(vpcBlocksOf)],
+    pools,
+    vpcNodes: new Set(
+      known.vpcNodes.map(({ metadata }) => metadata.name ?? ""),
+    ),
+  }).filter((row) =>
     (pool === undefined || row.pool === pool) &&
     (node === undefined || row.node === node) &&
     (namespace === undefined || row.namespace === namespace)
@@ -134,11 +158,21 @@ async function showAddresses(request: Request): Promise<void> {
   warn(request, rows);
 }
 
-/** The existing pools. @throws {CommandError} when the one asked for is none of them. */
-async function knownPools({ pool, reader }: Request): Promise<AddressPool[]> {
+/** The existing pools, and the nodes that have pool `vpc`. @throws {CommandError} when the one asked for is none of them. */
+async function knownPools({ pool, reader }: Request): Promise<{
+  readonly pools: readonly AddressPool[];
+  readonly vpcNodes: readonly VpcNode[];
+}> {
   const pools = await reader.pools();
-  if (pool !== undefined) poolNamed(pool, pools);
-  return pools;
+  const vpcNodes = await reader.vpcNodes();
+  const names = [
+    ...pools.map(({ metadata }) => metadata.name ?? ""),
+    ...vpcNodes.length > 0 ? [VPC_POOL] : [],
+  ];
+  if (pool !== undefined && !names.includes(pool)) {
+    throw noSuchPool(pool, { verb: "show", existing: names });
+  }
+  return { pools, vpcNodes };
 }
 
 async function write<Row>(

@@ -8,12 +8,10 @@ import {
   type SignalOptions,
   type Stock,
 } from "../../../lib/ipam/mod.ts";
+import { VPC_POOL } from "../../../lib/names/mod.ts";
 import type { EniBlock } from "../../../lib/vpc/mod.ts";
 import type { VpcFleet } from "./fleet.ts";
 import type { Addresses } from "./uses.ts";
-
-/** The one pool of a node whose pods have addresses of the VPC. */
-export const VPC_POOL = "vpc";
 
 /** EC2's side of the node's address management: its grants as blocks. */
 export class VpcSource implements BlockSource {

@@ -4,6 +4,7 @@ import type {
   BlockRecord,
   NodeIpam,
 } from "../../../lib/ipam/mod.ts";
+import { VPC_POOL } from "../../../lib/names/mod.ts";
 import type { PodNetwork } from "../../../lib/podnet/mod.ts";
 import type { RestTable } from "../../../lib/vpc/mod.ts";
 import type { Registry } from "../../../lib/telemetry/mod.ts";
@@ -16,7 +17,7 @@ import { type HostPort, VpcHostKeeper } from "./host.ts";
 import { VpcMetrics } from "./metrics.ts";
 import type { VpcOptions } from "./options.ts";
 import { KernelRests } from "./rests.ts";
-import { VPC_POOL, VpcSource } from "./source.ts";
+import { VpcSource } from "./source.ts";
 
 /** How long a block must have been empty before it goes back. */
 const RETURN_DELAY_MS = 30_000;

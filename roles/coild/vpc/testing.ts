@@ -8,6 +8,7 @@ import { sleep, TaskGroup, untilAborted } from "../../../lib/async/mod.ts";
 import { untilPasses } from "../../../lib/async/testing.ts";
 import type { Address, Prefix } from "../../../lib/inet/mod.ts";
 import { NodeIpam } from "../../../lib/ipam/mod.ts";
+import { VPC_POOL } from "../../../lib/names/mod.ts";
 import type { Listener } from "../../../lib/netlink/mod.ts";
 import { createRegistry } from "../../../lib/telemetry/mod.ts";
 import type { VpcHostProblem, VpcHostSettings } from "../../../lib/vpc/mod.ts";
@@ -15,7 +16,6 @@ import { Cloud, type CloudConfig } from "../../../tests/lab/cloud/mod.ts";
 import { cloudConfig, INSTANCE } from "../../../tests/lab/cloud/testing.ts";
 import { readCommandLine } from "../../../lib/flags/mod.ts";
 import { VPC_FLAGS, vpcOptionsOf } from "./flags.ts";
-import { VPC_POOL } from "./source.ts";
 import { supplyOfVpc } from "./supply.ts";
 
 /** A kernel that others leave alone. */

@@ -118,6 +118,12 @@ function ready({ view, records, troubles }: StatusFacts): ConditionDraft {
           trouble(troubles)
         }`,
       );
+    case "fixed":
+      return draft(
+        "True",
+        "Full",
+        "no address is free, and --provision=false asks for no more",
+      );
   }
 }
 

@@ -1,0 +1,119 @@
+import assert from "node:assert/strict";
+import {
+  newVpcNode,
+  vpcBlocksOf,
+  type VpcNode,
+  type VpcNodeStatus,
+} from "../../../lib/api/mod.ts";
+import { formatTable } from "../base/table.ts";
+import { addressRows, blockRows } from "./rows.ts";
+import { addressColumns, blockColumns, poolColumns } from "./tables.ts";
+import { block, NOW, pod } from "./testing.ts";
+import { vpcPoolRows } from "./vpc_rows.ts";
+
+function nodeOf(
+  name: string,
+  blocks: readonly (readonly string[])[],
+  more: Partial<VpcNodeStatus> = {},
+): VpcNode {
+  const counts = { used: 0, cooling: 0, free: 0 };
+  return {
+    ...newVpcNode({ name, uid: "u" }),
+    status: {
+      mode: "address",
+      addresses: { ...counts, capacity: 9 },
+      enis: blocks.map((blocks, device) => ({
+        ...{ id: `eni-${name}${device}`, device, subnet: "subnet-1" },
+        ...{ blocks, ...counts },
+      })),
+      ...more,
+    },
+  };
+}
+
+const NODES = [
+  nodeOf("n1", [["10.0.1.5/32", "10.0.1.6/32"], ["10.0.1.7/32"]]),
+  nodeOf("n2", [["10.0.1.8/32"]]),
+  newVpcNode({ name: "young", uid: "u" }),
+];
+
+Deno.test("vpcPoolRows() sums up what nodes have, and what their instances have room for", () => {
+  assert.equal(
+    formatTable(poolColumns(NOW), vpcPoolRows(NODES)),
+    `POOL   STATE       BLOCK SIZE   BLOCKS   FREE   NODES   IPV4 TOTAL   IPV4 FREE   AGE
+vpc    Available   1            18       14     2       18           14          -
+`,
+  );
+});
+
+Deno.test("vpcPoolRows() counts prefixes by 16, and has no one size for both", () => {
+  const addresses = { used: 0, cooling: 0, free: 0, capacity: 144 };
+  const prefixes = nodeOf("n3", [["10.0.2.0/28"]], {
+    mode: "prefix",
+    addresses,
+  });
+  const [row] = vpcPoolRows([prefixes]);
+  assert.equal(row?.blockSize, "16");
+  assert.deepEqual(row?.blocks, { total: 9, allocated: 1, free: 8 });
+  assert.deepEqual(row?.ipv4, { total: "144", allocated: "16", free: "128" });
+  const [both] = vpcPoolRows([...NODES, prefixes]);
+  assert.equal(both?.blockSize, undefined);
+  assert.equal(both?.blocks?.total, 27);
+});
+
+Deno.test("vpcPoolRows() says that all is given, or why pods of a node get no address", () => {
+  const three = ["10.0.1.5/32", "10.0.1.6/32", "10.0.1.7/32"];
+  const full = nodeOf("n1", [three, three, three]);
+  assert.equal(vpcPoolRows([full])[0]?.state, "Full");
+  const conditions = [{
+    type: "Ready",
+    status: "False",
+    reason: "SubnetExhausted",
+    message: "m",
+    lastTransitionTime: "2026-01-01T00:00:00Z",
+  }] as const;
+  const [row] = vpcPoolRows([...NODES, nodeOf("n4", [], { conditions })]);
+  assert.deepEqual([row?.state, row?.message], ["SubnetExhausted", "m"]);
+});
+
+Deno.test("vpcPoolRows() has no pool without nodes that have told of theirs", () => {
+  assert.deepEqual(vpcPoolRows([newVpcNode({ name: "n1", uid: "u" })]), []);
+});
+
+const PODS = [
+  pod("web-1", "n1", { ipv4: "10.0.1.5" }),
+  pod("lost", "n1", { ipv4: "10.0.1.99" }),
+  pod("moved", "n1", { ipv4: "10.0.1.8" }),
+  pod("other", "n9", { ipv4: "10.0.1.98" }),
+];
+const BLOCKS = [
+  block(["default", 0, "n9"], { ipv4: "10.2.0.0/27" }),
+  ...NODES.flatMap(vpcBlocksOf),
+];
+
+Deno.test("blockRows() shows what EC2 has granted beside other blocks, low devices first", () => {
+  assert.equal(
+    formatTable(blockColumns(NOW), blockRows(BLOCKS, PODS)),
+    `BLOCK                 POOL      NODE   IPV4          IPV6   USED   SIZE   STATE    AGE
+default-0             default   n9     10.2.0.0/27   -      0      32     active   5h
+eni-n10/10.0.1.5/32   vpc       n1     10.0.1.5/32   -      1      1      active   -
+eni-n10/10.0.1.6/32   vpc       n1     10.0.1.6/32   -      0      1      active   -
+eni-n11/10.0.1.7/32   vpc       n1     10.0.1.7/32   -      0      1      active   -
+eni-n20/10.0.1.8/32   vpc       n2     10.0.1.8/32   -      1      1      active   -
+`,
+  );
+});
+
+Deno.test("addressRows() finds addresses of the VPC in their blocks, and those in none", () => {
+  const vpcNodes = new Set(["n1", "n2"]);
+  const rows = addressRows({ pods: PODS, blocks: BLOCKS, pools: [], vpcNodes });
+  assert.equal(
+    formatTable(addressColumns(NOW), rows, { wide: true }),
+    `IPV4        IPV6   POD          NODE   BLOCK                 POOL   STATE        AGE
+10.0.1.5    -      apps/web-1   n1     eni-n10/10.0.1.5/32   vpc    ok           60m
+10.0.1.8    -      apps/moved   n1     eni-n20/10.0.1.8/32   vpc    other-node   60m
+10.0.1.98   -      apps/other   n9     -                     -      foreign      60m
+10.0.1.99   -      apps/lost    n1     -                     vpc    no-block     60m
+`,
+  );
+});
