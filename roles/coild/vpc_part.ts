@@ -7,7 +7,9 @@ import type { Supply } from "./blocks/supply.ts";
 import type { VpcOptions } from "./vpc/options.ts";
 import { supplyOfVpc } from "./vpc/supply.ts";
 import { CallsRecord } from "./vpc_report/calls_record.ts";
+import { findingOf } from "./vpc_report/findings.ts";
 import { serveIntrospection } from "./vpc_report/introspection.ts";
+import { PermissionEvents } from "./vpc_report/permission_events.ts";
 import { statusOf } from "./vpc_report/status.ts";
 import { VpcNodeKeeper } from "./vpc_report/vpc_node_keeper.ts";
 
@@ -23,11 +25,16 @@ export function connectVpc(
 }
 
 function connectSupply(
-  { client, options, pods, registry, stack }: NodeDependencies,
+  dependencies: NodeDependencies,
   vpc: VpcOptions,
   { network, node }: SupplyContext,
 ): Supply {
+  const { client, options, pods, registry, stack } = dependencies;
   const calls = new CallsRecord();
+  const permissions = new PermissionEvents({
+    ...dependencies,
+    nodeUid: () => node.current?.uid,
+  });
   const supply = stack.use(supplyOfVpc({
     vpc,
     host: stack.use(VpcHost.open()),
@@ -36,7 +43,10 @@ function connectSupply(
     cooldownMs: options.cooldownMs,
     env: Deno.env,
     registry,
-    onAttempt: (attempt) => calls.attempted(attempt),
+    onAttempt(attempt) {
+      calls.attempted(attempt);
+      permissions.attempted(attempt);
+    },
   }));
   const keeper = new VpcNodeKeeper({
     client,
@@ -60,6 +70,11 @@ function connectSupply(
   };
   return {
     ...supply,
+    finding(error) {
+      const { view, lastRefusal } = supply;
+      const { troubles } = calls;
+      return findingOf(error, { view, lastRefusal, troubles });
+    },
     loops: {
       ...supply.loops,
       "VPCNode": (signal) => keeper.run(signal),

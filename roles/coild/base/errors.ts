@@ -111,7 +111,26 @@ export class CheckFailedError extends Error {
   }
 }
 
+/** Why a pod got no address, and what an admin can do. */
+export interface AddressFinding {
+  readonly text: string;
+  /** The same without what differs from one moment to the next: Events are counted by their text. Default: `text`. */
+  readonly event?: string | undefined;
+}
+
 /** A pod got no address; `cause` says why in the terms of the address management. */
 export class AddressError extends Error {
   override readonly name = "AddressError";
+  /** The message without what differs from one moment to the next, for Events. */
+  readonly event: string;
+
+  constructor(
+    message: string,
+    { event = message, ...options }: ErrorOptions & {
+      readonly event?: string | undefined;
+    } = {},
+  ) {
+    super(message, options);
+    this.event = event;
+  }
 }

@@ -1,4 +1,5 @@
 import type { Address, DualStack } from "../../../lib/inet/mod.ts";
+import type { AddressFinding } from "../base/errors.ts";
 import type {
   NodeIpam,
   NodeIpamOptions,
@@ -41,7 +42,7 @@ export interface Supply {
   /** The names of the pools there are, for error messages. */
   poolNames(): string[];
   /** What an admin has to know of an allocation that failed; undefined when its error says it. */
-  finding?(error: unknown): string | undefined;
+  finding?(error: unknown): AddressFinding | undefined;
   /** Reports changes of blocks and pools to the address management, until disposed. */
   follow(ipam: NodeIpam): Disposable;
 }

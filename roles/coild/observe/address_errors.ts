@@ -9,14 +9,14 @@ import {
   QuarantinedError,
 } from "../../../lib/ipam/mod.ts";
 import type { PodName } from "../../../lib/podnet/mod.ts";
-import { AddressError } from "../base/errors.ts";
+import { AddressError, type AddressFinding } from "../base/errors.ts";
 
 /** What an explanation can draw on. */
 export interface AddressContext {
   readonly pod: PodName;
   readonly pool: string;
   /** What there is to say of the error, where it is no matter of pools. */
-  readonly finding?: string | undefined;
+  readonly finding?: AddressFinding | undefined;
   /** The pools there are. */
   readonly poolNames: () => readonly string[];
   /** How many blocks of the pool this node holds. */
@@ -29,12 +29,18 @@ export interface AddressContext {
  */
 export function explain(error: unknown, context: AddressContext): AddressError {
   const { pod, pool } = context;
-  const found = context.finding ?? findingOf(error, context) ??
+  const { text, event } = context.finding ?? { text: textOf(error, context) };
+  const failed =
+    `Cannot give pod "${pod.namespace}/${pod.name}" an address of pool "${pool}"`;
+  return new AddressError(`${failed}: ${text}`, {
+    cause: error,
+    event: event && `${failed}: ${event}`,
+  });
+}
+
+function textOf(error: unknown, context: AddressContext): string {
+  return findingOf(error, context) ??
     (error instanceof Error ? error.message : String(error));
-  return new AddressError(
-    `Cannot give pod "${pod.namespace}/${pod.name}" an address of pool "${pool}": ${found}`,
-    { cause: error },
-  );
 }
 
 /** Whether a pool has no address left for this node, which only more addresses or fewer pods change. */

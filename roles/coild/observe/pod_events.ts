@@ -1,5 +1,6 @@
 import type { EventInfo, EventRecorder } from "../../../lib/kube/mod.ts";
 import type { PodName } from "../../../lib/podnet/mod.ts";
+import { AddressError } from "../base/errors.ts";
 import { failureOf } from "./cni_errors.ts";
 import type { PodSource } from "../cluster/pod_source.ts";
 
@@ -21,7 +22,8 @@ export class PodEvents {
   addFailed(pod: PodName, error: unknown): void {
     const { event } = failureOf(error);
     if (event === undefined || !(error instanceof Error)) return;
-    this.tell(pod, { type: "Warning", reason: event, message: error.message });
+    const message = error instanceof AddressError ? error.event : error.message;
+    this.tell(pod, { type: "Warning", reason: event, message });
   }
 
   /** Reports something about a pod. Never throws. */

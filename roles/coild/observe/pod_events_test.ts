@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { OutOfBlocksError } from "../../../lib/ipam/mod.ts";
-import { NotReadyError } from "../base/errors.ts";
+import type { EventInfo } from "../../../lib/kube/mod.ts";
+import { AddressError, NotReadyError } from "../base/errors.ts";
 import { PodEvents } from "./pod_events.ts";
 
 Deno.test("PodEvents reports on a pod what an admin can fix, and nothing that passes", () => {
@@ -21,4 +22,24 @@ Deno.test("PodEvents reports on a pod what an admin can fix, and nothing that pa
     [{ ...pod, name: "web", uid: "uid-of-web" }, info],
     [{ ...pod, name: "new" }, info],
   ]);
+});
+
+Deno.test("PodEvents leave out what differs from one moment to the next", () => {
+  const messages: string[] = [];
+  const events = new PodEvents(
+    {
+      event: (_ref: unknown, { message }: EventInfo) =>
+        void messages.push(message),
+    } as never,
+    { uidOf: () => undefined },
+  );
+  const cause = new OutOfBlocksError("default");
+  const pod = { namespace: "team", name: "web" };
+  for (const seconds of [7, 6]) {
+    const message = `for ${seconds} s more`;
+    const error = new AddressError(message, { cause, event: "for a while" });
+    events.addFailed(pod, error);
+  }
+  events.addFailed(pod, new AddressError("as it is", { cause }));
+  assert.deepEqual(messages, ["for a while", "for a while", "as it is"]);
 });

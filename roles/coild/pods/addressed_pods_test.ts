@@ -83,7 +83,7 @@ class Site {
         poolNames: () => ["default"],
         ...(only !== undefined && {
           pool: only,
-          finding: () => "EC2 is closed",
+          finding: () => ({ text: "EC2 is closed" }),
         }),
       },
       metrics: new CoildMetrics(this.registry),

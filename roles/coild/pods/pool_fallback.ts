@@ -26,6 +26,7 @@ export async function allocateFromFirst<T>(
   }
   throw new AddressError(refusals.map(({ message }) => message).join("; "), {
     cause: refusals[0]?.cause,
+    event: refusals.map(({ event }) => event).join("; "),
   });
 }
 

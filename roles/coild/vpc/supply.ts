@@ -9,7 +9,6 @@ import type { PodNetwork } from "../../../lib/podnet/mod.ts";
 import type { RestTable } from "../../../lib/vpc/mod.ts";
 import type { Registry } from "../../../lib/telemetry/mod.ts";
 import type { RestStore, Supply } from "../blocks/supply.ts";
-import { findingOf } from "./findings.ts";
 import { VpcFleet } from "./fleet.ts";
 import type { FleetView } from "./fleet_view.ts";
 import type { Addresses } from "./uses.ts";
@@ -44,6 +43,8 @@ export interface VpcSupply extends Supply, Disposable {
   readonly view: FleetView | undefined;
   /** The node's blocks; undefined before address management has started. */
   readonly records: readonly BlockRecord[] | undefined;
+  /** The last refusal of EC2, until a call succeeds. */
+  readonly lastRefusal: unknown;
   /** The node's pods with their addresses. */
   readonly allocations: readonly AllocationRecord[];
 }
@@ -83,6 +84,9 @@ export function supplyOfVpc(options: VpcSupplyOptions): VpcSupply {
     get view() {
       return fleet.view;
     },
+    get lastRefusal() {
+      return fleet.lastRefusal;
+    },
     get records() {
       return addresses.blocks();
     },
@@ -108,7 +112,6 @@ export function supplyOfVpc(options: VpcSupplyOptions): VpcSupply {
       "rests of addresses": (signal) => rests.run(signal),
     },
     poolNames: () => [VPC_POOL],
-    finding: (error) => findingOf(error, fleet),
     follow(followed) {
       ipam = followed;
       return fleet.subscribe(() => {

@@ -1,22 +1,13 @@
 import assert from "node:assert/strict";
-import { AwsError } from "../../../lib/aws/mod.ts";
 import { CallsRecord } from "./calls_record.ts";
+import { attemptOf } from "./testing.ts";
 
 function recording() {
   let now = 0;
   const record = new CallsRecord(() => now);
   return {
-    /** A request that ended with success, without an answer, or with EC2's code. */
-    ended(call: string, result: string) {
-      const isCode = !["success", "none"].includes(result);
-      const refusal = isCode
-        ? new AwsError({
-          ...{ call, code: result, peer: "EC2", service: "ec2" },
-          ...{ reason: "", status: 400 },
-        })
-        : undefined;
-      record.attempted({ call, result, refusal, durationMs: 1 });
-    },
+    ended: (call: string, result: string) =>
+      record.attempted(attemptOf(call, result)),
     pass: (ms: number) => void (now += ms),
     troubles: () => record.troubles,
   };

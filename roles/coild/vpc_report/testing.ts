@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { type Attempt, AwsError } from "../../../lib/aws/mod.ts";
 import { Address, Prefix } from "../../../lib/inet/mod.ts";
 import type { AllocationRecord, BlockRecord } from "../../../lib/ipam/mod.ts";
 import type { Eni } from "../../../lib/vpc/mod.ts";
@@ -96,3 +97,15 @@ export const FACTS: InspectionFacts = {
       : undefined,
   now: new Date("2026-06-01T12:00:00.5Z"),
 };
+
+/** A request that ended with "success", without an answer ("none"), or with EC2's code. */
+export function attemptOf(call: string, result: string): Attempt {
+  const isCode = !["success", "none"].includes(result);
+  const refusal = isCode
+    ? new AwsError({
+      ...{ call, code: result, peer: "EC2", service: "ec2" },
+      ...{ reason: "because", status: 400 },
+    })
+    : undefined;
+  return { call, result, refusal, durationMs: 1 };
+}

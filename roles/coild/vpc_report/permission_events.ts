@@ -1,0 +1,52 @@
+import type { Attempt } from "../../../lib/aws/mod.ts";
+import type { EventRecorder } from "../../../lib/kube/mod.ts";
+
+/** A call that is refused again within this time makes no Event. */
+const AGAIN_MS = 10 * 60_000;
+
+/** The reason of the Event. */
+export const DENIED_REASON = "MissingPermissions";
+
+/** How {@linkcode PermissionEvents} work. */
+export interface PermissionEventsOptions {
+  readonly recorder: Pick<EventRecorder, "event">;
+  readonly nodeName: string;
+  /** The UID of the Node object, where it is known. */
+  readonly nodeUid: () => string | undefined;
+  /** Milliseconds that never go back; replaced in tests. */
+  readonly now?: () => number;
+}
+
+/** Reports by an Event on the Node which right the node's role lacks: pods that wait for no address have none to say it. */
+export class PermissionEvents {
+  readonly #options: PermissionEventsOptions;
+  readonly #now: () => number;
+  /** When each call was reported. */
+  readonly #at = new Map<string, number>();
+
+  constructor(options: PermissionEventsOptions) {
+    this.#options = options;
+    this.#now = options.now ?? (() => performance.now());
+  }
+
+  /** Takes a request that has ended. */
+  attempted({ call, refusal }: Attempt): void {
+    if (!refusal?.isDenied) return;
+    const now = this.#now();
+    if (now - (this.#at.get(call) ?? -Infinity) < AGAIN_MS) return;
+    this.#at.set(call, now);
+    const { recorder, nodeName, nodeUid } = this.#options;
+    recorder.event({
+      apiVersion: "v1",
+      kind: "Node",
+      name: nodeName,
+      // As kubelet does while it does not know better.
+      uid: nodeUid() ?? nodeName,
+    }, {
+      type: "Warning",
+      reason: DENIED_REASON,
+      message:
+        `EC2 refused ${call} for want of a right (${refusal.code}), so pods on this node may get no addresses; allow ec2:${call} in the policy of the node's role`,
+    });
+  }
+}
