@@ -231,7 +231,10 @@ export class BlockKeeper {
     return blocks.map((block) => {
       if (block === undefined) return "stale";
       if (block.holds.has("overlapping")) return "unusable";
-      return block.isPromising && block.freeCount > 0 ? "usable" : "stale";
+      // Of a new one whose addresses all rest some come by themselves.
+      const isNew = block.sequence > sequence;
+      const hasRoom = block.freeCount > 0 || (isNew && block.coolingCount > 0);
+      return block.isPromising && hasRoom ? "usable" : "stale";
     });
   }
 

@@ -238,6 +238,17 @@ Deno.test("strict: an address that is released before its block is known rests w
   assert.equal(textOf(await ipam.allocate(keyOf(3))), "10.0.0.0");
 });
 
+Deno.test("strict: a new block whose addresses all rest is no failure, and another one is asked for", async () => {
+  const outcomes: string[] = [];
+  await using node = await openNode(singles("10.0.0.0/31"), {
+    ...STRICT,
+    resting: [{ address: Address.parse("10.0.0.0"), restedMs: 0 }],
+    observer: { blockRequested: ({ outcome }) => void outcomes.push(outcome) },
+  });
+  assert.equal(textOf(await node.ipam.allocate(keyOf(1))), "10.0.0.1");
+  assert.deepEqual(outcomes, ["granted", "granted"]);
+});
+
 Deno.test("not strict: a block that comes is used at once, whatever was released before", async () => {
   const { ipam, given } = await addAfterEarlyDel("preferred");
   await using _ = ipam;
