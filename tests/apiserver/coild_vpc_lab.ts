@@ -1,14 +1,14 @@
 /**
- * A node whose pods have addresses of its VPC: a cloud with its fabric, an
- * instance that is also a node of a control plane, a peer in the VPC and a host
+ * Nodes whose pods have addresses of their VPC: a cloud with its fabric,
+ * instances that are also nodes of a control plane, a peer in the VPC and a host
  * in the Internet, and the plugin as a runtime executes it.
  *
  * @module
  */
 import { placePlugin } from "../lab/plugin_file.ts";
 import { Cloud, type CloudConfig } from "../lab/cloud/mod.ts";
-import { cloudConfig, INSTANCE } from "../lab/cloud/testing.ts";
-import { eventually, run } from "../lab/mod.ts";
+import { cloudConfig } from "../lab/cloud/testing.ts";
+import { eventually, type LabNode, run } from "../lab/mod.ts";
 import {
   type AddResult,
   type Coild,
@@ -29,35 +29,45 @@ export interface PluginAnswer {
   readonly output: string;
 }
 
-/** A node that is an instance of a cloud. */
-export class VpcNodeLab implements AsyncDisposable {
+/** Nodes that are instances of a cloud. */
+export class VpcLab implements AsyncDisposable {
   readonly lab: CoildLab;
   readonly cloud: Cloud;
   readonly #stack: AsyncDisposableStack;
-  #plugin: string | undefined;
+  /** By the node's name. */
+  readonly #instances: ReadonlyMap<string, string>;
+  readonly #plugins = new Map<string, string>();
 
   private constructor(
     stack: AsyncDisposableStack,
-    parts: { readonly lab: CoildLab; readonly cloud: Cloud },
+    parts: {
+      readonly lab: CoildLab;
+      readonly cloud: Cloud;
+      readonly instances: ReadonlyMap<string, string>;
+    },
   ) {
     this.#stack = stack;
     this.lab = parts.lab;
     this.cloud = parts.cloud;
+    this.#instances = parts.instances;
   }
 
-  /** Starts all but coild. */
+  /** Starts all but coild: a node for each instance. */
   static async start(
     name: string,
     changes: Partial<CloudConfig> = {},
-  ): Promise<VpcNodeLab> {
+  ): Promise<VpcLab> {
     await using stack = new AsyncDisposableStack();
-    const lab = stack.use(await CoildLab.start({ name }));
+    const config = cloudConfig(changes);
+    const ids = config.instances.map(({ id }) => id);
+    const lab = stack.use(await CoildLab.start({ name, nodes: ids.length }));
     await lab.plane.kubectl("apply", "-k", RIGHTS);
-    const { netns } = lab.node();
-    // The ENI is to be eth0, with the default route.
-    await run("ip", ["-n", netns, "link", "set", "eth0", "down"]);
-    await run("ip", ["-n", netns, "link", "set", "eth0", "name", "lab0"]);
-    await run("ip", ["-n", netns, "link", "set", "lab0", "up"]);
+    for (const { netns } of lab.nodes) {
+      // The ENI is to be eth0, with the default route.
+      await run("ip", ["-n", netns, "link", "set", "eth0", "down"]);
+      await run("ip", ["-n", netns, "link", "set", "eth0", "name", "lab0"]);
+      await run("ip", ["-n", netns, "link", "set", "lab0", "up"]);
+    }
     const make = async (suffix: string) => {
       const netns = `coil-${name}-${suffix}`;
       await run("ip", ["netns", "add", netns]);
@@ -70,38 +80,44 @@ export class VpcNodeLab implements AsyncDisposable {
       { netns: await make("peer"), addresses: [PEER] },
       { netns: await make("outside"), addresses: [OUTSIDE], isOutside: true },
     ];
-    const config = cloudConfig(changes);
     const cloud = stack.use(
       await Cloud.start({
         ...config,
         fabric: {
-          nodes: { [INSTANCE]: netns },
+          nodes: Object.fromEntries(
+            ids.map((id, i) => [id, lab.node(i + 1).netns]),
+          ),
           hosts,
           ec2Address: "198.51.100.1",
         },
       }, fabric),
     );
-    return new VpcNodeLab(stack.move(), { lab, cloud });
+    const instances = new Map(ids.map((id, i) => [lab.node(i + 1).name, id]));
+    return new VpcLab(stack.move(), { lab, cloud, instances });
+  }
+
+  /** The instance that a node is. */
+  instanceOf({ name }: LabNode): string {
+    return this.#instances.get(name) ?? "";
   }
 
   /** Starts coild; it may not be ready yet. */
-  async spawn(args: readonly string[] = []): Promise<Coild> {
-    return await this.lab.spawnCoild(
-      this.lab.node(),
-      ["--addresses=vpc", ...args],
-      {
-        env: {
-          AWS_ENDPOINT_URL_EC2: this.cloud.endpoints.ec2,
-          AWS_EC2_METADATA_SERVICE_ENDPOINT:
-            this.cloud.endpoints.imds[INSTANCE] ?? "",
-        },
+  async spawn(
+    args: readonly string[] = [],
+    node: LabNode = this.lab.node(),
+  ): Promise<Coild> {
+    const { ec2, imds } = this.cloud.endpoints;
+    return await this.lab.spawnCoild(node, ["--addresses=vpc", ...args], {
+      env: {
+        AWS_ENDPOINT_URL_EC2: ec2,
+        AWS_EC2_METADATA_SERVICE_ENDPOINT: imds[this.instanceOf(node)] ?? "",
       },
-    );
+    });
   }
 
   /** The same, when it serves ADD. */
-  async start(args: readonly string[] = []): Promise<Coild> {
-    const coild = await this.spawn(args);
+  async start(args: readonly string[] = [], node?: LabNode): Promise<Coild> {
+    const coild = await this.spawn(args, node);
     await coild.ready();
     return coild;
   }
@@ -112,13 +128,15 @@ export class VpcNodeLab implements AsyncDisposable {
     command: "ADD" | "DEL" | "CHECK",
     pod: Sandbox,
   ): Promise<PluginAnswer> {
-    const directory = `${this.lab.plane.runDir}/plugins`;
-    this.#plugin ??= await placePlugin(directory, {
-      executable: "/bin/false",
-      socket: coild.socketPath,
-    });
+    const directory = `${this.lab.plane.runDir}/plugins-${coild.node.name}`;
+    const program = this.#plugins.get(directory) ??
+      await placePlugin(directory, {
+        executable: "/bin/false",
+        socket: coild.socketPath,
+      });
+    this.#plugins.set(directory, program);
     const child = new Deno.Command("nsenter", {
-      args: [`--net=/run/netns/${coild.node.netns}`, this.#plugin],
+      args: [`--net=/run/netns/${coild.node.netns}`, program],
       env: {
         CNI_COMMAND: command,
         CNI_CONTAINERID: pod.containerId,
@@ -149,12 +167,18 @@ export class VpcNodeLab implements AsyncDisposable {
     return { code, output: text(stdout) + text(stderr) };
   }
 
-  /** The address of a pod that is added by the plugin. */
-  async add(coild: Coild, pod: Sandbox): Promise<string> {
+  /** The addresses of a pod that is added by the plugin, without lengths. */
+  async add(coild: Coild, pod: Sandbox): Promise<string[]> {
     const { code, output } = await this.plugin(coild, "ADD", pod);
     if (code !== 0) throw new Error(`Cannot add ${pod.name}: ${output}`);
     const { ips } = JSON.parse(output) as AddResult;
-    return ips[0]?.address ?? "";
+    return ips.map(({ address }) => address.replace(/\/.*/, ""));
+  }
+
+  /** Deletes a pod by the plugin. */
+  async remove(coild: Coild, pod: Sandbox): Promise<void> {
+    const { code, output } = await this.plugin(coild, "DEL", pod);
+    if (code !== 0) throw new Error(`Cannot delete ${pod.name}: ${output}`);
   }
 
   /** Whether the pod reaches an address. */

@@ -5,18 +5,18 @@ import assert from "node:assert/strict";
 import { VPC_REST_TABLE } from "../../lib/names/mod.ts";
 import { eventually } from "../lab/mod.ts";
 import type { Sandbox } from "./coild_lab.ts";
-import { OUTSIDE, PEER, VpcNodeLab } from "./coild_vpc_lab.ts";
+import { OUTSIDE, PEER, VpcLab } from "./coild_vpc_lab.ts";
 
 /** As few addresses as pods need. */
 const BARE = ["--vpc-mode=address", "--warm-ips=1", "--min-ips=1"];
 
-async function assertNoDrops(vpc: VpcNodeLab): Promise<void> {
+async function assertNoDrops(vpc: VpcLab): Promise<void> {
   const drops = Object.entries(await vpc.cloud.ask.drops());
   assert.ok(drops.length > 0);
   assert.deepEqual(drops.filter(([, count]) => count > 0), []);
 }
 
-async function restsOf(vpc: VpcNodeLab): Promise<string[]> {
+async function restsOf(vpc: VpcLab): Promise<string[]> {
   const text = await vpc.lab.node().run(
     "ip",
     ...["-4", "-j", "route", "show", "table", `${VPC_REST_TABLE}`],
@@ -26,13 +26,13 @@ async function restsOf(vpc: VpcNodeLab): Promise<string[]> {
 }
 
 Deno.test("coild --addresses=vpc gives pods addresses of ENIs, from none to all that a t3.small has", async (t) => {
-  await using vpc = await VpcNodeLab.start("coildvpc");
+  await using vpc = await VpcLab.start("coildvpc");
   const { lab } = vpc;
   let coild = await vpc.start(BARE);
   const pods = new Map<string, { pod: Sandbox; address: string }>();
   const add = async (name: string) => {
     const pod = await lab.createPod(name);
-    const address = (await vpc.add(coild, pod)).replace("/32", "");
+    const [address = ""] = await vpc.add(coild, pod);
     pods.set(name, { pod, address });
     return { pod, address };
   };
@@ -86,8 +86,7 @@ Deno.test("coild --addresses=vpc gives pods addresses of ENIs, from none to all 
       assert.ok(gone);
       const before = await vpc.changes();
       const deletedMs = performance.now();
-      const { code, output } = await vpc.plugin(coild, "DEL", gone.pod);
-      assert.equal(code, 0, output);
+      await vpc.remove(coild, gone.pod);
       pods.delete("pod0");
       assert.deepEqual(await restsOf(vpc), [gone.address]);
       await coild.process.kill9();
@@ -113,7 +112,7 @@ Deno.test("coild --addresses=vpc gives pods addresses of ENIs, from none to all 
 });
 
 Deno.test("coild --addresses=vpc waits for EC2 at start and at its end, and refuses what cannot be", async (t) => {
-  await using vpc = await VpcNodeLab.start("coildvpcwait");
+  await using vpc = await VpcLab.start("coildvpcwait");
   const { lab } = vpc;
   for (const call of ["DescribeInstanceTypes", "DescribeNetworkInterfaces"]) {
     const code = "RequestLimitExceeded";
