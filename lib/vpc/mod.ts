@@ -9,8 +9,10 @@ export {
   blocksOf,
   type EniBlock,
   type GrantNumbers,
+  grantOf,
   NO_GRANTS,
   numberGrants,
+  prefixesOf,
 } from "./fleet/blocks.ts";
 export {
   type Action,

@@ -62,6 +62,23 @@ function nameOf(eni: string, block: Prefix): string {
   return `${eni}/${block}`;
 }
 
+/** The IPv4 address or prefix that a block of this name is of, also where pods get no IPv4 addresses. */
+export function grantOf(name: string): Prefix {
+  return Prefix.parse(name.slice(name.indexOf("/") + 1));
+}
+
+/** What pods get addresses of by a grant of EC2; undefined while that is not known of a family. */
+export function prefixesOf(
+  { ipv6 }: Pick<Eni, "ipv6">,
+  block: Prefix,
+  families: readonly Family[],
+): DualStack<Prefix> | undefined {
+  const ipv4 = families.includes("ipv4") ? { ipv4: block } : {};
+  if (!families.includes("ipv6")) return ipv4;
+  if (ipv6 === undefined) return undefined;
+  return { ...ipv4, ipv6: ipv6Of(ipv6.block, block) };
+}
+
 export interface BlockOptions {
   readonly numbers: GrantNumbers;
   /** The subnet of an ENI by its ID. */
@@ -76,25 +93,21 @@ export interface BlockOptions {
 export function blocksOf(eni: Eni, options: BlockOptions): EniBlock[] {
   const { id, device, ec2, ipv6 } = eni;
   if (device === undefined) return [];
-  const hasIpv4 = options.families.includes("ipv4");
   const hasIpv6 = options.families.includes("ipv6");
   // An ENI that EC2 no longer has, or takes away, gives nothing more.
   const gives = ec2?.attachment?.state === "attached" &&
     ec2.ownership !== "foreign" && (!hasIpv6 || isShown(ipv6));
   return eni.grants.flatMap((grant) => {
     const { block } = grant;
-    if (hasIpv6 && ipv6 === undefined) return [];
+    const prefixes = prefixesOf(eni, block, options.families);
     const name = nameOf(id, block);
     const number = options.numbers.numbers.get(name);
-    if (number === undefined) return [];
+    if (number === undefined || prefixes === undefined) return [];
     return [{
       name,
       uid: `${name}#${number}`,
       index: indexOf(device, block, options.subnets.get(id)),
-      prefixes: {
-        ...(hasIpv4 ? { ipv4: block } : {}),
-        ...(hasIpv6 && ipv6 ? { ipv6: ipv6Of(ipv6.block, block) } : {}),
-      },
+      prefixes,
       eni: id,
       device,
       usable: gives && isShown(grant) &&

@@ -196,6 +196,11 @@ export class NodeAccount implements Disposable {
 function goalOf(options: VpcOptions, type: Limits): Goal {
   const { mode, maxEnis, eniLimits } = options;
   const limits = narrowLimits(type, { maxEnis, eniLimits });
+  if (options.families.includes("ipv6") && !type.prefixes) {
+    throw new RangeError(
+      "Cannot give pods IPv6 addresses: the instance type allows no prefixes",
+    );
+  }
   const isPrefix = mode === "prefix" || (mode === "auto" && type.prefixes);
   const goal: Goal = {
     limits,

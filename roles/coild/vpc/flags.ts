@@ -6,7 +6,7 @@ import type {
   StringFlag,
   StringListFlag,
 } from "../../../lib/flags/mod.ts";
-import { Prefix } from "../../../lib/inet/mod.ts";
+import { FAMILIES, type Family, Prefix } from "../../../lib/inet/mod.ts";
 import {
   clusterNameMistake,
   VPC_BLOCK_PRIORITY,
@@ -18,7 +18,12 @@ import type { VpcOptions } from "./options.ts";
 /** Largest and smallest frames of a VPC that ENIs take. */
 const MTU = { max: 9_001, min: 576 };
 
+/** Smallest MTU of a link with IPv6 (RFC 8200, section 5). */
+const MIN_IPV6_MTU = 1_280;
+
 const MANY = 10_000;
+
+type IpFamily = Family | "dual";
 
 const LIMITS = /^(\d{1,4}),(\d{1,4})$/;
 
@@ -29,6 +34,7 @@ function count(fallback: number, help: string) {
 /** The types of the flags. */
 export type VpcFlags = {
   readonly "vpc-mode": EnumFlag<VpcOptions["mode"]>;
+  readonly "ip-family": EnumFlag<IpFamily>;
   readonly "warm-enis": IntFlag;
   readonly "warm-ips": IntFlag;
   readonly "min-ips": IntFlag;
@@ -57,6 +63,12 @@ export const VPC_FLAGS: VpcFlags = {
     values: ["auto", "prefix", "address"],
     help:
       "What ENIs are given: prefixes of 16 addresses, single addresses, or prefixes where the instance type has them (auto)",
+  },
+  "ip-family": {
+    type: "enum",
+    default: "ipv4",
+    values: [...FAMILIES, "dual"],
+    help: "Addresses of pods: IPv4, IPv6, or one of each (dual)",
   },
   "warm-enis": count(1, "ENIs' worth of free addresses to keep"),
   "warm-ips": count(
@@ -177,6 +189,7 @@ export function vpcOptionsOf(values: VpcFlagValues): VpcOptions {
   const limits = LIMITS.exec(values["eni-limits"]);
   return {
     mode: values["vpc-mode"],
+    families: familiesOf(values["ip-family"]),
     warmEnis: values["warm-enis"],
     warmIps: values["warm-ips"],
     minIps: values["min-ips"],
@@ -198,6 +211,10 @@ export function vpcOptionsOf(values: VpcFlagValues): VpcOptions {
     eniTags: Object.fromEntries(values["eni-tags"].map(tagOf)),
     introspectionAddress: values["introspection-addr"],
   };
+}
+
+function familiesOf(family: IpFamily): readonly Family[] {
+  return family === "dual" ? FAMILIES : [family];
 }
 
 /** Flags that say something of pools, of which there are none. */
@@ -249,6 +266,10 @@ function targetMistakeIn(values: VpcFlagValues): string | undefined {
 }
 
 function networkMistakeIn(values: VpcFlagValues): string | undefined {
+  const mtu = values["eni-mtu"];
+  if (values["ip-family"] !== "ipv4" && mtu < MIN_IPV6_MTU) {
+    return `--eni-mtu is ${mtu}, must be at least ${MIN_IPV6_MTU} for IPv6`;
+  }
   const wrong = values["no-snat-cidrs"].find((text) =>
     Prefix.tryParse(text)?.family !== "ipv4"
   );

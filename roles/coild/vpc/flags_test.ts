@@ -41,6 +41,7 @@ Deno.test("vpcOptionsOf() has upstream's defaults", () => {
   assert.deepEqual(noSnatCidrs, []);
   assert.deepEqual(options, {
     mode: "auto",
+    families: ["ipv4"],
     warmEnis: 1,
     warmIps: 0,
     minIps: 0,
@@ -60,9 +61,18 @@ Deno.test("vpcOptionsOf() has upstream's defaults", () => {
   });
 });
 
+Deno.test("vpcOptionsOf() reads the families", () => {
+  const familiesOf = (family: string) =>
+    vpcOptionsOf(read([`--ip-family=${family}`]).values).families;
+  assert.deepEqual(familiesOf("ipv6"), ["ipv6"]);
+  assert.deepEqual(familiesOf("dual"), ["ipv4", "ipv6"]);
+});
+
 for (
   const args of [
     [],
+    ["--eni-mtu=1279"],
+    ["--eni-mtu=1280", "--ip-family=ipv6"],
     ["--warm-prefixes=0", "--warm-ips=1"],
     ["--warm-prefixes=0", "--min-ips=1"],
     ["--warm-prefixes=0", "--vpc-mode=address"],
@@ -96,6 +106,10 @@ const MISTAKES: Readonly<Record<string, readonly string[]>> = {
   ],
   '--eni-tags has the key "cluster.k8s.amazonaws.com/name", which is reserved':
     ["--eni-tags=cluster.k8s.amazonaws.com/name=other"],
+  "--eni-mtu is 1279, must be at least 1280 for IPv6": [
+    "--eni-mtu=1279",
+    "--ip-family=dual",
+  ],
 };
 
 Deno.test("tags that EC2 would refuse for their number or length are refused", () => {

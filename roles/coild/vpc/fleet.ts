@@ -19,6 +19,7 @@ import {
   type EniBlock,
   type Goal,
   type GrantNumbers,
+  grantOf,
   learn,
   NO_GRANTS,
   numberGrants,
@@ -100,9 +101,10 @@ export class VpcFleet implements Disposable {
   constructor(options: FleetOptions) {
     this.#options = options;
     this.#account = new NodeAccount(options);
-    this.#uses = new BlockUses(options.addresses);
+    this.#uses = new BlockUses(options.addresses, options.options);
     this.#view = new CloudView((list) => this.#account.enisOf(list));
-    this.#sights = new MetadataSight(this.#account.imds);
+    const { families } = options.options;
+    this.#sights = new MetadataSight(this.#account.imds, families);
     this.#atEc2 = new Watcher({
       what: "EC2",
       look: (signal) => this.#lookAtEc2(signal),
@@ -168,9 +170,9 @@ export class VpcFleet implements Disposable {
     return this.#lastRefusal;
   }
 
-  /** Whether a block is to go back. */
-  isRetiring(block: Prefix): boolean {
-    return this.#retiring.has(String(block));
+  /** Whether the block of a name is to go back. */
+  isRetiring(name: string): boolean {
+    return this.#retiring.has(String(grantOf(name)));
   }
 
   /** Calls back when blocks have come, changed or gone, or others are to go back. */
@@ -319,7 +321,7 @@ export class VpcFleet implements Disposable {
       waiting: this.#options.addresses.waiting(),
       ...goal,
       subnet: primary?.ec2?.subnet ?? "",
-      ipv6: false,
+      ipv6: this.#options.options.families.includes("ipv6"),
       calls: this.#view.calls,
       pace: this.#pace,
       returnDelayMs: this.#options.returnDelayMs,
@@ -351,7 +353,7 @@ export class VpcFleet implements Disposable {
         numbers: this.#numbers,
         subnets: subnetsOf(enis, sight),
         doubtful: doubtfulBlocks(situation),
-        families: ["ipv4"],
+        families: this.#options.options.families,
       })
     ).map((block) => ({
       ...block,
@@ -405,10 +407,11 @@ function subnetsOf(
   { facts }: Sight,
 ): ReadonlyMap<string, Prefix> {
   const primary = enis.find(({ ec2 }) => ec2?.ownership === "primary");
-  const ofPrimary = facts.get(primary?.id ?? "")?.subnet;
+  const ofPrimary = facts.get(primary?.id ?? "")?.subnets.ipv4;
   return new Map(enis.flatMap(({ id, ec2 }) => {
     const isThere = ec2?.subnet === primary?.ec2?.subnet;
-    const subnet = facts.get(id)?.subnet ?? (isThere ? ofPrimary : undefined);
+    const subnet = facts.get(id)?.subnets.ipv4 ??
+      (isThere ? ofPrimary : undefined);
     return subnet === undefined ? [] : [[id, subnet] as const];
   }));
 }

@@ -5,6 +5,7 @@ import {
   type TableNotification,
   warnOfDeafness,
 } from "../../../lib/netlink/mod.ts";
+import { mapDualStack } from "../../../lib/inet/mod.ts";
 import { getLogger, RepeatFilter } from "../../../lib/telemetry/mod.ts";
 import type {
   Eni,
@@ -117,23 +118,19 @@ export class VpcHostKeeper {
     enis: readonly Eni[],
     { facts, vpcCidrs }: Sight,
   ): VpcHostSettings {
-    const { eniMtu, externalSnat, noSnatCidrs, nodePorts, podImds } =
-      this.#options;
+    const { eniMtu, externalSnat, families, noSnatCidrs } = this.#options;
+    const { nodePorts, podImds } = this.#options;
     return {
       enis: enis.flatMap((eni): HostEni[] => {
         const known = facts.get(eni.id);
         if (known === undefined || eni.ec2?.ownership === "foreign") return [];
-        const { id, device, mac, address, subnet } = known;
-        return [{
-          id,
-          device,
-          mac,
-          addresses: { ipv4: address },
-          gateways: { ipv4: subnet.nth(1n) },
-          blocks: eni.grants.map(({ block }) => block),
-        }];
+        const { id, device, mac, addresses, subnets } = known;
+        const gateways = mapDualStack(subnets, (subnet) => subnet.nth(1n));
+        const blocks = [...eni.grants, ...eni.ipv6 ? [eni.ipv6] : []]
+          .map(({ block }) => block);
+        return [{ id, device, mac, addresses, gateways, blocks }];
       }),
-      families: ["ipv4"],
+      families,
       mtu: eniMtu,
       vpcCidrs,
       excludedCidrs: noSnatCidrs,

@@ -29,8 +29,8 @@ function sightOf(...devices: number[]): Sight {
     id: `eni-${device}`,
     device,
     mac: `02:00:00:00:00:0${device}`,
-    address: Address.parse(`10.0.1.${device + 4}`),
-    subnet: Prefix.parse("10.0.1.0/24"),
+    addresses: { ipv4: Address.parse(`10.0.1.${device + 4}`) },
+    subnets: { ipv4: Prefix.parse("10.0.1.0/24") },
   }));
   return {
     enis: facts.map(({ id, device }) => ({

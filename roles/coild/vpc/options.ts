@@ -1,9 +1,11 @@
-import type { Prefix } from "../../../lib/inet/mod.ts";
+import type { Family, Prefix } from "../../../lib/inet/mod.ts";
 
 /** What the flags say of addresses of the VPC. */
 export interface VpcOptions {
   /** `auto`: prefixes where the instance type has them. */
   readonly mode: "auto" | "prefix" | "address";
+  /** Of which pods get addresses. */
+  readonly families: readonly Family[];
   readonly warmEnis: number;
   readonly warmIps: number;
   readonly minIps: number;

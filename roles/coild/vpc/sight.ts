@@ -1,5 +1,11 @@
 import { type ImdsClient, NoAnswerError } from "../../../lib/aws/mod.ts";
-import { Address, Prefix } from "../../../lib/inet/mod.ts";
+import {
+  Address,
+  type DualStack,
+  type Family,
+  mapDualStack,
+  Prefix,
+} from "../../../lib/inet/mod.ts";
 import type { ImdsEni } from "../../../lib/vpc/mod.ts";
 
 const MACS = "meta-data/network/interfaces/macs";
@@ -9,9 +15,9 @@ export interface EniFacts {
   readonly id: string;
   readonly device: number;
   readonly mac: string;
-  /** Its own address, which no pod gets. */
-  readonly address: Address;
-  readonly subnet: Prefix;
+  /** Its own addresses, which no pod gets. */
+  readonly addresses: DualStack<Address>;
+  readonly subnets: DualStack<Prefix>;
 }
 
 /** The instance's ENIs as its metadata show them. */
@@ -45,10 +51,12 @@ export async function readInstance(
 /** Looks at the instance's ENIs by its metadata. What does not change is asked for once. */
 export class MetadataSight {
   readonly #imds: ImdsClient;
+  readonly #hasIpv6: boolean;
   #facts: ReadonlyMap<string, EniFacts> = new Map();
 
-  constructor(imds: ImdsClient) {
+  constructor(imds: ImdsClient, families: readonly Family[]) {
     this.#imds = imds;
+    this.#hasIpv6 = families.includes("ipv6");
   }
 
   /**
@@ -61,22 +69,31 @@ export class MetadataSight {
       .map((line) => line.replace(/\/$/, ""));
     const found = await Promise.all(macs.map(async (mac) => {
       const facts = this.#facts.get(mac) ?? await this.#read(mac, options);
-      const [addresses, prefixes] = await Promise.all([
+      const [addresses, prefixes, [ipv6]] = await Promise.all([
         this.#imds.list(`${MACS}/${mac}/local-ipv4s`, options),
         this.#imds.list(`${MACS}/${mac}/ipv4-prefix`, options),
+        this.#ofIpv6(`${MACS}/${mac}/ipv6-prefix`, options),
       ]);
       const blocks = [
         ...addresses.map((text) => Prefix.host(addressIn(text))),
         ...prefixes.map(prefixIn),
       ];
-      return { facts, blocks };
+      const { id, device } = facts;
+      const block = ipv6 === undefined ? undefined : prefixIn(ipv6);
+      return { facts, eni: { id, device, blocks, ipv6: block } };
     }));
     this.#facts = new Map(found.map(({ facts }) => [facts.mac, facts]));
-    const enis = found.map(({ facts: { id, device }, blocks }) => (
-      { id, device, blocks }
-    ));
+    const enis = found.map(({ eni }) => eni);
     const facts = new Map(found.map(({ facts }) => [facts.id, facts]));
     return { enis, facts, vpcCidrs: await this.#vpcCidrs(macs, options) };
+  }
+
+  /** The lines of a key that only nodes with IPv6 are asked for. */
+  async #ofIpv6(
+    path: string,
+    options: { readonly signal: AbortSignal },
+  ): Promise<string[]> {
+    return this.#hasIpv6 ? await this.#imds.list(path, options) : [];
   }
 
   async #vpcCidrs(
@@ -94,20 +111,27 @@ export class MetadataSight {
   ): Promise<EniFacts> {
     const get = (key: string) =>
       this.#imds.get(`${MACS}/${mac}/${key}`, options);
-    const [id, device, [address = ""], subnet] = await Promise.all([
-      get("interface-id"),
-      get("device-number"),
-      this.#imds.list(`${MACS}/${mac}/local-ipv4s`, options),
-      get("subnet-ipv4-cidr-block"),
-    ]);
+    const [id, device, [address = ""], subnet, [address6], [subnet6]] =
+      await Promise.all([
+        get("interface-id"),
+        get("device-number"),
+        this.#imds.list(`${MACS}/${mac}/local-ipv4s`, options),
+        get("subnet-ipv4-cidr-block"),
+        this.#ofIpv6(`${MACS}/${mac}/ipv6s`, options),
+        this.#ofIpv6(`${MACS}/${mac}/subnet-ipv6-cidr-blocks`, options),
+      ]);
     return {
       id,
       device: Number(device),
       mac,
-      address: addressIn(address),
-      subnet: prefixIn(subnet),
+      addresses: mapDualStack(dual(address, address6), addressIn),
+      subnets: mapDualStack(dual(subnet, subnet6), prefixIn),
     };
   }
+}
+
+function dual(ipv4: string, ipv6: string | undefined): DualStack<string> {
+  return ipv6 === undefined ? { ipv4 } : { ipv4, ipv6 };
 }
 
 function addressIn(text: string): Address {

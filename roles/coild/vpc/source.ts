@@ -1,4 +1,4 @@
-import type { Prefix } from "../../../lib/inet/mod.ts";
+import { type Prefix, valuesOf } from "../../../lib/inet/mod.ts";
 import {
   type BlockInfo,
   type BlockSource,
@@ -27,8 +27,7 @@ export class VpcSource implements BlockSource {
   get stock(): Stock {
     return {
       short: () => 0,
-      isSpare: ({ info: { prefixes: { ipv4 } } }) =>
-        ipv4 !== undefined && this.#fleet.isRetiring(ipv4),
+      isSpare: ({ info: { name } }) => this.#fleet.isRetiring(name),
     };
   }
 
@@ -41,9 +40,11 @@ export class VpcSource implements BlockSource {
     const others = blocks.filter(({ uid, usable }) =>
       !usable && !known.has(uid)
     );
-    const routed = await this.#addresses.routedWithin(others.flatMap(prefixOf));
+    const routed = await this.#addresses.routedWithin(
+      others.flatMap(prefixesOf),
+    );
     const isInUse = (block: EniBlock) =>
-      prefixOf(block).some((prefix) =>
+      prefixesOf(block).some((prefix) =>
         routed.some((address) => prefix.contains(address))
       );
     return blocks
@@ -114,8 +115,8 @@ export class VpcSource implements BlockSource {
   }
 }
 
-function prefixOf({ prefixes: { ipv4 } }: EniBlock): Prefix[] {
-  return ipv4 === undefined ? [] : [ipv4];
+function prefixesOf({ prefixes }: EniBlock): Prefix[] {
+  return valuesOf(prefixes);
 }
 
 /** Of what is not usable, address management gives nothing, and returns nothing. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { untilPasses } from "../../../lib/async/testing.ts";
-import { Address } from "../../../lib/inet/mod.ts";
+import { Address, valuesOf } from "../../../lib/inet/mod.ts";
 import { VpcHostProblem } from "../../../lib/vpc/mod.ts";
 import {
   formOf,
@@ -12,7 +12,8 @@ import {
 import { VpcNode } from "./testing.ts";
 
 /** As few addresses as pods need. */
-const BARE = ["--vpc-mode=address", "--warm-ips=1", "--min-ips=1"];
+const WARM = ["--warm-ips=1", "--min-ips=1"];
+const BARE = ["--vpc-mode=address", ...WARM];
 
 /** A type with two ENIs that have one address for pods each. */
 const NANO = {
@@ -140,6 +141,59 @@ Deno.test("throttling at start is waited for", async () => {
   await coild.add("pod0");
 });
 
+for (const family of ["dual", "ipv6"]) {
+  for (const mode of ["address", "prefix"]) {
+    Deno.test(`--ip-family=${family} --vpc-mode=${mode}: an IPv6 address is the ENI's /80 with the IPv4 address as its end, also after a restart`, async () => {
+      await using node = await VpcNode.start();
+      const args = [`--ip-family=${family}`, `--vpc-mode=${mode}`, ...WARM];
+      const first = node.process(args);
+      const before = await Promise.all(podsOf(4).map((pod) => first.add(pod)));
+      await first[Symbol.asyncDispose]();
+      const { enis = [] } = node.settings ?? {};
+      for (const text of before) {
+        const [address = ""] = text.split(" ").toReversed();
+        const { value } = Address.parse(address);
+        const ipv4 = Address.of("ipv4", value & 0xffff_ffffn);
+        const eni = enis.find(({ blocks }) =>
+          blocks.some((block) => block.contains(ipv4))
+        );
+        const own = eni?.blocks.find(({ length }) => length === 80);
+        assert.equal(own?.address.value, value >> 32n << 32n);
+        assert.equal(text, family === "dual" ? `${ipv4} ${address}` : address);
+      }
+      await using second = node.process(args);
+      await second.ready;
+      const known = second.ipam.list()
+        .map(({ addresses }) => valuesOf(addresses).join(" "));
+      assert.deepEqual(known.sort(), before.sort());
+    });
+  }
+}
+
+Deno.test("--ip-family=ipv6: what is not needed goes back to EC2", async () => {
+  await using node = await VpcNode.start();
+  const args = ["--ip-family=ipv6", ...BARE];
+  await using coild = node.process(args, { cooldownMs: 100 });
+  for (const pod of podsOf(3)) await coild.add(pod);
+  // With the /80 of each.
+  await node.expectLayout(4, 2);
+  await coild.remove("pod1");
+  await coild.remove("pod2");
+  await node.expectLayout(3, 1).catch(() => node.expectLayout(3, 1));
+});
+
+Deno.test("IPv6 is refused where the type allows no prefixes", async () => {
+  const [instance] = NANO.instances;
+  assert.ok(instance);
+  const instances = [{ ...instance, type: "t2.nano" }];
+  await using node = await VpcNode.start({ instances });
+  await using coild = node.process(["--ip-family=dual"]);
+  await assert.rejects(
+    coild.running,
+    /^RangeError: Cannot give pods IPv6 addresses: the instance type allows no prefixes$/,
+  );
+});
+
 Deno.test("limits beyond the type's are refused", async () => {
   await using node = await VpcNode.start();
   await using coild = node.process(["--eni-limits=4,4"]);
@@ -216,7 +270,7 @@ Deno.test("an address that the kernel still routes is not given back to EC2, eve
   const [, second] = node.settings?.enis ?? [];
   const [block] = second?.blocks ?? [];
   assert.ok(block);
-  node.routes.set("unknown", block.address);
+  node.routes.set("unknown", { ipv4: block.address });
   await coild.remove("pod0");
   await coild.remove("pod1");
   await node.expectLayout(2, 1).catch(() => node.expectLayout(2, 1));

@@ -6,7 +6,12 @@
  */
 import { sleep, TaskGroup, untilAborted } from "../../../lib/async/mod.ts";
 import { untilPasses } from "../../../lib/async/testing.ts";
-import type { Address, Prefix } from "../../../lib/inet/mod.ts";
+import {
+  type Address,
+  type DualStack,
+  type Prefix,
+  valuesOf,
+} from "../../../lib/inet/mod.ts";
 import { NodeIpam } from "../../../lib/ipam/mod.ts";
 import { VPC_POOL } from "../../../lib/names/mod.ts";
 import type { Listener } from "../../../lib/netlink/mod.ts";
@@ -28,7 +33,7 @@ const QUIET: Listener<never> = {
 /** A process of coild, as far as addresses go. */
 export interface NodeProcess extends AsyncDisposable {
   readonly ipam: NodeIpam;
-  /** Gives a pod an address. */
+  /** Gives a pod an address of each family. */
   add(pod: string): Promise<string>;
   /** Takes it back. */
   remove(pod: string): Promise<void>;
@@ -38,7 +43,7 @@ export interface NodeProcess extends AsyncDisposable {
 export class VpcNode implements AsyncDisposable {
   readonly cloud: Cloud;
   /** Addresses of pods, as the kernel has them, and those that rest with the time they began. */
-  readonly routes: Map<string, Address> = new Map();
+  readonly routes: Map<string, DualStack<Address>> = new Map();
   readonly resting: Map<string, { address: Address; atMs: number }> = new Map();
   /** What the kernel was last asked for. */
   settings: VpcHostSettings | undefined;
@@ -81,7 +86,7 @@ export class VpcNode implements AsyncDisposable {
     const network = {
       routedWithin: (prefixes: readonly Prefix[]) =>
         Promise.resolve(
-          [...this.routes.values()].filter((address) =>
+          [...this.routes.values()].flatMap(valuesOf).filter((address) =>
             prefixes.some((prefix) => prefix.contains(address))
           ),
         ),
@@ -117,8 +122,8 @@ export class VpcNode implements AsyncDisposable {
       tasks.run(name, loop);
     }
     const start = async () => {
-      const pods = [...this.routes].map(([containerId, ipv4]) => (
-        { containerId, ifname: "eth0", pool: VPC_POOL, addresses: { ipv4 } }
+      const pods = [...this.routes].map(([containerId, addresses]) => (
+        { containerId, ifname: "eth0", pool: VPC_POOL, addresses }
       ));
       const resting = await supply.rests?.list() ?? [];
       await ipam.start(pods, { signal: tasks.signal, resting });
@@ -136,10 +141,8 @@ export class VpcNode implements AsyncDisposable {
           ...keyOf(pod),
           pool: VPC_POOL,
         });
-        const { ipv4 } = addresses;
-        if (ipv4 === undefined) throw new Error("Cannot go on: no IPv4");
-        this.routes.set(pod, ipv4);
-        return String(ipv4);
+        this.routes.set(pod, addresses);
+        return valuesOf(addresses).join(" ");
       },
       remove: async (pod) => {
         const releasing = ipam.beginRelease(keyOf(pod));

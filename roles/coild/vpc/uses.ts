@@ -1,6 +1,12 @@
-import type { Address, Prefix } from "../../../lib/inet/mod.ts";
+import { type Address, type Prefix, valuesOf } from "../../../lib/inet/mod.ts";
 import type { BlockRecord } from "../../../lib/ipam/mod.ts";
-import type { BlockUse, Eni } from "../../../lib/vpc/mod.ts";
+import {
+  type BlockUse,
+  type Eni,
+  grantOf,
+  prefixesOf,
+} from "../../../lib/vpc/mod.ts";
+import type { VpcOptions } from "./options.ts";
 
 /** What the fleet needs to know of the node's addresses. */
 export interface Addresses {
@@ -17,11 +23,16 @@ export interface Addresses {
 /** How pods use blocks, as a plan has to know it. */
 export class BlockUses {
   readonly #addresses: Addresses;
+  readonly #families: VpcOptions["families"];
   /** By the UIDs of blocks. */
   readonly #emptySince = new Map<string, number>();
 
-  constructor(addresses: Addresses) {
+  constructor(
+    addresses: Addresses,
+    { families }: Pick<VpcOptions, "families">,
+  ) {
     this.#addresses = addresses;
+    this.#families = families;
   }
 
   /** By address management, or, before it has started, by the kernel. `released` has names of blocks that may go. */
@@ -38,21 +49,20 @@ export class BlockUses {
     for (const uid of this.#emptySince.keys()) {
       if (!uids.has(uid)) this.#emptySince.delete(uid);
     }
-    return new Map(records.flatMap((record) => {
+    return new Map(records.map((record) => {
       const use = this.#useOf(record, { now, released });
-      return use === undefined ? [] : [[String(use.block), use]];
+      return [String(use.block), use];
     }));
   }
 
   #useOf(
-    { uid, name, held, cooling, holds, prefixes }: BlockRecord,
+    { uid, name, held, cooling, holds }: BlockRecord,
     { now, released }: {
       readonly now: number;
       readonly released: ReadonlySet<string>;
     },
-  ): BlockUse | undefined {
-    const { ipv4: block } = prefixes;
-    if (block === undefined) return undefined;
+  ): BlockUse {
+    const block = grantOf(name);
     const isEmpty = held + cooling === 0;
     if (!isEmpty) this.#emptySince.delete(uid);
     else if (!this.#emptySince.has(uid)) this.#emptySince.set(uid, now);
@@ -69,20 +79,31 @@ export class BlockUses {
   }
 
   async #ofKernel(enis: readonly Eni[]): Promise<Map<string, BlockUse>> {
-    const blocks = enis.flatMap(({ grants }) => grants)
-      .map(({ block }) => block);
-    const routed = await this.#addresses.routedWithin(blocks);
-    const resting = await this.#addresses.resting();
-    return new Map(blocks.flatMap((block) => {
-      const countOf = (list: readonly Address[]) =>
-        list.filter((address) => block.contains(address)).length;
-      const use = {
+    const blocks = enis.flatMap((eni) =>
+      eni.grants.map(({ block }) => ({
         block,
-        used: countOf(routed),
-        cooling: countOf(resting),
-        retired: false,
-      };
-      return use.used + use.cooling === 0 ? [] : [[String(block), use]];
+        prefixes: valuesOf(prefixesOf(eni, block, this.#families) ?? {}),
+      }))
+    );
+    const all = blocks.flatMap(({ prefixes }) => prefixes);
+    const routed = await this.#addresses.routedWithin(all);
+    const resting = await this.#addresses.resting();
+    return new Map(blocks.flatMap(({ block, prefixes }) => {
+      const used = countWithin(prefixes, routed);
+      const cooling = countWithin(prefixes, resting);
+      const use = { block, used, cooling, retired: false };
+      return used + cooling === 0 ? [] : [[String(block), use]];
     }));
   }
+}
+
+/** How many of a block's places have one of the addresses; a pod has one of each family. */
+function countWithin(
+  prefixes: readonly Prefix[],
+  addresses: readonly Address[],
+): number {
+  const counts = prefixes.map((prefix) =>
+    addresses.filter((address) => prefix.contains(address)).length
+  );
+  return Math.max(0, ...counts);
 }
