@@ -1,24 +1,20 @@
 /**
- * Nodes whose pods have addresses of their VPC: a cloud with its fabric,
- * instances that are also nodes of a control plane, a peer in the VPC and a host
- * in the Internet, and the plugin as a runtime executes it.
+ * Nodes whose pods have addresses of their VPC, and the plugin as a runtime
+ * executes it.
  *
  * @module
  */
 import { placePlugin } from "../lab/plugin_file.ts";
-import { Cloud, type CloudConfig } from "../lab/cloud/mod.ts";
+import type { Cloud, CloudConfig } from "../lab/cloud/mod.ts";
+import { VpcSite } from "../lab/cloud/site.ts";
 import { cloudConfig } from "../lab/cloud/testing.ts";
-import { eventually, type LabNode, run } from "../lab/mod.ts";
+import { type LabNode, run } from "../lab/mod.ts";
 import {
   type AddResult,
   type Coild,
   CoildLab,
   type Sandbox,
 } from "./coild_lab.ts";
-
-/** A peer in the VPC, and a host in the Internet. */
-export const PEER = "10.0.9.10";
-export const OUTSIDE = "198.51.100.10";
 
 const RIGHTS = new URL("../../deploy/vpc", import.meta.url).pathname;
 
@@ -32,24 +28,17 @@ export interface PluginAnswer {
 /** Nodes that are instances of a cloud. */
 export class VpcLab implements AsyncDisposable {
   readonly lab: CoildLab;
-  readonly cloud: Cloud;
+  readonly site: VpcSite;
   readonly #stack: AsyncDisposableStack;
-  /** By the node's name. */
-  readonly #instances: ReadonlyMap<string, string>;
-  readonly #plugins = new Map<string, string>();
+  readonly #plugins = new Map<string, Promise<string>>();
 
   private constructor(
     stack: AsyncDisposableStack,
-    parts: {
-      readonly lab: CoildLab;
-      readonly cloud: Cloud;
-      readonly instances: ReadonlyMap<string, string>;
-    },
+    parts: { readonly lab: CoildLab; readonly site: VpcSite },
   ) {
     this.#stack = stack;
     this.lab = parts.lab;
-    this.cloud = parts.cloud;
-    this.#instances = parts.instances;
+    this.site = parts.site;
   }
 
   /** Starts all but coild: a node for each instance. */
@@ -59,46 +48,15 @@ export class VpcLab implements AsyncDisposable {
   ): Promise<VpcLab> {
     await using stack = new AsyncDisposableStack();
     const config = cloudConfig(changes);
-    const ids = config.instances.map(({ id }) => id);
-    const lab = stack.use(await CoildLab.start({ name, nodes: ids.length }));
+    const nodes = config.instances.length;
+    const lab = stack.use(await CoildLab.start({ name, nodes }));
     await lab.plane.kubectl("apply", "-k", RIGHTS);
-    for (const { netns } of lab.nodes) {
-      // The ENI is to be eth0, with the default route.
-      await run("ip", ["-n", netns, "link", "set", "eth0", "down"]);
-      await run("ip", ["-n", netns, "link", "set", "eth0", "name", "lab0"]);
-      await run("ip", ["-n", netns, "link", "set", "lab0", "up"]);
-    }
-    const make = async (suffix: string) => {
-      const netns = `coil-${name}-${suffix}`;
-      await run("ip", ["netns", "add", netns]);
-      stack.defer(async () => void await run("ip", ["netns", "delete", netns]));
-      await run("ip", ["-n", netns, "link", "set", "lo", "up"]);
-      return netns;
-    };
-    const fabric = await make("fabric");
-    const hosts = [
-      { netns: await make("peer"), addresses: [PEER] },
-      { netns: await make("outside"), addresses: [OUTSIDE], isOutside: true },
-    ];
-    const cloud = stack.use(
-      await Cloud.start({
-        ...config,
-        fabric: {
-          nodes: Object.fromEntries(
-            ids.map((id, i) => [id, lab.node(i + 1).netns]),
-          ),
-          hosts,
-          ec2Address: "198.51.100.1",
-        },
-      }, fabric),
-    );
-    const instances = new Map(ids.map((id, i) => [lab.node(i + 1).name, id]));
-    return new VpcLab(stack.move(), { lab, cloud, instances });
+    const site = stack.use(await VpcSite.join(lab.nodes, { config, name }));
+    return new VpcLab(stack.move(), { lab, site });
   }
 
-  /** The instance that a node is. */
-  instanceOf({ name }: LabNode): string {
-    return this.#instances.get(name) ?? "";
+  get cloud(): Cloud {
+    return this.site.cloud;
   }
 
   /** Starts coild; it may not be ready yet. */
@@ -106,12 +64,8 @@ export class VpcLab implements AsyncDisposable {
     args: readonly string[] = [],
     node: LabNode = this.lab.node(),
   ): Promise<Coild> {
-    const { ec2, imds } = this.cloud.endpoints;
     return await this.lab.spawnCoild(node, ["--addresses=vpc", ...args], {
-      env: {
-        AWS_ENDPOINT_URL_EC2: ec2,
-        AWS_EC2_METADATA_SERVICE_ENDPOINT: imds[this.instanceOf(node)] ?? "",
-      },
+      env: this.site.envOf(node),
     });
   }
 
@@ -129,12 +83,13 @@ export class VpcLab implements AsyncDisposable {
     pod: Sandbox,
   ): Promise<PluginAnswer> {
     const directory = `${this.lab.plane.runDir}/plugins-${coild.node.name}`;
-    const program = this.#plugins.get(directory) ??
-      await placePlugin(directory, {
+    const placed = this.#plugins.get(directory) ??
+      placePlugin(directory, {
         executable: "/bin/false",
         socket: coild.socketPath,
       });
-    this.#plugins.set(directory, program);
+    this.#plugins.set(directory, placed);
+    const program = await placed;
     const child = new Deno.Command("nsenter", {
       args: [`--net=/run/netns/${coild.node.netns}`, program],
       env: {
@@ -189,28 +144,6 @@ export class VpcLab implements AsyncDisposable {
       ...ping,
       address,
     ]).then(() => true, () => false);
-  }
-
-  /** Names of EC2's calls so far, with how often; reads left out. */
-  async changes(): Promise<Record<string, number>> {
-    const counts: Record<string, number> = {};
-    for (const { call } of await this.cloud.ask.calls(0)) {
-      if (/^(IMDS|Describe)/.test(call)) continue;
-      counts[call] = (counts[call] ?? 0) + 1;
-    }
-    return counts;
-  }
-
-  /** Waits until no call of EC2 came for a while, and returns how many there were. */
-  async quiet(): Promise<number> {
-    let before = -1;
-    await eventually("EC2 to be left alone", async () => {
-      const { length } = await this.cloud.ask.calls(0);
-      const isQuiet = length === before;
-      before = length;
-      return isQuiet;
-    }, { intervalMs: 1_000 });
-    return before;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

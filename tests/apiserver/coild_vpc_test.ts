@@ -5,16 +5,12 @@ import assert from "node:assert/strict";
 import { VPC_REST_TABLE } from "../../lib/names/mod.ts";
 import { eventually } from "../lab/mod.ts";
 import type { Sandbox } from "./coild_lab.ts";
-import { OUTSIDE, PEER, VpcLab } from "./coild_vpc_lab.ts";
+import { OUTSIDE, PEER } from "../lab/cloud/site.ts";
+import { VpcLab } from "./coild_vpc_lab.ts";
+import { VpcPods } from "./coild_vpc_pods.ts";
 
 /** As few addresses as pods need. */
 const BARE = ["--vpc-mode=address", "--warm-ips=1", "--min-ips=1"];
-
-async function assertNoDrops(vpc: VpcLab): Promise<void> {
-  const drops = Object.entries(await vpc.cloud.ask.drops());
-  assert.ok(drops.length > 0);
-  assert.deepEqual(drops.filter(([, count]) => count > 0), []);
-}
 
 async function restsOf(vpc: VpcLab): Promise<string[]> {
   const text = await vpc.lab.node().run(
@@ -42,7 +38,7 @@ Deno.test("coild --addresses=vpc gives pods addresses of ENIs, from none to all 
     assert.match(address, /^10\.0\.1\.\d+$/);
     assert.ok(await vpc.pings(pod, PEER), "to a peer in the VPC");
     assert.ok(await vpc.pings(pod, OUTSIDE), "to the Internet");
-    await assertNoDrops(vpc);
+    await vpc.site.assertNoDrops();
   });
 
   await t.step("nine pods, eight of them at once", async () => {
@@ -57,8 +53,8 @@ Deno.test("coild --addresses=vpc gives pods addresses of ENIs, from none to all 
     const last = pods.get("pod8");
     assert.ok(last);
     assert.ok(await vpc.pings(last.pod, pods.get("pod0")?.address ?? ""));
-    await assertNoDrops(vpc);
-    const { CreateNetworkInterface } = await vpc.changes();
+    await vpc.site.assertNoDrops();
+    const { CreateNetworkInterface } = await vpc.site.changes();
     assert.equal(CreateNetworkInterface, 2);
   });
 
@@ -84,7 +80,7 @@ Deno.test("coild --addresses=vpc gives pods addresses of ENIs, from none to all 
     async () => {
       const gone = pods.get("pod0");
       assert.ok(gone);
-      const before = await vpc.changes();
+      const before = await vpc.site.changes();
       const deletedMs = performance.now();
       await vpc.remove(coild, gone.pod);
       pods.delete("pod0");
@@ -95,7 +91,7 @@ Deno.test("coild --addresses=vpc gives pods addresses of ENIs, from none to all 
         await coild.check(pod);
         assert.ok(await vpc.pings(pod, PEER));
       }
-      assert.deepEqual(await vpc.changes(), before);
+      assert.deepEqual(await vpc.site.changes(), before);
       const pod = await lab.createPod("next");
       const refused = await vpc.plugin(coild, "ADD", pod);
       assert.match(refused.output, /1 of its addresses rest after use/);
@@ -105,7 +101,7 @@ Deno.test("coild --addresses=vpc gives pods addresses of ENIs, from none to all 
       }, { timeoutMs: 60_000 });
       assert.ok(performance.now() - deletedMs >= 30_000);
       assert.ok(await vpc.pings(pod, PEER));
-      await assertNoDrops(vpc);
+      await vpc.site.assertNoDrops();
     },
   );
   await coild[Symbol.asyncDispose]();
@@ -132,7 +128,7 @@ Deno.test("coild --addresses=vpc waits for EC2 at start and at its end, and refu
   });
 
   await t.step("SIGTERM while a call is under way", async () => {
-    await vpc.quiet();
+    await vpc.site.quiet();
     await vpc.cloud.ask.fault({
       call: "AssignPrivateIpAddresses",
       kind: "late",
@@ -152,6 +148,44 @@ Deno.test("coild --addresses=vpc waits for EC2 at start and at its end, and refu
     assert.equal(code, 0);
     assert.ok(performance.now() - beganMs > 1_000, "it was waited for");
     assert.match(await coild.process.logs(), /Waiting for calls of EC2/);
+  });
+
+  await t.step("killed before EC2 has answered what it did", async () => {
+    const pods = new VpcPods(vpc, await vpc.start(BARE));
+    const { ask } = vpc.cloud;
+    const { AssignPrivateIpAddresses: before = 0 } = await vpc.site.changes();
+    const late = (call: string) =>
+      ask.fault({ call, kind: "late", ms: 60_000, times: 1 });
+    const killAfter = async (call: string, count: number) => {
+      await eventually(call, async () => {
+        const changes = await vpc.site.changes();
+        return changes[call] === count;
+      });
+      await pods.coild.process.kill9();
+    };
+    await vpc.site.expectLayout(lab.node(), [2]);
+    await late("AssignPrivateIpAddresses");
+    await pods.add(1);
+    await killAfter("AssignPrivateIpAddresses", before + 1);
+    await late("CreateNetworkInterface");
+    pods.coild = await vpc.start(BARE);
+    await pods.add(1);
+    await killAfter("CreateNetworkInterface", 1);
+    await late("AttachNetworkInterface");
+    pods.coild = await vpc.spawn(BARE);
+    await killAfter("AttachNetworkInterface", 1);
+    pods.coild = await vpc.start(BARE);
+    await pods.add(1);
+    await vpc.site.expectLayout(lab.node(), [3, 2]);
+    await pods.assertReachable();
+    await pods.coild.process.stop({ graceMs: 20_000 });
+    const changes = await vpc.site.changes();
+    assert.deepEqual(changes, {
+      AssignPrivateIpAddresses: before + 2,
+      CreateNetworkInterface: 1,
+      AttachNetworkInterface: 1,
+      ModifyNetworkInterfaceAttribute: 1,
+    });
   });
 
   await t.step("wrong flags", async () => {

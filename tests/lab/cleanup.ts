@@ -24,7 +24,7 @@ export async function cleanUp(
     () => removeCgroup(labCgroup(name)),
     log,
   );
-  const mine = new RegExp(`^coil-${name}-(cp|node[0-9]+|pod-.+)$`);
+  const mine = new RegExp(`^coil-${name}-(cp|node[0-9]+|pod-.+|vpc-.+)$`);
   const namespaces = (await listNetns()).filter((n) => mine.test(n));
   // The machine's end of the link goes with the other one: by its name it could be another lab's by now.
   for (const netns of namespaces) {

@@ -305,7 +305,7 @@ Deno.test("with --provision=false pods have what an operator has assigned, and E
     NetworkInterfaceId: eni,
     "PrivateIpAddress.1": address,
   }));
-  node.routes.set("pod0", Address.parse(address));
+  node.routes.set("pod0", { ipv4: Address.parse(address) });
   await using coild = node.process([...BARE, "--provision=false"]);
   assert.equal(await coild.add("pod0"), address);
   await assert.rejects(

@@ -1,0 +1,185 @@
+// Pods with addresses of delegated prefixes: a whole coild on each node, a real
+// API server, EC2 and the metadata service as a process, and packets in a fabric
+// that drops what has no source of its ENI. Nodes of one cluster, since each
+// waits for most of its time.
+import assert from "node:assert/strict";
+import { Address } from "../../lib/inet/mod.ts";
+import {
+  cloudConfig,
+  formOf,
+  GROUP,
+  INSTANCE,
+  readAnswer,
+} from "../lab/cloud/testing.ts";
+import { eventually, type LabNode } from "../lab/mod.ts";
+import { INSTANCE_TAG } from "../../roles/coild/vpc/calls.ts";
+import { VpcLab } from "./coild_vpc_lab.ts";
+import { VpcPods } from "./coild_vpc_pods.ts";
+
+const FRAGMENTED = "subnet-fragmented";
+
+/** Two prefixes for each ENI, and a rest that is over soon. */
+const SMALL = [
+  "--vpc-mode=prefix",
+  "--eni-limits=3,3",
+  "--warm-prefixes=2",
+  "--cooldown=1s",
+];
+
+async function startLab(): Promise<VpcLab> {
+  const { subnets } = cloudConfig();
+  const of = (id: string, subnet: string) => (
+    { id, type: "t3.small", subnet, securityGroups: [GROUP] }
+  );
+  return await VpcLab.start("coildvpcprefix", {
+    subnets: [
+      ...subnets,
+      { id: FRAGMENTED, zone: "eu-test-1a", cidr: "10.0.2.0/26" },
+    ],
+    instances: [
+      of(INSTANCE, "subnet-a"),
+      of("i-0000000000000000b", FRAGMENTED),
+      of("i-0000000000000000c", "subnet-a"),
+      of("i-0000000000000000d", "subnet-a"),
+    ],
+  });
+}
+
+async function startPods(
+  vpc: VpcLab,
+  node: LabNode,
+  args: readonly string[] = [],
+): Promise<VpcPods> {
+  return new VpcPods(vpc, await vpc.start(args, node));
+}
+
+/** Takes one address of each prefix that a /26 has to give, as an ENI of others. Returns what gives them back. */
+async function fragment(vpc: VpcLab): Promise<() => Promise<void>> {
+  const byHand = async (
+    action: string,
+    parameters: Readonly<Record<string, string>>,
+  ) => {
+    const xml = await vpc.cloud.ask.byHand(formOf(action, parameters));
+    assert.ok(!xml.includes("<Error>"), xml);
+    return readAnswer(200, xml);
+  };
+  const created = await byHand("CreateNetworkInterface", {
+    SubnetId: FRAGMENTED,
+    "SecurityGroupId.1": GROUP,
+  });
+  const [NetworkInterfaceId = ""] = created.all("networkInterfaceId");
+  const taken = {
+    NetworkInterfaceId,
+    "PrivateIpAddress.1": "10.0.2.20",
+    "PrivateIpAddress.2": "10.0.2.40",
+  };
+  await byHand("AssignPrivateIpAddresses", taken);
+  return async () => void await byHand("UnassignPrivateIpAddresses", taken);
+}
+
+Deno.test("coild --addresses=vpc gives pods addresses of prefixes on several ENIs, and gives back what they no longer need", async (t) => {
+  await using vpc = await startLab();
+  const { lab: { nodes: [node, other, dual, ipv6] } } = vpc;
+  assert.ok(node && other && dual && ipv6);
+  await using stack = new AsyncDisposableStack();
+  const pods = new VpcPods(vpc, await vpc.start(SMALL));
+  stack.defer(() => pods.coild[Symbol.asyncDispose]());
+
+  await t.step("34 pods at once, on two of three ENIs", async () => {
+    await pods.add(34);
+    await vpc.site.expectLayout(node, [2, 2, 1]);
+    const enis = await vpc.site.enis(node);
+    const countOn = (device: number) =>
+      pods.all.filter(({ addresses: [address = ""] }) =>
+        enis[device]?.ipv4Prefixes.some((prefix) =>
+          prefix.contains(Address.parse(address))
+        )
+      ).length;
+    assert.deepEqual([0, 1, 2].map(countOn), [32, 2, 0]);
+    await pods.assertReachable();
+  });
+
+  await t.step(
+    "in a fragmented subnet, and in one that has been mended",
+    async () => {
+      const mend = await fragment(vpc);
+      const args = ["--vpc-mode=prefix"];
+      const guests = new VpcPods(vpc, await vpc.start(args, other));
+      stack.defer(() => guests.coild[Symbol.asyncDispose]());
+      await guests.add(1);
+      await vpc.site.expectLayout(other, [2]);
+      const [before] = await vpc.site.enis(other);
+      assert.deepEqual(before?.ipv4Prefixes, []);
+      await mend();
+      // What was learned of the subnet goes with the process; else it would take two minutes.
+      await guests.coild.process.kill9();
+      guests.coild = await vpc.start(args, other);
+      await eventually("a prefix", async () => {
+        const [eni] = await vpc.site.enis(other);
+        return eni?.ipv4Prefixes.length === 1;
+      });
+      await guests.add(9);
+      await guests.assertReachable();
+    },
+  );
+
+  await t.step("both families, and IPv6 alone, on several ENIs", async () => {
+    const args = [
+      ["--ip-family=dual", "--vpc-mode=address"],
+      ["--ip-family=ipv6", "--vpc-mode=prefix", "--eni-limits=3,2"],
+    ].map((own) => [...own, "--warm-ips=1", "--min-ips=1"]);
+    const [both, single] = await Promise.all([
+      startPods(vpc, dual, args[0]),
+      startPods(vpc, ipv6, args[1]),
+    ]);
+    stack.defer(() => both.coild[Symbol.asyncDispose]());
+    stack.defer(() => single.coild[Symbol.asyncDispose]());
+    await Promise.all([both.add(5), single.add(17)]);
+    await vpc.site.expectLayout(dual, [3, 3]);
+    await vpc.site.expectLayout(ipv6, [1, 1]);
+    for (const { addresses } of both.all) {
+      const [own = "", end = ""] = addresses;
+      assert.equal(
+        Address.parse(end).value & 0xffff_ffffn,
+        Address.parse(own).value,
+      );
+    }
+    const ofBoth = both.all[4]?.addresses ?? [];
+    const ofSingle = single.all[16]?.addresses ?? [];
+    assert.deepEqual([ofBoth.length, ofSingle.length], [2, 1]);
+    await both.assertReachable(ofSingle);
+    await single.assertReachable(ofBoth);
+  });
+
+  await t.step("from 34 pods to 2", async () => {
+    const [primary] = await vpc.site.enis(node);
+    const [prefix] = primary?.ipv4Prefixes ?? [];
+    const staying = pods.all.filter(({ addresses: [address = ""] }) =>
+      prefix?.contains(Address.parse(address))
+    ).slice(0, 2);
+    const { ask } = vpc.cloud;
+    await ask.setPace({ detachMs: 5_000 });
+    // As EC2 answers for a while after it has shown the ENI as free.
+    const code = "InvalidParameterValue";
+    const call = "DeleteNetworkInterface";
+    await ask.fault({ call, kind: "error", code, times: 1 });
+    await pods.keep((pod) => staying.includes(pod));
+    await eventually("a detachment", async () => {
+      const { DetachNetworkInterface } = await vpc.site.changes();
+      return DetachNetworkInterface === 1;
+    }, { timeoutMs: 120_000 });
+    await pods.coild.process.kill9();
+    pods.coild = await vpc.start(SMALL);
+    await eventually("the ENI to be deleted", async () => {
+      const enis = await vpc.site.enis();
+      return enis.every(({ attachment, tags }) =>
+        attachment !== undefined || tags[INSTANCE_TAG] === undefined
+      );
+    });
+    await vpc.site.expectLayout(node, [2, 1]);
+    const changes = await vpc.site.changes();
+    assert.equal(changes["DetachNetworkInterface"], 1);
+    assert.equal(changes[call], 2, "once more after the refusal");
+    await pods.assertReachable();
+  });
+});

@@ -1,0 +1,165 @@
+import assert from "node:assert/strict";
+import { itemsAt, parseXml } from "../../../lib/aws/base/xml.ts";
+import { networkInterfaceOf } from "../../../lib/aws/ec2/answers.ts";
+import type { NetworkInterface } from "../../../lib/aws/mod.ts";
+import { eventually, type LabNode, run } from "../mod.ts";
+import { Cloud } from "./cloud.ts";
+import type { CloudConfig } from "./config.ts";
+import { formOf } from "./testing.ts";
+
+/** A peer in the VPC, and a host in the Internet, with an address of each family. */
+export const PEER = "10.0.9.10";
+export const PEER6 = "fd10:0:0:9::10";
+export const OUTSIDE = "198.51.100.10";
+export const OUTSIDE6 = "2001:db8::10";
+
+/** A VPC whose instances are nodes of a lab: a cloud with its fabric, a peer in the VPC and a host in the Internet. */
+export class VpcSite implements AsyncDisposable {
+  readonly cloud: Cloud;
+  readonly #stack: AsyncDisposableStack;
+  /** By the node's name. */
+  readonly #instances: ReadonlyMap<string, string>;
+
+  private constructor(
+    stack: AsyncDisposableStack,
+    parts: {
+      readonly cloud: Cloud;
+      readonly instances: ReadonlyMap<string, string>;
+    },
+  ) {
+    this.#stack = stack;
+    this.cloud = parts.cloud;
+    this.#instances = parts.instances;
+  }
+
+  /** Makes nodes the instances of a cloud, in their order. */
+  static async join(
+    nodes: readonly LabNode[],
+    { config, name }: { readonly config: CloudConfig; readonly name: string },
+  ): Promise<VpcSite> {
+    await using stack = new AsyncDisposableStack();
+    const make = async (suffix: string) => {
+      const netns = `coil-${name}-vpc-${suffix}`;
+      await run("ip", ["netns", "add", netns]);
+      stack.defer(async () => void await run("ip", ["netns", "delete", netns]));
+      await run("ip", ["-n", netns, "link", "set", "lo", "up"]);
+      return netns;
+    };
+    for (const { netns } of nodes) await freeEth0(netns);
+    const fabric = await make("fabric");
+    const peer = { netns: await make("peer"), addresses: [PEER, PEER6] };
+    const outside = {
+      netns: await make("outside"),
+      addresses: [OUTSIDE, OUTSIDE6],
+      isOutside: true,
+    };
+    const pairs = nodes.map((node, i) =>
+      [node, config.instances[i]?.id ?? ""] as const
+    );
+    const cloud = stack.use(
+      await Cloud.start({
+        ...config,
+        fabric: {
+          nodes: Object.fromEntries(
+            pairs.map(([{ netns }, id]) => [id, netns]),
+          ),
+          hosts: [peer, outside],
+          ec2Address: "198.51.100.1",
+        },
+      }, fabric),
+    );
+    const instances = new Map(pairs.map(([{ name }, id]) => [name, id]));
+    return new VpcSite(stack.move(), { cloud, instances });
+  }
+
+  /** The instance that a node is. */
+  instanceOf({ name }: LabNode): string {
+    return this.#instances.get(name) ?? "";
+  }
+
+  /** Where coild of a node finds EC2 and the metadata service. */
+  envOf(node: LabNode): Record<string, string> {
+    const { ec2, imds } = this.cloud.endpoints;
+    return {
+      AWS_ENDPOINT_URL_EC2: ec2,
+      AWS_EC2_METADATA_SERVICE_ENDPOINT: imds[this.instanceOf(node)] ?? "",
+    };
+  }
+
+  /** ENIs that EC2 has, those of a node only, lowest device first. */
+  async enis(node?: LabNode): Promise<NetworkInterface[]> {
+    const form = formOf("DescribeNetworkInterfaces");
+    const xml = parseXml(await this.cloud.ask.byHand(form));
+    const deviceOf = ({ attachment }: NetworkInterface) =>
+      attachment?.deviceIndex ?? Infinity;
+    return itemsAt(xml, "networkInterfaceSet").map(networkInterfaceOf)
+      .filter(({ attachment }) =>
+        node === undefined ||
+        attachment?.instanceId === this.instanceOf(node)
+      )
+      .sort((a, b) => deviceOf(a) - deviceOf(b));
+  }
+
+  /** Addresses and prefixes of a node's ENIs, lowest device first. */
+  async layout(node: LabNode): Promise<number[]> {
+    return (await this.enis(node)).map(({ secondaryAddresses, ipv4Prefixes }) =>
+      secondaryAddresses.length + ipv4Prefixes.length
+    );
+  }
+
+  /** Waits until a node's ENIs have so many addresses and prefixes. */
+  async expectLayout(
+    node: LabNode,
+    counts: readonly number[],
+    { timeoutMs = 30_000 }: { readonly timeoutMs?: number } = {},
+  ): Promise<void> {
+    const wanted = String(counts);
+    let found = "";
+    await eventually(`ENIs of ${node.name} with ${wanted}`, async () => {
+      found = String(await this.layout(node));
+      return found === wanted;
+    }, { timeoutMs, intervalMs: 200 }).catch((cause) => {
+      throw new Error(`${cause.message}: they have ${found}`, { cause });
+    });
+  }
+
+  /** Fails when the fabric has dropped a packet, by its source or for want of a public one. */
+  async assertNoDrops(): Promise<void> {
+    const drops = Object.entries(await this.cloud.ask.drops());
+    assert.ok(drops.length > 0);
+    assert.deepEqual(drops.filter(([, count]) => count > 0), []);
+  }
+
+  /** Names of EC2's calls so far, with how often; reads left out. */
+  async changes(): Promise<Record<string, number>> {
+    const counts: Record<string, number> = {};
+    for (const { call } of await this.cloud.ask.calls(0)) {
+      if (/^(IMDS|Describe)/.test(call)) continue;
+      counts[call] = (counts[call] ?? 0) + 1;
+    }
+    return counts;
+  }
+
+  /** Waits until no call of EC2 came for a while, and returns how many there were. */
+  async quiet(): Promise<number> {
+    let before = -1;
+    await eventually("EC2 to be left alone", async () => {
+      const { length } = await this.cloud.ask.calls(0);
+      const isQuiet = length === before;
+      before = length;
+      return isQuiet;
+    }, { intervalMs: 1_000 });
+    return before;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#stack.disposeAsync();
+  }
+}
+
+/** The primary ENI is to be eth0, with the default route: the lab's own link gets another name. */
+async function freeEth0(netns: string): Promise<void> {
+  await run("ip", ["-n", netns, "link", "set", "eth0", "down"]);
+  await run("ip", ["-n", netns, "link", "set", "eth0", "name", "lab0"]);
+  await run("ip", ["-n", netns, "link", "set", "lab0", "up"]);
+}
