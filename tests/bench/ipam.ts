@@ -5,13 +5,20 @@ import { type Figure, figure } from "./figures.ts";
 import type { IpamTimes } from "./ipam_program.ts";
 
 const PROGRAM = new URL("./ipam_program.ts", import.meta.url).pathname;
+type Sizes = readonly (readonly [number, number])[];
+
 /** Blocks, and their prefix length: single addresses of some EC2 types, and prefixes. */
-const SIZES = [[1, 32], [27, 32], [110, 32], [234, 32], [735, 32], [46, 28]];
+const SIZES: Sizes = [[1, 32], [27, 32], [110, 32], [234, 32], [735, 32], [
+  46,
+  28,
+]];
 
 /** `ipam.<blocks>.*`: start without and with a pod for each address, `allocate()`, a release. */
-export async function ipamFigures(): Promise<Figure[]> {
+export async function ipamFigures(
+  sizes: Sizes = SIZES,
+): Promise<Figure[]> {
   const figures: Figure[] = [];
-  for (const [blocks, length] of SIZES) {
+  for (const [blocks, length] of sizes) {
     const args = ["run", "-A", DAEMON_V8_FLAGS, PROGRAM];
     const { stdout, success } = await new Deno.Command(Deno.execPath(), {
       args: [...args, `${blocks}`, `${length}`],

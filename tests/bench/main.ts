@@ -24,6 +24,7 @@ import { missingNames, WITH_PODS } from "./names.ts";
 import { memoryOf } from "./process_memory.ts";
 import { requestFigures } from "./requests.ts";
 import { SCALE_PARTS, scaleFigures } from "./scale/mod.ts";
+import { vpcFigures } from "./vpc.ts";
 import { createPodsElsewhere } from "./scale/objects.ts";
 
 const NAME = "bench";
@@ -36,7 +37,7 @@ const USAGE = `usage: deno task bench [--json FILE] [--quick] [--only PART,...]
   --json FILE   also write the figures as JSON
   --quick       fewer rounds, a tenth of the cluster's size
   --only PARTS  some of: plugin, memory, pods, waves, scale, requests, egress,
-                coordinator, ipam;
+                coordinator, ipam, vpc;
                 of egress and scale alone:
                 ${INNER_PARTS.join(", ")}`;
 /** After a wave, until coild has collected its garbage. */
@@ -49,6 +50,7 @@ const PARTS = [
   "egress",
   "coordinator",
   "ipam",
+  "vpc",
 ];
 
 const encoder = new TextEncoder();
@@ -327,6 +329,9 @@ if (parts.includes("coordinator")) {
   figures.push(...await coordinatorFigures({ executable, quick, log: say }));
 }
 if (parts.includes("ipam")) figures.push(...await ipamFigures());
+if (parts.includes("vpc")) {
+  figures.push(...await vpcFigures({ executable, quick, log: say }));
+}
 Deno.stdout.writeSync(encoder.encode(`${asTable(figures)}\n`));
 if (json !== undefined) {
   await Deno.writeTextFile(json, `${JSON.stringify(figures, null, 2)}\n`);

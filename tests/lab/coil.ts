@@ -148,6 +148,7 @@ export class CoilCluster implements AsyncDisposable {
   async startCoild(
     node: LabNode,
     args: readonly string[] = [],
+    env: Readonly<Record<string, string>> = {},
   ): Promise<LabProcess> {
     const daemon = await this.plane.startProcess({
       id: `coild-${node.name}`,
@@ -155,7 +156,7 @@ export class CoilCluster implements AsyncDisposable {
       command: path.join(this.binDir, "coild"),
       args: [`--socket=${this.socketOf(node)}`, ...args],
       serviceAccount: { namespace: "kube-system", name: "coild" },
-      env: { COIL_NODE_NAME: node.name },
+      env: { COIL_NODE_NAME: node.name, ...env },
     });
     this.#daemons.set(node.name, daemon);
     await this.#ready(daemon, () => this.status(node));
