@@ -24,6 +24,11 @@ Deno.test("task demo --egress tells its whole story", async () => {
   await demo("--egress");
 });
 
+Deno.test("task demo --vpc tells its whole story", async () => {
+  const text = await demo("--vpc");
+  assert.match(text, /✓ their ENIs are detached and deleted/);
+});
+
 Deno.test("task demo --coordinator tells its whole story", async () => {
   const text = await demo("--coordinator");
   assert.match(text, /✓ ADDs survive that coild is killed/);

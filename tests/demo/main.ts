@@ -20,10 +20,11 @@ import { tellCoordinator } from "./coordinator.ts";
 import { showEgress } from "./egress.ts";
 import { bold, dim, line, red, step, whenAudienceLeaves } from "./stage.ts";
 import { tell } from "./story.ts";
+import { tellVpc } from "./vpc.ts";
 
 const NAME = "demo";
 const USAGE =
-  `usage: deno task demo [--egress | --coordinator | --keep | --down]
+  `usage: deno task demo [--egress | --coordinator | --vpc | --keep | --down]
 
 Shows Coil at work: a real etcd and kube-apiserver, three nodes as network
 namespaces, pods through the compiled CNI plugin. Needs root and Node; and Go
@@ -36,6 +37,7 @@ for --egress, whose controllers they lack.
   --coordinator
              show pods on a physical network and with several interfaces
              instead
+  --vpc      show pods with addresses of a VPC, simulated, instead (two minutes)
   --keep     leave everything up at the end, and say how to look around
   --down     remove what --keep left
   --help     this text`;
@@ -43,6 +45,7 @@ for --egress, whose controllers they lack.
 const MORE = [
   "Pods that reach outside networks through gateways: npx --yes deno@2.9.6 task demo --egress",
   "Pods on a physical network, with several interfaces: npx --yes deno@2.9.6 task demo --coordinator",
+  "Pods with addresses of a VPC: npx --yes deno@2.9.6 task demo --vpc",
 ];
 
 const PACKAGES = {
@@ -55,6 +58,7 @@ const PACKAGES = {
 interface Options {
   readonly egress: boolean;
   readonly coordinator: boolean;
+  readonly vpc: boolean;
   readonly keep: boolean;
   readonly down: boolean;
 }
@@ -66,6 +70,7 @@ function options(): Options {
       options: {
         egress: { type: "boolean", default: false },
         coordinator: { type: "boolean", default: false },
+        vpc: { type: "boolean", default: false },
         keep: { type: "boolean", default: false },
         down: { type: "boolean", default: false },
         help: { type: "boolean", short: "h", default: false },
@@ -75,13 +80,13 @@ function options(): Options {
       line(USAGE);
       Deno.exit(0);
     }
-    const { egress, coordinator, keep, down } = values;
-    if ([egress, coordinator, keep, down].filter(Boolean).length > 1) {
+    const { egress, coordinator, vpc, keep, down } = values;
+    if ([egress, coordinator, vpc, keep, down].filter(Boolean).length > 1) {
       throw new TypeError(
-        "Cannot do more than one of --egress, --coordinator, --keep, --down",
+        "Cannot do more than one of --egress, --coordinator, --vpc, --keep, --down",
       );
     }
-    return { egress, coordinator, keep, down };
+    return { egress, coordinator, vpc, keep, down };
   } catch (error) {
     refuseTask("demo", error);
   }
@@ -162,7 +167,15 @@ async function showCoordinator() {
   await tellCoordinator(cluster);
 }
 
-const { egress, coordinator, keep, down } = options();
+async function showVpc() {
+  const cluster = await prepare({
+    title: "Coil: pods with addresses of a VPC",
+    nodes: 2,
+  });
+  await tellVpc(cluster, { name: NAME });
+}
+
+const { egress, coordinator, vpc, keep, down } = options();
 if (Deno.uid() !== 0) {
   line("The demo makes network namespaces: run it as root");
   Deno.exit(1);
@@ -177,6 +190,7 @@ removeLabOnSignals(NAME, (text) => line(`\n${text}`));
 try {
   if (egress) await showEgress(NAME);
   else if (coordinator) await showCoordinator();
+  else if (vpc) await showVpc();
   else await showAddresses({ keep });
 } catch (error) {
   failed = true;
