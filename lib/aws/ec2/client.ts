@@ -89,6 +89,7 @@ export class Ec2Client implements Disposable {
       SecondaryPrivateIpAddressCount: request.addresses,
       Ipv4PrefixCount: request.prefixes,
       Ipv6AddressCount: request.ipv6Addresses,
+      Ipv6PrefixCount: request.ipv6Prefixes,
       TagSpecification: [{
         ResourceType: "network-interface",
         Tag: tagsOf(request.tags),

@@ -167,8 +167,13 @@ const CASES: readonly Case[] = [
   },
   {
     call: "CreateNetworkInterface",
-    make: (client) => client.createNetworkInterface({ ...CREATE, prefixes: 2 }),
-    form: { ...CREATE_FORM, Ipv4PrefixCount: "2" },
+    make: (client) =>
+      client.createNetworkInterface({
+        ...CREATE,
+        prefixes: 2,
+        ipv6Prefixes: 1,
+      }),
+    form: { ...CREATE_FORM, Ipv4PrefixCount: "2", Ipv6PrefixCount: "1" },
     answer: CREATED,
     result: READ_INTERFACE,
   },

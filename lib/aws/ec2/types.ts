@@ -79,7 +79,10 @@ export interface CreateRequest {
   readonly addresses?: number | undefined;
   /** Prefixes (/28). */
   readonly prefixes?: number | undefined;
+  /** Not together with IPv6 prefixes. */
   readonly ipv6Addresses?: number | undefined;
+  /** IPv6 prefixes (/80). */
+  readonly ipv6Prefixes?: number | undefined;
 }
 
 /** Where to attach an interface. */

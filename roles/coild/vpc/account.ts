@@ -156,8 +156,9 @@ export class NodeAccount implements Disposable {
     },
   ): Promise<Outcome> {
     const { ec2, instance: { id: instanceId } } = this.#opened();
-    const { clusterName, eniTags: tags } = this.#options.options;
-    const template = { instanceId, groups, clusterName, tags };
+    const { clusterName, eniTags: tags, families } = this.#options.options;
+    const hasIpv6 = families.includes("ipv6");
+    const template = { instanceId, groups, clusterName, tags, hasIpv6 };
     return await perform(action, {
       ec2,
       template,

@@ -28,11 +28,13 @@ export interface EniTemplate {
   readonly clusterName: string;
   /** Tags of the admin's. */
   readonly tags: Tags;
+  /** Whether pods get IPv6 addresses, so that it needs a /80. */
+  readonly hasIpv6: boolean;
 }
 
 /** The tags of an ENI that this node makes now. */
 export function tagsOf(
-  { instanceId, clusterName, tags }: EniTemplate,
+  { instanceId, clusterName, tags }: Omit<EniTemplate, "groups" | "hasIpv6">,
   now: Date,
 ): Tags {
   return {
@@ -131,6 +133,7 @@ async function call(
         ...(action.what === "prefix"
           ? { prefixes: action.count }
           : { addresses: action.count }),
+        ipv6Prefixes: template.hasIpv6 ? 1 : undefined,
       });
       return { kind: "done", eni: eniOf(made, view) };
     }

@@ -128,12 +128,7 @@ Deno.test("eniOf() takes no attachment that has ended", () => {
 
 Deno.test("tagsOf() says whose an ENI is, since when, and of which cluster", () => {
   const now = new Date(Date.UTC(2026, 0, 2, 3, 4, 5, 678));
-  const template = {
-    instanceId: "i-1",
-    groups: [],
-    clusterName: "",
-    tags: {},
-  };
+  const template = { instanceId: "i-1", clusterName: "", tags: {} };
   const tags = {
     "node.k8s.amazonaws.com/instance_id": "i-1",
     "node.k8s.amazonaws.com/createdAt": "2026-01-02T03:04:05Z",

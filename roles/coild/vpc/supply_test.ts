@@ -149,6 +149,8 @@ for (const family of ["dual", "ipv6"]) {
       const first = node.process(args);
       const before = await Promise.all(podsOf(4).map((pod) => first.add(pod)));
       await first[Symbol.asyncDispose]();
+      const { AssignIpv6Addresses } = await node.changes();
+      assert.equal(AssignIpv6Addresses, 1, "new ENIs are made with theirs");
       const { enis = [] } = node.settings ?? {};
       for (const text of before) {
         const [address = ""] = text.split(" ").toReversed();
