@@ -68,9 +68,10 @@ export class MetadataSight {
     const macs = (await this.#imds.list(`${MACS}/`, options))
       .map((line) => line.replace(/\/$/, ""));
     const found = await Promise.all(macs.map(async (mac) => {
-      const facts = this.#facts.get(mac) ?? await this.#read(mac, options);
-      const [addresses, prefixes, [ipv6]] = await Promise.all([
-        this.#imds.list(`${MACS}/${mac}/local-ipv4s`, options),
+      const local = this.#imds.list(`${MACS}/${mac}/local-ipv4s`, options);
+      const [facts, addresses, prefixes, [ipv6]] = await Promise.all([
+        this.#facts.get(mac) ?? this.#read(mac, { ...options, local }),
+        local,
         this.#imds.list(`${MACS}/${mac}/ipv4-prefix`, options),
         this.#ofIpv6(`${MACS}/${mac}/ipv6-prefix`, options),
       ]);
@@ -107,7 +108,11 @@ export class MetadataSight {
 
   async #read(
     mac: string,
-    options: { readonly signal: AbortSignal },
+    { local, ...options }: {
+      readonly signal: AbortSignal;
+      /** The ENI's IPv4 addresses, its own first. */
+      readonly local: Promise<readonly string[]>;
+    },
   ): Promise<EniFacts> {
     const get = (key: string) =>
       this.#imds.get(`${MACS}/${mac}/${key}`, options);
@@ -115,7 +120,7 @@ export class MetadataSight {
       await Promise.all([
         get("interface-id"),
         get("device-number"),
-        this.#imds.list(`${MACS}/${mac}/local-ipv4s`, options),
+        local,
         get("subnet-ipv4-cidr-block"),
         this.#ofIpv6(`${MACS}/${mac}/ipv6s`, options),
         this.#ofIpv6(`${MACS}/${mac}/subnet-ipv6-cidr-blocks`, options),
