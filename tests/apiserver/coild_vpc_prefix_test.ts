@@ -12,7 +12,7 @@ import {
   readAnswer,
 } from "../lab/cloud/testing.ts";
 import { eventually, type LabNode } from "../lab/mod.ts";
-import { INSTANCE_TAG } from "../../roles/coild/vpc/calls.ts";
+import { ENI_INSTANCE_TAG } from "../../lib/names/mod.ts";
 import { VpcLab } from "./coild_vpc_lab.ts";
 import { VpcPods } from "./coild_vpc_pods.ts";
 
@@ -173,7 +173,7 @@ Deno.test("coild --addresses=vpc gives pods addresses of prefixes on several ENI
     await eventually("the ENI to be deleted", async () => {
       const enis = await vpc.site.enis();
       return enis.every(({ attachment, tags }) =>
-        attachment !== undefined || tags[INSTANCE_TAG] === undefined
+        attachment !== undefined || tags[ENI_INSTANCE_TAG] === undefined
       );
     });
     await vpc.site.expectLayout(node, [2, 1]);

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { conditionOf, type VpcNode } from "../../lib/api/mod.ts";
 import { eventually } from "../lab/mod.ts";
 import { COIL_API, columnsOf } from "./crds.ts";
-import { VpcNodeLab } from "./coild_vpc_lab.ts";
+import { VpcLab } from "./coild_vpc_lab.ts";
 
 /** As few addresses as pods need. */
 const BARE = ["--vpc-mode=address", "--warm-ips=1", "--min-ips=1"];
@@ -11,13 +11,13 @@ const BARE = ["--vpc-mode=address", "--warm-ips=1", "--min-ips=1"];
 /** The API server sees a change within 10 s, and that of counts alone within a minute. */
 const NEWS = { timeoutMs: 30_000 };
 
-async function vpcNodeOf({ lab }: VpcNodeLab): Promise<VpcNode> {
+async function vpcNodeOf({ lab }: VpcLab): Promise<VpcNode> {
   const path = `${COIL_API}/vpcnodes/${lab.node().name}`;
   return await lab.plane.request("GET", path) as VpcNode;
 }
 
 Deno.test("coild --addresses=vpc shows in a VPCNode what the node has", async (t) => {
-  await using vpc = await VpcNodeLab.start("coildvpcshow");
+  await using vpc = await VpcLab.start("coildvpcshow");
   const { lab } = vpc;
   const { name } = lab.node();
   await using coild = await vpc.start(BARE);

@@ -34,7 +34,7 @@ export interface Decision {
   readonly dueAt: number;
 }
 
-/** While a pool has few blocks left, no block stays empty for longer. */
+/** While a pool has few blocks left, or a block is reserved as a whole, it does not stay empty for longer. */
 const LOW_MS = 30_000;
 
 /** The most calls under way at a time that give blocks back. */
@@ -137,11 +137,15 @@ function retirements(
 
 /** When a block that is not needed goes. */
 function returnTime(
-  { emptySince: since, info: { name, pool } }: HeldBlock,
+  { emptySince: since, freeCount, info: { name, pool } }: HeldBlock,
   { returnDelayMs, lowSince, jitterOf }: Situation,
 ): number {
   const jitter = jitterOf(name);
-  const usual = since + returnDelayMs * (0.5 + jitter);
+  // An admin who reserves all of it wants to see it gone.
+  const delayMs = freeCount === 0
+    ? Math.min(LOW_MS, returnDelayMs)
+    : returnDelayMs;
+  const usual = since + delayMs * (0.5 + jitter);
   const low = lowSince.get(pool);
   if (low === undefined) return usual;
   return Math.min(usual, Math.max(since + LOW_MS, low + LOW_MS * jitter));

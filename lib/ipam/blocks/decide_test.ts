@@ -295,3 +295,17 @@ Deno.test("decide() gives blocks of a group back by one call, one at a time, and
   assert.deepEqual(world.calls()[0], [32, 31, 30]);
   assert.equal(world.calls().length, 7);
 });
+
+Deno.test("decide() gives a block that is reserved as a whole back soon, however long others stay", () => {
+  const world = new World();
+  world.returnDelayMs = 3_600_000;
+  world.block(0);
+  world.pods(1);
+  world.block(1);
+  assert.deepEqual(world.decide(), { ...NOTHING, inMs: 3_600_000 });
+  world.reserved = ["10.0.1.0/29"];
+  world.table.reserve();
+  assert.deepEqual(world.decide(), { ...NOTHING, inMs: 30_000 });
+  world.nowMs += 30_000;
+  assert.deepEqual(world.decide(), { ...NOTHING, retire: [1], giveBack: [1] });
+});
