@@ -229,6 +229,43 @@ Deno.test("plan() asks a subnet that is nearly full for fewer, then pauses", () 
   assert.equal(node.lastPlan?.unmet?.why, "subnet");
 });
 
+Deno.test("plan() counts on the room of an ENI on its way, and on no more", () => {
+  for (const [pods, created] of [[17, 1], [18, 2]] as const) {
+    const node = nodeOf(M5_LARGE, { warmIps: 1 });
+    node.pods = 8;
+    settle(node);
+    assert.deepEqual(node.layout, [9]);
+    node.pods = 9;
+    const creates = () =>
+      kinds(node).filter((kind) => kind === "create").length;
+    while (creates() === 0) node.step(100);
+    // The ENI has one address of nine.
+    node.pods = pods;
+    node.step(100);
+    assert.equal(creates(), created, "while it is created");
+    while (!kinds(node).includes("attach")) node.step(100);
+    node.step(100);
+    assert.equal(creates(), created, "while it is attached");
+    assert.equal(node.lastPlan?.unmet, undefined);
+  }
+});
+
+Deno.test("plan() keeps an ENI that EC2 shows before the call that creates it has ended", () => {
+  const node = nodeOf(M5_LARGE, { warmIps: 1 });
+  node.pods = 17;
+  settle(node);
+  const before = node.calls.length;
+  // For the last ENI that the instance may have.
+  node.pods = 18;
+  for (let tenth = 0; tenth < 100; tenth++) node.step(100);
+  assert.deepEqual(node.layout, [9, 9, 1]);
+  assert.deepEqual(kinds(node).slice(before), [
+    "create",
+    "attach",
+    "endWithInstance",
+  ]);
+});
+
 Deno.test("plan() does nothing while the primary ENI is not shown", () => {
   const node = nodeOf(T3_SMALL, { warmEnis: 1 });
   const situation = node.situation.bind(node);

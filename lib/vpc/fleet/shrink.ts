@@ -98,7 +98,9 @@ export function giveBack(
       return blocks.length > 0 ? [{ kind: "unassign", eni, blocks }] : [];
     },
   );
-  if (isSettling(fleet) || !fleet.attaches) return actions;
+  // One that a call under way has created looks the same until its answer comes.
+  const creates = fleet.growing.some(({ kind }) => kind === "create");
+  if (isSettling(fleet) || creates || !fleet.attaches) return actions;
   const useless = looseEnis(fleet)
     .filter(({ id }) => !short || !mayAttach(id, fleet));
   return [...actions, ...useless.map(({ id }) => remove(id))];
