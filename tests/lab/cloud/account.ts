@@ -75,9 +75,13 @@ export class Account implements Disposable {
     this.instances = new Map(config.instances.map((instance) => {
       const { id, subnet, securityGroups } = instance;
       const type = this.instanceType(instance.type);
-      return [id, { id, type, securityGroups, subnet: this.subnet(subnet) }];
+      const tags = new Map(Object.entries(instance.tags ?? {}));
+      const placed = { subnet: this.subnet(subnet), tags };
+      return [id, { id, type, securityGroups, ...placed }];
     }));
-    for (const instance of this.instances.values()) this.#boot(instance);
+    for (const { id, eniTags = {} } of config.instances) {
+      this.#boot(this.#instance(id), new Map(Object.entries(eniTags)));
+    }
   }
 
   [Symbol.dispose](): void {
@@ -297,10 +301,10 @@ export class Account implements Disposable {
     );
   }
 
-  #boot(instance: Instance): void {
+  #boot(instance: Instance, tags: ReadonlyMap<string, string>): void {
     const { id, subnet, securityGroups } = instance;
     const wanted = { ...NOTHING, addresses6: subnet.space6 ? 1 : 0 };
-    const spec = { description: "", securityGroups, tags: new Map(), wanted };
+    const spec = { description: "", securityGroups, tags, wanted };
     const eni = this.create({ ...spec, subnetId: subnet.id });
     const to = { instanceId: id, deviceIndex: 0 };
     const attachment = this.attach(eni.id, to);

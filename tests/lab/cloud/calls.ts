@@ -1,4 +1,5 @@
 import { type Clock, systemClock } from "../../../lib/async/mod.ts";
+import type { Access } from "./iam.ts";
 
 /** A call as it was answered. */
 export interface Call {
@@ -10,6 +11,8 @@ export interface Call {
   /** An access key, or the instance that asked the metadata service. */
   readonly caller?: string | undefined;
   readonly status: number;
+  /** What IAM was asked of it, where the caller has a policy. */
+  readonly needs?: readonly Access[] | undefined;
   /** Of an error, EC2's own. */
   readonly code?: string | undefined;
   /** What was done to it on purpose. */

@@ -56,11 +56,33 @@ export interface InstanceConfig {
   readonly type: string;
   readonly subnet: string;
   readonly securityGroups: readonly string[];
+  readonly tags?: Readonly<Record<string, string>>;
+  /** Of its ENI. */
+  readonly eniTags?: Readonly<Record<string, string>>;
 }
 
 /** Credentials with the role whose they are. */
 export interface AccountCredentials extends Credentials {
   readonly role?: string;
+  /** What they may do; everything without it. */
+  readonly policy?: Policy;
+}
+
+/** A policy of IAM, as its file has it. */
+export interface Policy {
+  readonly Statement: readonly Statement[];
+}
+
+/** What one statement of a policy allows. */
+export interface Statement {
+  readonly Sid: string;
+  readonly Effect: string;
+  readonly Action: string | readonly string[];
+  readonly Resource: string | readonly string[];
+  /** By operator and key. */
+  readonly Condition?: Readonly<
+    Record<string, Readonly<Record<string, string | readonly string[]>>>
+  >;
 }
 
 /** How slow the cloud is; all in ms, and 0 at the start. */

@@ -1,11 +1,13 @@
 import type { Account } from "./account.ts";
 import type { CallLog } from "./calls.ts";
+import type { AccountCredentials } from "./config.ts";
 import { ACTIONS } from "./ec2_actions.ts";
 import { Ec2Error } from "./errors.ts";
 import type { Fault, Faults } from "./faults.ts";
 import { Form } from "./form.ts";
 import type { Answer, Request } from "./http.ts";
-import { checkSignature, type Credentials } from "./sigv4.ts";
+import { accessesOf, refusalBy } from "./iam.ts";
+import { checkSignature } from "./sigv4.ts";
 import { answerXml, errorXml, type XmlFields } from "./xml.ts";
 
 /** The version of the API whose forms and elements these are. */
@@ -19,7 +21,7 @@ export interface Ec2Options {
   readonly faults: Faults;
   readonly calls: CallLog;
   /** Credentials of an access key; undefined when there are none. */
-  find(accessKeyId: string): Credentials | undefined;
+  find(accessKeyId: string): AccountCredentials | undefined;
 }
 
 /** What came of an action. */
@@ -44,15 +46,23 @@ export class Ec2Endpoint {
     const parameters = Object.fromEntries(new URLSearchParams(request.body));
     const call = parameters["Action"] ?? "";
     const fault = faults.take(call);
-    const refused = this.#refusal(request);
-    const { caller, outcome } = refused instanceof Ec2Error
-      ? { caller: undefined, outcome: failure(refused) }
-      : {
-        caller: refused.accessKeyId,
-        outcome: this.#outcome(request.body, fault),
-      };
-    const { status, code, body } = outcome;
-    calls.note({ call, parameters, caller, status, code, fault: fault?.kind });
+    const signer = this.#signer(request);
+    const isSigned = !(signer instanceof Ec2Error);
+    const policy = isSigned ? signer.policy : undefined;
+    const needs = policy && accessesOf(parameters, this.#options.account);
+    const refused = isSigned ? refusalBy(policy, needs) : signer;
+    const { status, code, body } = refused === undefined
+      ? this.#outcome(request.body, fault)
+      : failure(refused);
+    calls.note({
+      call,
+      parameters,
+      caller: isSigned ? signer.accessKeyId : undefined,
+      needs,
+      status,
+      code,
+      fault: fault?.kind,
+    });
     const { cut, lateMs = 0 } = effectOf(fault);
     const later = lateMs + this.#options.account.pace.answerMs;
     return { status, type: XML, body, cut, lateMs: later };
@@ -64,7 +74,7 @@ export class Ec2Endpoint {
   }
 
   /** Who has signed it, or why it is refused. */
-  #refusal(request: Request): Credentials | Ec2Error {
+  #signer(request: Request): AccountCredentials | Ec2Error {
     const { account: { region }, find } = this.#options;
     const check = { region, service: "ec2", now: Date.now(), find };
     try {

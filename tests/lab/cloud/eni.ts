@@ -35,6 +35,7 @@ export interface Instance {
   readonly type: InstanceType;
   readonly subnet: Subnet;
   readonly securityGroups: readonly string[];
+  readonly tags: ReadonlyMap<string, string>;
 }
 
 /** A subnet with what is free in it. */

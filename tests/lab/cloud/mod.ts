@@ -8,6 +8,7 @@ export type {
   HostConfig,
   InstanceConfig,
   Pace,
+  Policy,
   SubnetConfig,
   VpcConfig,
 } from "./config.ts";

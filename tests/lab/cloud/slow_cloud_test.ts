@@ -170,6 +170,7 @@ Deno.test("EC2: calls are recorded with their parameters, caller and error", asy
     status: 400,
     code: "InvalidSubnetID.NotFound",
     fault: undefined,
+    needs: undefined,
   });
   assert.equal(second?.caller, undefined);
 });

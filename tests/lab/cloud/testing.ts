@@ -3,7 +3,7 @@
  *
  * @module
  */
-import type { CloudConfig } from "./config.ts";
+import type { CloudConfig, Policy } from "./config.ts";
 import { type Credentials, signatureOf, type SignedRequest } from "./sigv4.ts";
 
 export const KEYS: Credentials = {
@@ -47,6 +47,32 @@ export function cloudConfig(changes: Partial<CloudConfig> = {}): CloudConfig {
     }],
     credentials: [KEYS, ROLE_KEYS],
     ...changes,
+  };
+}
+
+/** The cluster whose nodes the instances are. */
+export const CLUSTER = "prod";
+
+const IAM = new URL("../../../deploy/vpc/iam/", import.meta.url);
+
+/** A policy of `deploy/vpc/iam` for the cluster. */
+export async function policyOf(name: string): Promise<Policy> {
+  const text = await Deno.readTextFile(new URL(`${name}.json`, IAM));
+  return JSON.parse(text.replaceAll("CLUSTER_NAME", CLUSTER));
+}
+
+/** The same cloud with a policy for the instances' role, and with the tags that this needs. */
+export function withPolicy(config: CloudConfig, policy: Policy): CloudConfig {
+  return {
+    ...config,
+    instances: config.instances.map((instance) => ({
+      ...instance,
+      tags: { [`kubernetes.io/cluster/${CLUSTER}`]: "owned" },
+      eniTags: { "cluster.k8s.amazonaws.com/name": CLUSTER },
+    })),
+    credentials: config.credentials.map((credentials) =>
+      credentials.role === undefined ? credentials : { ...credentials, policy }
+    ),
   };
 }
 
