@@ -9,15 +9,22 @@ import {
 } from "../../lib/names/mod.ts";
 import { createRegistry } from "../../lib/telemetry/mod.ts";
 import { Cloud } from "../../tests/lab/cloud/mod.ts";
+import { assertTight } from "../../tests/lab/cloud/policy_testing.ts";
 import {
+  callEc2,
   cloudConfig,
+  CLUSTER,
   formOf,
   INSTANCE,
+  policyOf,
   readAnswer,
+  ROLE_KEYS,
   SUBNET,
+  withPolicy,
 } from "../../tests/lab/cloud/testing.ts";
 import { openVpcSweep } from "./vpc_part.ts";
 
+const POLICY = await policyOf("coil-controller");
 const DELETE = "DeleteNetworkInterface";
 const DESCRIBE = "DescribeNetworkInterfaces";
 const AFTER_MS = 1_000;
@@ -25,10 +32,10 @@ const AFTER_MS = 1_000;
 /** Tags that coild gives an ENI of the cluster. */
 const OURS = {
   [ENI_INSTANCE_TAG]: "i-gone",
-  [ENI_CLUSTER_TAG]: "prod",
+  [ENI_CLUSTER_TAG]: CLUSTER,
 };
 
-/** A cloud whose loose ENIs a leader deletes. */
+/** A cloud whose loose ENIs a leader deletes, with the rights of its policy alone. */
 class SweepLab implements AsyncDisposable {
   readonly cloud: Cloud;
   #registry = createRegistry();
@@ -39,7 +46,8 @@ class SweepLab implements AsyncDisposable {
   }
 
   static async start(): Promise<SweepLab> {
-    return new SweepLab(await Cloud.start(cloudConfig()));
+    const config = withPolicy(cloudConfig(), POLICY);
+    return new SweepLab(await Cloud.start(config));
   }
 
   /** Begins to lead. */
@@ -51,8 +59,14 @@ class SweepLab implements AsyncDisposable {
       ["AWS_REGION", region ?? ""],
     ]);
     const registry = this.#registry = createRegistry();
-    const options = { cluster: "prod", env, registry, sweepAfterMs: AFTER_MS };
-    this.#group.run("leader", openVpcSweep(options));
+    const sweepAfterMs = AFTER_MS;
+    const sweep = openVpcSweep({
+      cluster: CLUSTER,
+      env,
+      registry,
+      sweepAfterMs,
+    });
+    this.#group.run("leader", sweep);
   }
 
   /** Makes an ENI as an operator does, and returns its ID. */
@@ -114,7 +128,7 @@ Deno.test("a leader deletes the ENIs that its cluster's nodes have left, and no 
   const { [ENI_INSTANCE_TAG]: _, ...notOfCoild } = OURS;
   await lab.create({});
   await lab.create(notOfCoild);
-  await lab.create({ ...OURS, [ENI_CLUSTER_TAG]: "prod-2" });
+  await lab.create({ ...OURS, [ENI_CLUSTER_TAG]: `${CLUSTER}-2` });
   await lab.create({ ...OURS, [ENI_UNMANAGED_TAG]: "true" });
   const attached = await lab.create(OURS);
   await lab.byHand("AttachNetworkInterface", {
@@ -131,7 +145,7 @@ Deno.test("a leader deletes the ENIs that its cluster's nodes have left, and no 
   assert.equal((await lab.deletions()).length, 2);
   assert.equal(await lab.figure("deleted_enis_total"), "2");
   assert.equal(await lab.figure("sweep_errors_total"), "0");
-  assert.equal(await lab.figure('loose_enis{cluster="prod"}'), "0");
+  assert.equal(await lab.figure("loose_enis{"), "0");
 });
 
 Deno.test("an ENI is deleted only after it had no instance for the whole time", async () => {
@@ -140,7 +154,7 @@ Deno.test("an ENI is deleted only after it had no instance for the whole time", 
   const eni = await lab.create(OURS);
   lab.lead();
   await untilPasses(async () =>
-    assert.equal(await lab.figure('loose_enis{cluster="prod"}'), "1")
+    assert.equal(await lab.figure("loose_enis{"), "1")
   );
   assert.deepEqual(await lab.deletions(), []);
   await untilPasses(async () => assert.deepEqual(await lab.deletions(), [eni]));
@@ -200,4 +214,22 @@ Deno.test("the region is the environment's, else the instance's", async () => {
   lab.lead();
   await untilPasses(async () => assert.ok(await asked()));
   await lab.looks(3);
+});
+
+Deno.test("coil-controller's IAM policy allows what the sweep does, and no more", async () => {
+  await using lab = await SweepLab.start();
+  await lab.create(OURS);
+  lab.lead();
+  await untilPasses(async () =>
+    assert.equal(await lab.figure("deleted_enis_total"), "1")
+  );
+  const ofEc2 = async () =>
+    (await lab.cloud.ask.calls(0)).filter(({ call }) => /^De/.test(call));
+  const made = await ofEc2();
+  const eni = await lab.create({ ...OURS, [ENI_CLUSTER_TAG]: "other" });
+  const form = formOf(DELETE, { NetworkInterfaceId: eni });
+  const keys = { credentials: ROLE_KEYS };
+  await callEc2(lab.cloud.endpoints.ec2, form, keys);
+  const foreign = (await ofEc2()).filter(({ status }) => status === 403);
+  assertTight(POLICY, { made, foreign });
 });

@@ -3,6 +3,7 @@ import { untilPasses } from "../../../lib/async/testing.ts";
 import { Address, valuesOf } from "../../../lib/inet/mod.ts";
 import { VpcHostProblem } from "../../../lib/vpc/mod.ts";
 import {
+  CLUSTER,
   formOf,
   GROUP,
   INSTANCE,
@@ -282,8 +283,7 @@ Deno.test("an address that the kernel still routes is not given back to EC2, eve
 
 Deno.test("new ENIs have the tags of their instance, their cluster and the admin", async () => {
   await using node = await VpcNode.start();
-  const args = ["--cluster-name=prod", "--eni-tags=team=net"];
-  await using coild = node.process([...BARE, ...args]);
+  await using coild = node.process([...BARE, "--eni-tags=team=net"]);
   await Promise.all(podsOf(4).map((pod) => coild.add(pod)));
   const created = (await node.cloud.ask.calls(0))
     .find(({ call }) => call === "CreateNetworkInterface");
@@ -294,7 +294,7 @@ Deno.test("new ENIs have the tags of their instance, their cluster and the admin
     ...["team", "net"],
     ...["node.k8s.amazonaws.com/instance_id", INSTANCE],
     ...["node.k8s.amazonaws.com/createdAt", "TIME"],
-    ...["cluster.k8s.amazonaws.com/name", "prod"],
+    ...["cluster.k8s.amazonaws.com/name", CLUSTER],
   ]);
 });
 

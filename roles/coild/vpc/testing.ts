@@ -18,7 +18,13 @@ import type { Listener } from "../../../lib/netlink/mod.ts";
 import { createRegistry } from "../../../lib/telemetry/mod.ts";
 import type { VpcHostProblem, VpcHostSettings } from "../../../lib/vpc/mod.ts";
 import { Cloud, type CloudConfig } from "../../../tests/lab/cloud/mod.ts";
-import { cloudConfig, INSTANCE } from "../../../tests/lab/cloud/testing.ts";
+import {
+  cloudConfig,
+  CLUSTER,
+  INSTANCE,
+  policyOf,
+  withPolicy,
+} from "../../../tests/lab/cloud/testing.ts";
 import { readCommandLine } from "../../../lib/flags/mod.ts";
 import { VPC_FLAGS, vpcOptionsOf } from "./flags.ts";
 import { supplyOfVpc } from "./supply.ts";
@@ -56,9 +62,11 @@ export class VpcNode implements AsyncDisposable {
     this.cloud = cloud;
   }
 
-  /** Starts a cloud with one t3.small. */
+  /** Starts a cloud with one t3.small, whose role has coild's rights alone. */
   static async start(changes: Partial<CloudConfig> = {}): Promise<VpcNode> {
-    return new VpcNode(await Cloud.start(cloudConfig(changes)));
+    const policy = await policyOf("coild");
+    const config = withPolicy(cloudConfig(changes), policy);
+    return new VpcNode(await Cloud.start(config));
   }
 
   /** Starts a process; it may not be ready yet. */
@@ -72,7 +80,8 @@ export class VpcNode implements AsyncDisposable {
     readonly ready: Promise<void>;
     readonly running: Promise<void>;
   } {
-    const parsed = readCommandLine(VPC_FLAGS, args, {
+    const line = [`--cluster-name=${CLUSTER}`, ...args];
+    const parsed = readCommandLine(VPC_FLAGS, line, {
       program: "coild",
       version: "1",
       about: "x",
