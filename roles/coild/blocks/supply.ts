@@ -29,7 +29,7 @@ export interface Supply {
   readonly pool?: string;
   /** What a start waits for that has to know the node's blocks, in words for an admin. */
   readonly waitsFor?: string;
-  /** Whether routing daemons are to learn the blocks. */
+  /** Whether others are to know the blocks: routing daemons, and gateways, which look up whose an announced address is. */
   readonly exports: boolean;
   /** Without it, no rest survives the process. */
   readonly rests?: RestStore;

@@ -56,7 +56,10 @@ export interface AddressedPodsOptions {
   readonly ipam: NodeIpam;
   readonly network: PodNetwork;
   readonly pods: Pick<PodSource, "poolsOf" | "sourcesOf">;
-  readonly blocks: Pick<Supply, "finding" | "pool" | "poolNames">;
+  readonly blocks: Pick<
+    Supply,
+    "exports" | "finding" | "pool" | "poolNames"
+  >;
   readonly metrics: CoildMetrics;
   readonly teardown: Teardown;
   readonly garbage: Pick<GarbageCollector, "collect">;
@@ -81,7 +84,7 @@ export class AddressedPods implements Attachments {
     pod: PodFacts,
     { held, signal, announcement }: ConnectOptions,
   ): Promise<Connected> {
-    const { metrics, networks, pods, teardown } = this.#with;
+    const { blocks, metrics, networks, pods, teardown } = this.#with;
     const pools = this.#poolsFor(
       await pods.poolsOf(pod.namespace, { signal }),
       pod,
@@ -98,7 +101,9 @@ export class AddressedPods implements Attachments {
     );
     const { addresses } = allocation;
     const known = { pod, addresses, uid: pod.uid };
-    announcement?.start({ ...known, block: allocation.block });
+    if (blocks.exports) {
+      announcement?.start({ ...known, block: allocation.block });
+    }
     const key = keyOf(request);
     const undo = async (locks: DisposableStack) => {
       await announcement?.[Symbol.asyncDispose]();

@@ -10,6 +10,7 @@ import type {
 } from "../../../lib/podnet/mod.ts";
 import { createRegistry } from "../../../lib/telemetry/mod.ts";
 import { AddressError } from "../base/errors.ts";
+import { Announcement } from "../calls/announcement.ts";
 import type { AddRequest } from "../calls/cni_request.ts";
 import { NetworkMemory } from "../network/memory.ts";
 import { CoildMetrics } from "../observe/metrics.ts";
@@ -80,6 +81,7 @@ class Site {
         sourcesOf: () => Promise.resolve(this.asks),
       },
       blocks: {
+        exports: only === undefined,
         poolNames: () => ["default"],
         ...(only !== undefined && {
           pool: only,
@@ -97,7 +99,7 @@ class Site {
     });
   }
 
-  async connect() {
+  async connect(announcement?: Announcement) {
     using held = new DisposableStack();
     const facts = {
       ...POD,
@@ -106,7 +108,7 @@ class Site {
       from: "cache",
       isGateway: false,
     } as const;
-    const options = { held, signal, announcement: undefined };
+    const options = { held, signal, announcement };
     return await this.pods.connect(REQUEST, facts, options);
   }
 }
@@ -133,6 +135,22 @@ Deno.test("connect() gives the pod addresses of its pool, and answers with them"
   assert.deepEqual([key, addresses, uid], [KEY, ADDRESSES, "u1"]);
   assert.equal(freshMtu, 1400);
   assert.equal(site.networks.networkOf(KEY), "net");
+});
+
+Deno.test("connect() lets gateways know of a new client if they can look up its block", async () => {
+  const cases: [string | undefined, string[]][] = [
+    [undefined, ["default-0"]],
+    ["vpc", []],
+  ];
+  for (const [only, blocks] of cases) {
+    const announced: (string | undefined)[] = [];
+    await using announcement = new Announcement(signal, ({ block }) => {
+      announced.push(block);
+      return Promise.resolve();
+    });
+    await new Site(only).connect(announcement);
+    assert.deepEqual(announced, blocks);
+  }
 });
 
 Deno.test("connect() knows an MTU only of a new interface that was given one", async () => {
