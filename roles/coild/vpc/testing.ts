@@ -21,8 +21,13 @@ import { Cloud, type CloudConfig } from "../../../tests/lab/cloud/mod.ts";
 import {
   cloudConfig,
   CLUSTER,
+  type Ec2Answer,
+  formOf,
+  GROUP,
   INSTANCE,
   policyOf,
+  readAnswer,
+  SUBNET,
   withPolicy,
 } from "../../../tests/lab/cloud/testing.ts";
 import { readCommandLine } from "../../../lib/flags/mod.ts";
@@ -43,6 +48,8 @@ export interface NodeProcess extends AsyncDisposable {
   add(pod: string): Promise<string>;
   /** Takes it back. */
   remove(pod: string): Promise<void>;
+  /** What an admin has to know of an ADD that failed. */
+  finding(error: unknown): string | undefined;
 }
 
 /** The node: what outlives a process. */
@@ -153,6 +160,7 @@ export class VpcNode implements AsyncDisposable {
         this.routes.set(pod, addresses);
         return valuesOf(addresses).join(" ");
       },
+      finding: (error) => supply.finding?.(error),
       remove: async (pod) => {
         const releasing = ipam.beginRelease(keyOf(pod));
         if (releasing === undefined) throw new Error("Cannot go on: no pod");
@@ -167,6 +175,31 @@ export class VpcNode implements AsyncDisposable {
         supply[Symbol.dispose]();
       },
     };
+  }
+
+  /** Does something as an operator of the account does, and returns EC2's answer. */
+  async byHand(
+    action: string,
+    parameters: Readonly<Record<string, string | number>>,
+  ): Promise<Ec2Answer> {
+    const xml = await this.cloud.ask.byHand(formOf(action, parameters));
+    if (xml.includes("<Error>")) throw new Error(`Cannot go on: ${xml}`);
+    return readAnswer(200, xml);
+  }
+
+  /** Attaches an ENI of no tags to the instance, and returns its ID. */
+  async attachByHand(device: number): Promise<string> {
+    const { all } = await this.byHand("CreateNetworkInterface", {
+      SubnetId: SUBNET,
+      "SecurityGroupId.1": GROUP,
+    });
+    const [eni = ""] = all("networkInterfaceId");
+    await this.byHand("AttachNetworkInterface", {
+      NetworkInterfaceId: eni,
+      InstanceId: INSTANCE,
+      DeviceIndex: device,
+    });
+    return eni;
   }
 
   /** Calls of EC2 that change something, by name, with how often they were made. */
