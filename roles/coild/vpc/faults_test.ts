@@ -149,6 +149,23 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
     );
   },
 
+  "150 pods that end at once, with 32 addresses": async () => {
+    const cooldownMs = 1_000;
+    await using node = await VpcNode.start({ instances: [nano] });
+    await using coild = node.process(["--vpc-mode=prefix"], { cooldownMs });
+    const freed = new Map<string, number>();
+    for (const pod of podsOf(150)) {
+      let address = "";
+      await later(async () => void (address = await coild.add(pod)));
+      const restMs = performance.now() - (freed.get(address) ?? -Infinity);
+      assert.ok(restMs >= cooldownMs, `${address} rested ${restMs} ms`);
+      await coild.remove(pod);
+      freed.set(address, performance.now());
+    }
+    assert.equal(freed.size, 32);
+    await node.expectLayout(1, 1);
+  },
+
   "lists that are late": async () => {
     await using node = await VpcNode.start();
     await node.cloud.ask.setPace({ describeLagMs: 3_000, imdsLagMs: 1_000 });

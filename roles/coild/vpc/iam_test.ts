@@ -72,7 +72,12 @@ class Site implements AsyncDisposable {
 
   /** Makes a call as coild does. */
   async act(action: Action): Promise<Outcome & { readonly kind: "done" }> {
-    const template = { instanceId: INSTANCE, clusterName: CLUSTER, tags: {} };
+    const template = {
+      instanceId: INSTANCE,
+      clusterName: CLUSTER,
+      tags: {},
+      hasIpv6: false,
+    };
     const outcome = await perform(action, {
       ec2: this.ec2,
       template: { ...template, groups: [GROUP] },

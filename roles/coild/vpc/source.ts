@@ -61,7 +61,8 @@ export class VpcSource implements BlockSource {
   }
 
   /**
-   * Waits for what the plan gets: it knows who waits.
+   * Waits for what the plan gets. How many addresses are wanted is not passed on: the plan counts the pods that wait when
+   * it is made.
    *
    * @throws {OutOfBlocksError} when the instance can have no more
    */

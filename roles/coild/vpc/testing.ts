@@ -160,7 +160,7 @@ export class VpcNode implements AsyncDisposable {
         this.routes.set(pod, addresses);
         return valuesOf(addresses).join(" ");
       },
-      finding: (error) => supply.finding?.(error),
+      finding: (error) => supply.finding?.(error)?.text,
       remove: async (pod) => {
         const releasing = ipam.beginRelease(keyOf(pod));
         if (releasing === undefined) throw new Error("Cannot go on: no pod");
