@@ -11,10 +11,11 @@ import {
   type Situation,
 } from "./alerts/healthy.ts";
 import { NODES } from "./alerts/nodes.ts";
+import { VPC } from "./alerts/vpc.ts";
 import { alertRules, ruleGroups } from "./monitoring_rules.ts";
 import { selectorsOf, selects } from "./promql.ts";
 
-const SITUATIONS: readonly Situation[] = [...NODES, ...CLUSTER];
+const SITUATIONS: readonly Situation[] = [...NODES, ...CLUSTER, ...VPC];
 const alerts = await alertRules();
 
 /** Alerts that fire at any time: one sample for each set of labels. */

@@ -70,6 +70,7 @@ export const HEALTHY: SeriesValues = {
     always(2),
   ])),
   ...controller(),
+  ...vpc(COILD_2),
   [`up{${ROUTER}}`]: always(1),
   [`coil_router_syncs_total{${ROUTER}}`]: growing(2),
   [`coil_router_routes_failed{${ROUTER}}`]: always(0),
@@ -103,6 +104,20 @@ function coild(target: string): SeriesValues {
     [`coil_coild_source_validation{${target}}`]: always(1),
     [`coil_coild_forged_packets_total{${target},family="ipv4"}`]: always(0),
     [`coil_coild_repairs_total{${target},what="rule"}`]: always(0),
+  };
+}
+
+/** A node whose pods have addresses of the VPC. */
+function vpc(target: string): SeriesValues {
+  const requests = `coil_vpc_api_requests_total{${target}`;
+  const addresses = `coil_vpc_addresses{${target}`;
+  return {
+    [`${addresses},state="used"}`]: always(5),
+    [`${addresses},state="cooling"}`]: always(0),
+    [`${addresses},state="free"}`]: always(3),
+    [`${requests},call="DescribeNetworkInterfaces",result="success"}`]: growing(
+      1,
+    ),
   };
 }
 
