@@ -13,10 +13,11 @@ import {
   type AddResult,
   type Coild,
   CoildLab,
+  type CoildLabOptions,
   type Sandbox,
 } from "./coild_lab.ts";
 
-const RIGHTS = new URL("../../deploy/vpc", import.meta.url).pathname;
+const DEPLOY = new URL("../../deploy/", import.meta.url).pathname;
 
 /** How a call of the plugin ended. */
 export interface PluginAnswer {
@@ -45,12 +46,15 @@ export class VpcLab implements AsyncDisposable {
   static async start(
     name: string,
     changes: Partial<CloudConfig> = {},
+    options: Pick<CoildLabOptions, "audit"> = {},
   ): Promise<VpcLab> {
     await using stack = new AsyncDisposableStack();
     const config = cloudConfig(changes);
     const nodes = config.instances.length;
-    const lab = stack.use(await CoildLab.start({ name, nodes }));
-    await lab.plane.kubectl("apply", "-k", RIGHTS);
+    const lab = stack.use(await CoildLab.start({ name, nodes, ...options }));
+    for (const part of ["vpc", "policies"]) {
+      await lab.plane.kubectl("apply", "-k", `${DEPLOY}${part}`);
+    }
     const site = stack.use(await VpcSite.join(lab.nodes, { config, name }));
     return new VpcLab(stack.move(), { lab, site });
   }

@@ -1,33 +1,78 @@
 // What people see of a node whose pods have addresses of the VPC.
 import assert from "node:assert/strict";
 import { conditionOf, type VpcNode } from "../../lib/api/mod.ts";
+import { coil } from "../../roles/cli/testing.ts";
 import { eventually } from "../lab/mod.ts";
-import { COIL_API, columnsOf } from "./crds.ts";
+import { usedRights } from "../lab/rights_log.ts";
+import { grantedTo } from "../runner/rights.ts";
 import { VpcLab } from "./coild_vpc_lab.ts";
+import { COIL_API, columnsOf } from "./crds.ts";
+import { patchPodStatus } from "./patch_status.ts";
 
 /** As few addresses as pods need. */
 const BARE = ["--vpc-mode=address", "--warm-ips=1", "--min-ips=1"];
 
 /** The API server sees a change within 10 s, and that of counts alone within a minute. */
-const NEWS = { timeoutMs: 30_000 };
+const NEWS = { timeoutMs: 40_000 };
+
+/** A pause after some refusals takes most of a minute. */
+const RECOVERY = { timeoutMs: 120_000 };
+
+const ASSIGN = "AssignPrivateIpAddresses";
 
 async function vpcNodeOf({ lab }: VpcLab): Promise<VpcNode> {
   const path = `${COIL_API}/vpcnodes/${lab.node().name}`;
   return await lab.plane.request("GET", path) as VpcNode;
 }
 
-Deno.test("coild --addresses=vpc shows in a VPCNode what the node has", async (t) => {
-  await using vpc = await VpcLab.start("coildvpcshow");
+/** Waits until a condition of the VPCNode has this status and reason. */
+async function conditionIs(
+  vpc: VpcLab,
+  type: string,
+  wanted: string,
+): Promise<string> {
+  return await eventually(`${type}=${wanted}`, async () => {
+    const { status } = await vpcNodeOf(vpc);
+    const { status: is, reason, message } =
+      conditionOf(status?.conditions, type) ?? {};
+    return `${is} ${reason}` === wanted && message;
+  }, RECOVERY);
+}
+
+interface Event {
+  readonly reason: string;
+  readonly message: string;
+  readonly count: number;
+}
+
+/** Events about an object of this name. */
+async function eventsOf({ lab }: VpcLab, name: string): Promise<Event[]> {
+  const path = "/api/v1/namespaces/default/events";
+  const { items } = await lab.plane.request(
+    "GET",
+    `${path}?fieldSelector=involvedObject.name=${name}`,
+  ) as { items: Event[] };
+  return items;
+}
+
+async function get({ lab }: VpcLab, path: string): Promise<unknown> {
+  const url = `http://127.0.0.1:61679${path}`;
+  return JSON.parse(await lab.node().run("curl", "-sf", url));
+}
+
+Deno.test("coild --addresses=vpc shows what the node has", async (t) => {
+  await using vpc = await VpcLab.start("coildvpcshow", {}, {
+    audit: "metadata",
+  });
   const { lab } = vpc;
   const { name } = lab.node();
   await using coild = await vpc.start(BARE);
-
-  await t.step("owned by its Node, with its ENI", async () => {
+  await t.step("a VPCNode, owned by its Node", async () => {
     await vpc.add(coild, await lab.createPod("pod0"));
     await eventually("the ENI", async () => {
       const { status } = await vpcNodeOf(vpc);
       return status?.addresses?.used === 1 && status.addresses.free === 1;
-    }, NEWS);
+    }, RECOVERY);
     const { metadata, status } = await vpcNodeOf(vpc);
     const [owner] = metadata.ownerReferences ?? [];
     assert.deepEqual([owner?.kind, owner?.name], ["Node", name]);
@@ -45,7 +90,6 @@ Deno.test("coild --addresses=vpc shows in a VPCNode what the node has", async (t
       ],
     );
   });
-
   await t.step("in kubectl's columns", async () => {
     assert.deepEqual(await columnsOf(lab.plane, "vnode"), [
       ...["NAME", "TYPE", "ENIS", "USED", "COOLING", "FREE", "READY"],
@@ -60,7 +104,85 @@ Deno.test("coild --addresses=vpc shows in a VPCNode what the node has", async (t
     );
   });
 
-  await t.step("again when it was deleted", async () => {
+  await t.step("to programs on the node", async () => {
+    const [ip = ""] = (await vpcNodeOf(vpc)).status?.enis?.[0]?.blocks ?? [];
+    const own = ip.replace("/32", "");
+    const pod = { namespace: "default", name: "pod0" };
+    await patchPodStatus(lab.plane, pod, { ips: [own] });
+    await eventually("the pod's name", async () => {
+      const { ips, ...counts } = await get(vpc, "/ip-manager") as {
+        ips: { pod: string; ip: string }[];
+      };
+      assert.deepEqual(counts, {
+        allocated: 1,
+        available: 1,
+        cooling: 0,
+        total: 2,
+      });
+      return ips.length === 1 && ips[0]?.pod === "pod0" && ips[0].ip === own;
+    });
+    const enis = JSON.stringify(await get(vpc, "/v1/enis"));
+    assert.match(enis, /^{"0":{"TotalIPs":2,"AssignedIPs":1,"ENIs":{"eni-/);
+    assert.ok(enis.includes(`"k8sPodName":"pod0"`));
+    const out = await lab.node().run("ss", "-Htln", "sport", "=", "61679");
+    assert.match(out, /127\.0\.0\.1:61679/);
+    assert.equal(out.trim().split("\n").length, 1);
+  });
+
+  await t.step("to coil ipam show", async () => {
+    const show = async (...args: string[]) => {
+      const kubeconfig = `--kubeconfig=${lab.plane.kubeconfig}`;
+      const { code, out, err } = await coil([
+        ...["ipam", "show", ...args, "--no-headers", kubeconfig],
+      ]);
+      assert.equal(code, 0, err);
+      return out.replaceAll(/ +/g, " ");
+    };
+    assert.match(await show("pools"), /^vpc Available 1 9 7 1 9 7 -\n$/);
+    const blocks = await show("blocks", "--pool=vpc", `--node=${name}`);
+    assert.match(
+      blocks,
+      new RegExp(
+        `^eni-\\w+/\\S+/32 vpc ${name} \\S+/32 - 1 1 active -\neni-\\S+ vpc ${name} \\S+ - 0 1 active -\n$`,
+      ),
+    );
+    assert.match(
+      await show("addresses"),
+      new RegExp(`^10\\S+ - default/pod0 ${name} eni-\\S+ ok \\S+\n$`),
+    );
+    const none = await coil([
+      ...["ipam", "show", "blocks", "--pool=vcp"],
+      `--kubeconfig=${lab.plane.kubeconfig}`,
+    ]);
+    assert.match(none.err, /"vcp": it does not exist \(existing: vpc\)/);
+  });
+
+  await t.step("in its metrics", async () => {
+    const samples = {
+      "coil_vpc_enis": 1,
+      'coil_vpc_blocks{usable="true"}': 2,
+      'coil_vpc_blocks{usable="false"}': 0,
+      'coil_vpc_addresses{state="used"}': 1,
+      'coil_vpc_addresses{state="cooling"}': 0,
+      'coil_vpc_addresses{state="free"}': 1,
+      "coil_vpc_waiting": 0,
+      'coil_vpc_plan_actions_total{action="create"}': 0,
+    };
+    for (const [sample, value] of Object.entries(samples)) {
+      assert.equal(await coild.metric(sample), value, sample);
+    }
+    const assigned = await vpc.changes();
+    const call = `call="${ASSIGN}"`;
+    for (
+      const sample of [
+        'coil_vpc_plan_actions_total{action="assign"}',
+        `coil_vpc_api_requests_total{${call},result="success"}`,
+        `coil_vpc_api_seconds_count{${call}}`,
+      ]
+    ) assert.equal(await coild.metric(sample), assigned[ASSIGN], sample);
+  });
+
+  await t.step("again when the VPCNode was deleted", async () => {
     const { metadata: { uid } } = await vpcNodeOf(vpc);
     await lab.plane.kubectl("delete", "vpcnode", name);
     const names = Array.from({ length: 3 }, (_, n) => `more${n}`);
@@ -70,4 +192,96 @@ Deno.test("coild --addresses=vpc shows in a VPCNode what the node has", async (t
       return metadata.uid !== uid && status?.eniCount === 2;
     }, NEWS);
   });
+
+  await t.step("with the rights of deploy/vpc, and no others", async () => {
+    const account = "system:serviceaccount:kube-system:coild";
+    const requests = await lab.plane.auditRequests();
+    const used = usedRights(requests).filter(({ user, right }) =>
+      user === account && right.includes("vpcnodes")
+    );
+    assert.ok(used.every(({ isGranted }) => isGranted));
+    const granted = await grantedTo("kube-system:coild", "vpc");
+    assert.deepEqual(
+      used.map(({ right }) => right).sort(),
+      [...granted].sort(),
+    );
+  });
+});
+
+Deno.test("coild --addresses=vpc says why pods get no addresses", async (t) => {
+  await using vpc = await VpcLab.start("coildvpcwhy");
+  const { cloud, lab } = vpc;
+  await using coild = await vpc.start([
+    ...BARE,
+    "--block-request-timeout=2s",
+    "--introspection-addr=",
+  ]);
+  let pods = 0;
+  /** Adds a pod that must get no address; returns its Event, which is one however often it is tried. */
+  const refused = async (): Promise<string> => {
+    const name = `refused${pods++}`;
+    const pod = await lab.createPod(name);
+    for (let attempt = 0; attempt < 2; attempt++) {
+      const { code } = await vpc.plugin(coild, "ADD", pod);
+      assert.notEqual(code, 0);
+    }
+    const [event, ...more] = await eventually("the Event", async () => {
+      const events = await eventsOf(vpc, name);
+      return events.some(({ count }) => count === 2) && events;
+    });
+    assert.deepEqual(more, []);
+    return `${event?.reason}: ${event?.message}`;
+  };
+  /** Lets a call fail until the end of the step, with all addresses in use. */
+  const failing = async (code: string) => {
+    for (const call of [ASSIGN, "CreateNetworkInterface"]) {
+      await cloud.ask.fault({ call, kind: "error", code });
+    }
+    await eventually("no free address", async () => {
+      const pod = await lab.createPod(`fill${pods++}`);
+      return (await vpc.plugin(coild, "ADD", pod)).code !== 0;
+    }, RECOVERY);
+    return {
+      [Symbol.asyncDispose]: async () => void await cloud.ask.clearFaults(),
+    };
+  };
+  await vpc.add(coild, await lab.createPod("first"));
+
+  await t.step("a right that is missing", async () => {
+    await using _fault = await failing("UnauthorizedOperation");
+    const right = new RegExp(`allow .*ec2:${ASSIGN}`);
+    assert.match(await refused(), right);
+    const message = await conditionIs(
+      vpc,
+      "MissingPermissions",
+      "True Unauthorized",
+    );
+    assert.match(message, right);
+    await conditionIs(vpc, "Ready", "False CallsFail");
+    const events = (await eventsOf(vpc, lab.node().name))
+      .filter(({ reason }) => reason === "MissingPermissions");
+    const [event] = events.filter(({ message }) => message.includes(ASSIGN));
+    assert.equal(event?.count, 1);
+    assert.match(event.message, right);
+  });
+  await conditionIs(vpc, "MissingPermissions", "False NotRefused");
+  await conditionIs(vpc, "Ready", "True AddressesAvailable");
+
+  await t.step("an empty subnet", async () => {
+    await using _fault = await failing("InsufficientFreeAddressesInSubnet");
+    assert.match(
+      await refused(),
+      /^AddressBlockTimeout: .*: subnet subnet-a of the node's ENIs has no free address left/,
+    );
+    await conditionIs(vpc, "SubnetExhausted", "True NoAddress");
+    await conditionIs(vpc, "Ready", "False SubnetExhausted");
+  });
+
+  await t.step(
+    "nothing at the address for programs that is empty",
+    async () => {
+      const out = await lab.node().run("ss", "-Htln", "sport", "=", "61679");
+      assert.equal(out, "");
+    },
+  );
 });

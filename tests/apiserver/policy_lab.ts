@@ -44,13 +44,13 @@ export class PolicyLab implements AsyncDisposable {
     this.#http = Deno.createHttpClient({ caCerts: [plane.ca] });
   }
 
-  /** Starts it, with the rights of deploy/base and the policies. */
+  /** Starts it, with the rights of deploy/base and deploy/vpc, and the policies. */
   static async start(name: string): Promise<PolicyLab> {
     const plane = await ControlPlane.start({ name });
     await using undo = new AsyncDisposableStack();
     undo.use(plane);
     await installCrds(plane);
-    for (const part of ["base", "policies"]) {
+    for (const part of ["base", "vpc", "policies"]) {
       await plane.kubectl("apply", "-k", `${DEPLOY}${part}`);
     }
     const lab = undo.use(new PolicyLab(plane));

@@ -1,7 +1,11 @@
 // dra#1317: node A's token cannot touch what is node B's. Tokens are real ones,
 // bound to pods on nodes; what is refused is refused by the API server.
 import assert from "node:assert/strict";
-import { blockRequestName } from "../../lib/api/mod.ts";
+import {
+  blockRequestName,
+  newVpcNode,
+  type VpcNode,
+} from "../../lib/api/mod.ts";
 import {
   type Attempt,
   blockRequest,
@@ -290,9 +294,83 @@ Deno.test("a node's coild asks for blocks in its own name alone", async (t) => {
   ]);
 });
 
+const vpcNode = (
+  name: string,
+  change: { readonly owner?: string; readonly finalizers?: string[] } = {},
+): VpcNode => {
+  const { metadata, ...rest } = newVpcNode({
+    name: change.owner ?? name,
+    uid: "u",
+  });
+  const finalizers = change.finalizers ?? [];
+  return { ...rest, metadata: { ...metadata, name, finalizers } };
+};
+const writeStatus = (name: string): Attempt => ({
+  method: "PATCH",
+  path: `/vpcnodes/${name}/status?fieldManager=coild&force=true`,
+  contentType: "application/apply-patch+yaml",
+  body: {
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "VPCNode",
+    metadata: { name },
+    status: { eniCount: 1 },
+  },
+});
+
+Deno.test("a node's coild writes the VPCNode of its own node alone", async (t) => {
+  await check(t, [
+    {
+      name: "it cannot make another node's",
+      caller: NODE1,
+      attempt: create("/vpcnodes", vpcNode("node2")),
+      refused:
+        'the VPCNode is of node "node2", but the token belongs to node "node1"',
+    },
+    {
+      name: "it cannot hang its own on another Node",
+      caller: NODE1,
+      attempt: create("/vpcnodes", vpcNode("node1", { owner: "node2" })),
+      refused: "the owner of a VPCNode must be the Node that creates it",
+    },
+    {
+      name: "it cannot make one that none can delete",
+      caller: NODE1,
+      attempt: create(
+        "/vpcnodes",
+        vpcNode("node1", { finalizers: ["example.com/forever"] }),
+      ),
+      refused: "a node may not create a VPCNode with finalizers",
+    },
+    {
+      name: "a token without a node makes none",
+      caller: UNBOUND,
+      attempt: create("/vpcnodes", vpcNode("node1")),
+      refused: "the token of coild is not bound to a node",
+    },
+    {
+      name: "it can make its own",
+      caller: NODE1,
+      attempt: create("/vpcnodes", vpcNode("node1")),
+    },
+    {
+      name: "and write its status",
+      caller: NODE1,
+      attempt: writeStatus("node1"),
+    },
+    {
+      name: "another node cannot",
+      caller: NODE2,
+      attempt: writeStatus("node1"),
+      refused:
+        'the VPCNode is of node "node1", but the token belongs to node "node2"',
+    },
+  ]);
+});
+
 Deno.test("policies hold even where RBAC would allow everything", async (t) => {
   await lab.block("default-22", "node2");
   await lab.plane.apply(blockRequest("req-default-node2", "node2"));
+  await lab.plane.apply(vpcNode("node1"));
   await lab.grantAll(NODE1);
   await check(t, [
     {
@@ -326,6 +404,18 @@ Deno.test("policies hold even where RBAC would allow everything", async (t) => {
         status: { addressBlockName: "default-22" },
       }),
       refused: 'the request is for node "node2"',
+    },
+    {
+      name: "coild deletes not even its own VPCNode",
+      caller: NODE1,
+      attempt: remove("/vpcnodes/node1"),
+      refused: "a node may only create its VPCNode and write its status",
+    },
+    {
+      name: "coild hangs its VPCNode on no other Node",
+      caller: NODE1,
+      attempt: patch("/vpcnodes/node1", { metadata: { ownerReferences: [] } }),
+      refused: "a node may only create its VPCNode and write its status",
     },
     {
       name: "coild deletes no requests by the dozen",

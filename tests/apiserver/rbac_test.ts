@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { ControlPlane } from "../lab/mod.ts";
+import { ControlPlane, eventually } from "../lab/mod.ts";
 import { installCrds } from "./crds.ts";
 
-const BASE = new URL("../../deploy/base", import.meta.url).pathname;
+const DEPLOY = new URL("../../deploy/", import.meta.url).pathname;
 
 /** `verb,verb resource[/subresource] [name]` in a group; "" is the core group. */
 interface Rights {
@@ -44,6 +44,8 @@ const RIGHTS: Readonly<Record<string, Rights>> = {
       "get,list secrets",
       "get,update leases",
       "create serviceaccounts/token",
+      `${READ},create,update,patch,delete vpcnodes`,
+      "update,patch vpcnodes/status",
     ],
   },
   "coil-controller": {
@@ -113,6 +115,7 @@ const GROUPS: Readonly<Record<string, string>> = {
   addresspools: "coil.cybozu.com",
   addressblocks: "coil.cybozu.com",
   blockrequests: "coil.cybozu.com",
+  vpcnodes: "coil.cybozu.com",
   egresses: "coil.cybozu.com",
   endpointslices: "discovery.k8s.io",
   leases: "coordination.k8s.io",
@@ -157,11 +160,24 @@ async function mayDo(
   return (review as Review).status.allowed;
 }
 
-Deno.test("deploy/base gives each daemon the rights it needs and no more", async (t) => {
-  await using plane = await ControlPlane.start({ name: "rbac" });
-  await installCrds(plane);
-  await plane.kubectl("apply", "-k", BASE);
-  for (const [account, { may, mayNot }] of Object.entries(RIGHTS)) {
+/** With deploy/vpc besides. */
+const RIGHTS_OF_VPC: typeof RIGHTS = {
+  "coild": {
+    may: ["get,create vpcnodes", "patch vpcnodes/status"],
+    mayNot: [
+      "list,watch,update,patch,delete,deletecollection vpcnodes",
+      "update vpcnodes/status",
+      "update,patch,delete nodes",
+    ],
+  },
+};
+
+async function checkRights(
+  t: Deno.TestContext,
+  plane: ControlPlane,
+  rights: typeof RIGHTS,
+): Promise<void> {
+  for (const [account, { may, mayNot }] of Object.entries(rights)) {
     for (const [lines, allowed] of [[may, true], [mayNot, false]] as const) {
       const word = allowed ? "may" : "may not";
       for (const line of lines) {
@@ -176,4 +192,17 @@ Deno.test("deploy/base gives each daemon the rights it needs and no more", async
       }
     }
   }
+}
+
+Deno.test("deploy/base gives each daemon the rights it needs and no more, and deploy/vpc those of VPCNodes", async (t) => {
+  await using plane = await ControlPlane.start({ name: "rbac" });
+  await installCrds(plane);
+  await plane.kubectl("apply", "-k", `${DEPLOY}base`);
+  await checkRights(t, plane, RIGHTS);
+  await plane.kubectl("apply", "-k", `${DEPLOY}vpc`);
+  await eventually(
+    "the rights of VPCs",
+    () => mayDo(plane, "coild", ["create", "vpcnodes", undefined]),
+  );
+  await checkRights(t, plane, RIGHTS_OF_VPC);
 });
