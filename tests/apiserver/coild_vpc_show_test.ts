@@ -171,7 +171,7 @@ Deno.test("coild --addresses=vpc shows what the node has", async (t) => {
     for (const [sample, value] of Object.entries(samples)) {
       assert.equal(await coild.metric(sample), value, sample);
     }
-    const assigned = await vpc.changes();
+    const assigned = await vpc.site.changes();
     const call = `call="${ASSIGN}"`;
     for (
       const sample of [

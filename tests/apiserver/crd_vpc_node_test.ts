@@ -10,7 +10,9 @@ import { assertRefused, COIL_API, installCrds, refusals } from "./crds.ts";
 const NODES = "/vpcnodes";
 const COUNTS = { used: 2, cooling: 1, free: 13 };
 const ENI = {
-  ...{ id: "eni-0123456789abcdef0", device: 1, subnet: "subnet-a" },
+  id: "eni-0123456789abcdef0",
+  device: 1,
+  subnet: "subnet-a",
   blocks: ["10.0.1.16/28"],
   ...COUNTS,
 };

@@ -23,8 +23,11 @@ function nodeOf(
       mode: "address",
       addresses: { ...counts, capacity: 9 },
       enis: blocks.map((blocks, device) => ({
-        ...{ id: `eni-${name}${device}`, device, subnet: "subnet-1" },
-        ...{ blocks, ...counts },
+        id: `eni-${name}${device}`,
+        device,
+        subnet: "subnet-1",
+        blocks,
+        ...counts,
       })),
       ...more,
     },

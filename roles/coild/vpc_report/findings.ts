@@ -12,8 +12,8 @@ export interface FindingFacts {
   readonly lastRefusal: unknown;
 }
 
-const FULL =
-  "delete pods, or use an instance type with more addresses, or raise --max-enis and --eni-limits where they are set";
+const WHAT_TO_DO =
+  "; delete pods, or use an instance type with more addresses, or raise --max-enis and --eni-limits where they are set";
 
 const FIXED =
   "the node's ENIs have no free address, and coild asks for none with --provision=false; assign some to them";
@@ -27,8 +27,8 @@ export function findingOf(
   if (isFixed && isShortage(error)) return { text: FIXED };
   if (error instanceof OutOfBlocksError) {
     return {
-      text: `the node's ENIs are full (${error.reason}); ${FULL}`,
-      event: `${fullText(facts)}; ${FULL}`,
+      text: `the node's ENIs are full (${error.reason})${WHAT_TO_DO}`,
+      event: fullText(facts) + WHAT_TO_DO,
     };
   }
   if (!(error instanceof BlockTimeoutError)) return undefined;
@@ -51,7 +51,7 @@ function fullText({ view }: FindingFacts): string {
 function delayText(facts: FindingFacts): string {
   const { view, troubles: { denied, throttled }, lastRefusal } = facts;
   const why = view?.unmet?.why;
-  if (why === "limit") return `${fullText(facts)}; ${FULL}`;
+  if (why === "limit") return fullText(facts) + WHAT_TO_DO;
   if (denied.length > 0) {
     return `EC2 refused calls for want of rights; allow ${
       denied.join(", ")

@@ -55,13 +55,22 @@ Deno.test("statusOf() counts the addresses of each ENI, and of all", () => {
     addresses: { used: 2, cooling: 1, free: 15, capacity: 9 },
     enis: [
       {
-        ...{ id: "eni-1", device: 0, subnet },
+        id: "eni-1",
+        device: 0,
+        subnet,
         blocks: ["10.0.1.5/32", "10.0.1.6/32"],
-        ...{ used: 1, cooling: 1, free: 0 },
+        used: 1,
+        cooling: 1,
+        free: 0,
       },
       {
-        ...{ id: "eni-10", device: 1, subnet, blocks: ["10.0.1.16/28"] },
-        ...{ used: 1, cooling: 0, free: 15 },
+        id: "eni-10",
+        device: 1,
+        subnet,
+        blocks: ["10.0.1.16/28"],
+        used: 1,
+        cooling: 0,
+        free: 15,
       },
     ],
   });

@@ -39,10 +39,16 @@ export function recordOf(
   const name = `${eni}/${block}`;
   const ipv4 = Prefix.parse(block);
   return {
-    ...{ name, pool: "vpc", uid: name, index: 0, holds: [] },
+    name,
+    pool: "vpc",
+    uid: name,
+    index: 0,
+    holds: [],
     prefixes: { ipv4 },
     size: Number(ipv4.size),
-    ...{ held: 0, cooling: 0, free: 0 },
+    held: 0,
+    cooling: 0,
+    free: 0,
     ...counts,
   };
 }
@@ -70,9 +76,13 @@ export const RECORDS: readonly BlockRecord[] = [
 ];
 
 const ALLOCATION: AllocationRecord = {
-  ...{ containerId: "c1", ifname: "eth0", pool: "vpc", state: "used" },
+  containerId: "c1",
+  ifname: "eth0",
+  pool: "vpc",
+  state: "used",
   addresses: { ipv4: Address.parse("10.0.1.17") },
-  ...{ generation: 1, ageMs: 60_000 },
+  generation: 1,
+  ageMs: 60_000,
 };
 
 /** The same for programs on the node. */
@@ -83,7 +93,8 @@ export const FACTS: InspectionFacts = {
     ALLOCATION,
     {
       ...ALLOCATION,
-      ...{ containerId: "c2", ageMs: 3_600_000 },
+      containerId: "c2",
+      ageMs: 3_600_000,
       addresses: { ipv4: Address.parse("10.0.1.5") },
     },
   ],
@@ -103,8 +114,12 @@ export function attemptOf(call: string, result: string): Attempt {
   const isCode = !["success", "none"].includes(result);
   const refusal = isCode
     ? new AwsError({
-      ...{ call, code: result, peer: "EC2", service: "ec2" },
-      ...{ reason: "because", status: 400 },
+      call,
+      code: result,
+      peer: "EC2",
+      service: "ec2",
+      reason: "because",
+      status: 400,
     })
     : undefined;
   return { call, result, refusal, durationMs: 1 };

@@ -13,8 +13,13 @@ import { VpcNodeKeeper } from "./vpc_node_keeper.ts";
 const LOOK_MS = 20_000;
 
 const ENI: VpcNodeEni = {
-  ...{ id: "eni-1", device: 0, subnet: "subnet-1", blocks: ["10.0.1.5/32"] },
-  ...{ used: 0, cooling: 0, free: 1 },
+  id: "eni-1",
+  device: 0,
+  subnet: "subnet-1",
+  blocks: ["10.0.1.5/32"],
+  used: 0,
+  cooling: 0,
+  free: 1,
 };
 
 /** An API server that has one VPCNode at the most. */
