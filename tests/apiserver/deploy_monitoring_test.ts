@@ -6,6 +6,7 @@ import { testedCommands } from "../arch/pages.ts";
 import { CoilCluster } from "../lab/coil.ts";
 import { eventually, inNetns, type LabNode, run } from "../lab/mod.ts";
 import { MACHINE_HOST } from "../lab/network.ts";
+import { VpcLab } from "./coild_vpc_lab.ts";
 import { COIL_API } from "./crds.ts";
 import { DEPLOY } from "./deploy_render.ts";
 import {
@@ -108,6 +109,24 @@ async function scrapeDaemons(): Promise<readonly Scrape[]> {
   await cluster.del(node, sandbox);
   await cluster.removeSandbox(sandbox);
   return scrapes;
+}
+
+/** Scrapes a coild whose pods have addresses of the VPC, after one found none. */
+async function scrapeVpc(): Promise<Scrape> {
+  await using vpc = await VpcLab.start("vpcmetrics");
+  const few = ["--max-enis=1", "--warm-ips=1", "--min-ips=1"];
+  await using coild = await vpc.start(["--vpc-mode=address", ...few]);
+  const pods = ["one", "two", "three", "four"];
+  const added = pods.map(async (name) =>
+    await vpc.plugin(coild, "ADD", await vpc.lab.createPod(name))
+  );
+  const failed = (await Promise.all(added)).filter(({ code }) => code !== 0);
+  assert.equal(failed.length, 1);
+  const { text } = await scrape("coild", {
+    get: () => coild.node.run("curl", "-sf", "http://127.0.0.1:9384/metrics"),
+    has: /^coil_vpc_api_seconds_bucket\{/m,
+  });
+  return { text, target: { ...targetOf("coild"), node: "n2", pod: "coild-2" } };
 }
 
 /** Takes the only address of a pool, asks for another one, and wants an Egress. */
@@ -239,7 +258,11 @@ function filledIn(expr: string): string {
 }
 
 Deno.test("alerts and dashboard ask for metrics that there are", async (t) => {
-  const scrapes = [...await scrapeDaemons(), await scrapeGateway()];
+  const scrapes = [
+    ...await scrapeDaemons(),
+    await scrapeVpc(),
+    await scrapeGateway(),
+  ];
   const series = [
     ...seriesOfOthers(),
     ...scrapes.flatMap(({ text, target, honorLabels = false }) =>

@@ -229,13 +229,13 @@ Deno.test("layers: the CNI plugin and what it reaches load no package", () => {
 
 for (const role of ["coild", "coil_controller"]) {
   Deno.test(`layers: ${role} loads what VPCs need only when asked to`, () => {
-    const ofVpc = (file: string) => /^lib\/(aws|vpc)\//.test(file);
+    const ofVpc = (file: string) =>
+      /^(lib\/(aws|vpc)|roles\/coild\/vpc_report)\//.test(file);
     const reached = [...loadedWith(`roles/${role}/mod.ts`)];
     assert.deepEqual(reached.filter(ofVpc), []);
     assert.ok([...loadedWith(`roles/${role}/vpc_part.ts`)].some(ofVpc));
   });
 }
-
 Deno.test("layers: ground and protocols know no word of Coil", async () => {
   const words =
     /\b(AddressBlock|AddressPool|BlockRequest|coild|egress(es)?)\b/i;
