@@ -23,8 +23,13 @@ export {
   type ConntrackCount,
   type ConntrackFilter,
   ConntrackSocket,
+  type FoundConnection,
 } from "./conntrack/conntrack_socket.ts";
-export { type TcpConnection, TcpSockets } from "./diag/tcp_sockets.ts";
+export {
+  type TcpConnection,
+  type TcpSocket,
+  TcpSockets,
+} from "./diag/tcp_sockets.ts";
 export { NetlinkError } from "./message/errors.ts";
 export {
   type FouPort,

@@ -1,8 +1,8 @@
 import type { Address } from "../../inet/mod.ts";
 import {
   CONNTRACK_STATUS,
-  type ConntrackFlow,
   ConntrackSocket,
+  type TcpConnection,
   TcpSockets,
 } from "../../netlink/mod.ts";
 import { gatewayMark } from "../plan/choice.ts";
@@ -15,15 +15,21 @@ const TCP = 6;
 export interface EndedConnections {
   /** TCP connections that their programs see aborted; undefined when the kernel cannot do that. */
   readonly aborted: number | undefined;
-  /** Flows that the kernel has forgotten, those of TCP included: the next packet goes by another gateway. */
+  /** TCP connections that the kernel has forgotten: a packet of theirs would go by another gateway. */
   readonly forgotten: number;
 }
 
+const NONE: EndedConnections = { aborted: 0, forgotten: 0 };
+
 /**
- * Ends what a client has under way through gateways that are lost, and nothing
- * else: it is known by the mark of its connection. Programs that wait for an
- * answer get ECONNABORTED instead. What has had no answer yet needs no end, it
- * leaves a gateway that is not ready by itself.
+ * Ends the TCP connections that a client has through gateways that are lost, and
+ * nothing else: they are known by the marks of their connections. Programs that
+ * wait for an answer get ECONNABORTED instead. What has had no answer yet needs
+ * no end, it leaves a gateway that is not ready by itself; so do other protocols.
+ *
+ * The kernel is asked about the connections of the pod's own sockets. To list
+ * those that it tracks would be to walk through the table of the whole node,
+ * some milliseconds for each pod.
  *
  * @throws {NetlinkError} when the kernel refuses
  */
@@ -32,46 +38,34 @@ export async function endConnections(
   { netns }: Pick<ClientOptions, "netns">,
 ): Promise<EndedConnections> {
   const marks = new Set(gateways.map(gatewayMark));
-  const isThrough = ({ mark, status }: ConntrackFlow) =>
-    marks.has(mark) && (status & CONNTRACK_STATUS.seenReply) !== 0;
+  const isThrough = (
+    { mark, status }: { readonly mark: number; readonly status: number },
+  ) => marks.has(mark) && (status & CONNTRACK_STATUS.seenReply) !== 0;
+  using sockets = TcpSockets.open({ netns });
+  const open = await sockets.list();
+  if (open?.length === 0) return NONE;
   await using conntrack = ConntrackSocket.open({ netns });
-  // To list them is to walk through those of the whole node.
-  const { entries } = await conntrack.count();
-  if (entries === 0) return { aborted: 0, forgotten: 0 };
-  const ends = new Set<string>();
-  let found = 0;
-  await conntrack.visit((flow) => {
-    if (!isThrough(flow)) return;
-    found++;
-    if (flow.protocol !== TCP) return;
-    ends.add(endsText({
-      source: flow.originalSource,
-      sourcePort: flow.originalSourcePort,
-      destination: flow.originalDestination,
-      destinationPort: flow.originalDestinationPort,
-    }));
-  });
-  if (found === 0) return { aborted: 0, forgotten: 0 };
+  if (open === undefined) {
+    const forgotten = await conntrack.deleteWhere((flow) =>
+      flow.protocol === TCP && isThrough(flow)
+    );
+    return { aborted: undefined, forgotten };
+  }
+  const tracked = await conntrack.find(
+    open.map((each) => ({ protocol: TCP, ...each })),
+  );
+  const found = tracked.filter(isThrough);
+  if (found.length === 0) return NONE;
+  const ends = new Set(found.map(endsText));
   // First, so that what TCP says to the other end still goes the old way.
-  const aborted = ends.size === 0 ? 0 : await abort(ends, { netns });
-  return { aborted, forgotten: await conntrack.deleteWhere(isThrough) };
-}
-
-async function abort(
-  ends: ReadonlySet<string>,
-  options: Pick<ClientOptions, "netns">,
-): Promise<number | undefined> {
-  using sockets = TcpSockets.open(options);
-  return await sockets.destroyWhere((each) => ends.has(endsText(each)));
+  const aborted = await sockets.destroy(
+    open.filter((each) => ends.has(endsText(each))),
+  );
+  return { aborted, forgotten: await conntrack.deleteFound(found) };
 }
 
 function endsText(
-  { source, sourcePort, destination, destinationPort }: {
-    readonly source: Address;
-    readonly sourcePort: number;
-    readonly destination: Address;
-    readonly destinationPort: number;
-  },
+  { source, sourcePort, destination, destinationPort }: TcpConnection,
 ): string {
   return `${source} ${sourcePort} ${destination} ${destinationPort}`;
 }

@@ -25,6 +25,10 @@ export interface GatewayChoice {
   readonly ready: readonly number[];
   /** Marks of all gateways whose connections stay where they are. */
   readonly all: readonly number[];
+  /** Marks of those of them that do not answer. A start of coild knows them by the set in the kernel. */
+  readonly lost: readonly number[];
+  /** Whether connections stay with a lost gateway, too. */
+  readonly keepsLost: boolean;
 }
 
 /** The mark of connections through a gateway, and the number of its route table: the same for an address every time. */
@@ -45,35 +49,56 @@ export function markRule(family: Family, mark: number): Rule {
 }
 
 /** The sets that the rules of a choice look into. */
-export function choiceSets({ tunnel, ready, all }: GatewayChoice): NftSet[] {
+export function choiceSets(
+  { tunnel, ready, all, lost }: GatewayChoice,
+): NftSet[] {
   const setOf = (name: string, marks: readonly number[]): NftSet => ({
     name,
     key: ["mark"],
     elements: marks.map((mark) => [mark]),
   });
   const names = setNames(tunnel);
-  return [setOf(names.ready, ready), setOf(names.all, all)];
+  return [
+    setOf(names.ready, ready),
+    setOf(names.all, all),
+    setOf(names.lost, lost),
+  ];
 }
 
 function setNames(tunnel: string) {
-  return { ready: `ready_${tunnel}`, all: `gateways_${tunnel}` };
+  return {
+    ready: `ready_${tunnel}`,
+    all: `gateways_${tunnel}`,
+    lost: lostSetName(tunnel),
+  };
+}
+
+/** The set of marks of lost gateways. */
+export function lostSetName(tunnel: string): string {
+  return `lost_${tunnel}`;
 }
 
 /**
  * The rules of a choice, in a chain of type `route`. A connection that has had
  * an answer stays with its gateway for as long as there is that gateway; until
- * the first answer it leaves a gateway that is not ready. Connections from
- * before the choice have no mark, and stay with the Service; where no gateway
- * is ready, others go there, too.
+ * the first answer it leaves a gateway that is not ready. What is not TCP leaves
+ * a gateway that is lost at once; TCP, which cannot, waits there to be ended.
+ * Connections from before the choice have no mark, and stay with the Service;
+ * where no gateway is ready, others go there, too.
  */
-export function choiceRules({ tunnel, ready }: GatewayChoice): NftRule[] {
+export function choiceRules(
+  { tunnel, ready, keepsLost }: GatewayChoice,
+): NftRule[] {
   const names = setNames(tunnel);
   const rule = (...statements: readonly NftStatement[]) =>
     nft.rule([nft.oifname(tunnel), ...statements, nft.accept()]);
   const answered = nft.ctState("established", "related");
   const stays = (set: string) => nft.inSet(["ct mark"], set);
+  const isLive = nft.inSet(["ct mark"], names.lost, { not: true });
+  const staysWithLost = keepsLost ? [] : [nft.l4proto("tcp")];
   return [
-    rule(answered, stays(names.all), nft.restoreMark()),
+    rule(answered, stays(names.all), isLive, nft.restoreMark()),
+    rule(answered, ...staysWithLost, stays(names.all), nft.restoreMark()),
     rule(stays(names.ready), nft.restoreMark()),
     rule(answered, nft.ctMark(0)),
     ...ready.map((mark, i) =>

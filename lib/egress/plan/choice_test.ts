@@ -31,6 +31,8 @@ Deno.test("choiceRules() give each ready gateway the same share of new connectio
       tunnel: "fou4_0a440c31",
       ready,
       all: ready,
+      lost: [],
+      keepsLost: false,
     });
     for (const { statements } of rules) {
       const picked = statements.find(({ kind }) => kind === "setCtMark");
@@ -47,11 +49,18 @@ Deno.test("choiceRules() give each ready gateway the same share of new connectio
   }));
 });
 
-Deno.test("choiceSets() has marks of ready gateways, and of all", () => {
-  const choice = { family: "ipv6", tunnel: "fou6_0a3cb378" } as const;
-  const sets = choiceSets({ ...choice, ready: [7], all: [7, 9] });
+Deno.test("choiceSets() has marks of ready gateways, of all, and of lost ones", () => {
+  const sets = choiceSets({
+    family: "ipv6",
+    tunnel: "fou6_0a3cb378",
+    ready: [7],
+    all: [7, 9],
+    lost: [9],
+    keepsLost: false,
+  });
   assert.deepEqual(sets.map(({ name, elements }) => [name, elements.flat()]), [
     ["ready_fou6_0a3cb378", [7]],
     ["gateways_fou6_0a3cb378", [7, 9]],
+    ["lost_fou6_0a3cb378", [9]],
   ]);
 });

@@ -109,7 +109,7 @@ export function planClient(request: ClientRequest): ClientPlan {
   const { owned, shadowed, skipped } = assignDestinations(request);
   const ways = owned.map((each): Way => ({
     ...each,
-    chosen: chosenFor(each, request.avoided ?? new Set()),
+    chosen: chosenFor(each, request),
   }));
   const families = FAMILIES.filter((family) =>
     owned.some(({ destination }) => destination.family === family)
@@ -154,6 +154,7 @@ interface Chosen {
   readonly address: Address;
   readonly mark: number;
   readonly isReady: boolean;
+  readonly isLost: boolean;
 }
 
 /** A destination with its Egress, and the gateways that the client chooses from; undefined where the Service chooses. */
@@ -161,10 +162,15 @@ interface Way extends Owned {
   readonly chosen: readonly Chosen[] | undefined;
 }
 
+const NO_GATEWAYS: ReadonlySet<string> = new Set();
+
 /** The gateways that the client chooses from, those that are ready first. */
 function chosenFor(
   { gateway: { direct, senders }, remote }: Owned,
-  avoided: ReadonlySet<string>,
+  { avoided = NO_GATEWAYS, lost = NO_GATEWAYS }: Pick<
+    ClientRequest,
+    "avoided" | "lost"
+  >,
 ): Chosen[] | undefined {
   if (direct === undefined || remote === undefined) return undefined;
   const isOfFamily = ({ family }: Address) => family === remote.family;
@@ -178,17 +184,24 @@ function chosenFor(
       address,
       mark: gatewayMark(address),
       isReady: good.some((each) => each.equals(address)),
+      isLost: lost.has(address.toString()),
     }));
 }
 
 function planChoices(ways: readonly Way[]): GatewayChoice[] {
   const choices = new Map<string, GatewayChoice>();
-  for (const { chosen, remote } of ways) {
+  for (const { chosen, gateway, remote } of ways) {
     if (chosen === undefined || remote === undefined) continue;
     const { family } = remote;
     const tunnel = tunnelName(remote);
-    const ready = marksOf(chosen.filter(({ isReady }) => isReady));
-    choices.set(tunnel, { family, tunnel, ready, all: marksOf(chosen) });
+    choices.set(tunnel, {
+      family,
+      tunnel,
+      ready: marksOf(chosen.filter(({ isReady }) => isReady)),
+      all: marksOf(chosen),
+      lost: marksOf(chosen.filter(({ isLost }) => isLost)),
+      keepsLost: gateway.keepsLost ?? false,
+    });
   }
   return [...choices.values()];
 }

@@ -70,6 +70,12 @@ const DIRECT: ClientGateway = {
   direct: PODS.toSpliced(2, 1),
 };
 
+/** What probing has found out: the first gateway does not answer. */
+const LOST: Partial<ClientRequest> = {
+  avoided: new Set(["10.1.9.9"]),
+  lost: new Set(["10.1.9.9"]),
+};
+
 interface Golden {
   readonly gateways: readonly ClientGateway[];
   readonly changes?: Partial<ClientRequest>;
@@ -109,6 +115,11 @@ const GOLDEN: Readonly<Record<string, Golden>> = {
     gateways: [{ ...DIRECT, destinations: [Prefix.parse("10.5.0.0/16")] }],
     changes: { originatingOnly: true },
     interfaces: [ETH0],
+  },
+  client_direct_lost: { gateways: [DIRECT], changes: LOST },
+  client_direct_lost_kept: {
+    gateways: [{ ...DIRECT, keepsLost: true }],
+    changes: LOST,
   },
   client_direct_none_ready: { gateways: [{ ...DIRECT, direct: [] }] },
   client_two_gateways: { gateways: [OTHER, EVERYWHERE] },

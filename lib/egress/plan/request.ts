@@ -45,6 +45,8 @@ export interface ClientRequest {
   readonly gateways: readonly ClientGateway[];
   /** Addresses of gateways, as text, that get no new connections while there are others. */
   readonly avoided?: ReadonlySet<string> | undefined;
+  /** Those of them that do not answer. */
+  readonly lost?: ReadonlySet<string> | undefined;
   /** Whether answers to connections from outside leave by the way they came, past the tunnels. */
   readonly originatingOnly: boolean;
   /** The cluster's own networks; absent: the private ones of RFC 1918 and RFC 4193. */

@@ -21,6 +21,7 @@ import {
   NFNL_SUBSYS_CTNETLINK,
   writeNetfilterHeader,
 } from "../message/nfnetlink.ts";
+import type { MessageWriter } from "../message/message_writer.ts";
 import type { Request } from "../message/request.ts";
 import { type Trace, traceFromEnvironment } from "../connection/trace.ts";
 import { NETFILTER_NAMES } from "../connection/trace_names.ts";
@@ -49,6 +50,15 @@ export interface ConntrackFilter {
   readonly family?: Family;
   /** Those of one end; of IPv6, and before Linux 5.8, all of its family. */
   readonly end?: ConntrackEnd;
+}
+
+/** A connection that was found by its tuple. */
+export interface FoundConnection extends ConntrackTuple {
+  readonly mark: number;
+  /** Bits of `CONNTRACK_STATUS`. */
+  readonly status: number;
+  /** What has the same tuple later has another one. */
+  readonly id: Uint8Array;
 }
 
 /** Reads and deletes the connections that the kernel tracks in one network namespace. Callers may share a socket. */
@@ -140,21 +150,50 @@ export class ConntrackSocket implements Disposable, AsyncDisposable {
     return countDeleted(await this.#connection.tryExecute(requests));
   }
 
+  /**
+   * Finds connections by their tuples, without a look at the others: listing
+   * walks through those of all namespaces. Those that are not there are left out.
+   */
+  async find(tuples: readonly ConntrackTuple[]): Promise<FoundConnection[]> {
+    const found: FoundConnection[] = [];
+    const outcomes = await this.#connection.tryExecute(
+      tuples.map((tuple) => ({
+        ...tupleRequest(IPCTNL_MSG_CT_GET, tuple),
+        onReply(message: Message) {
+          const flow = parseFlow(message);
+          // The kernel finds them by the tuple of their answers, too.
+          if (flow === undefined || !isOriginal(flow, tuple)) return;
+          const attributes = message.payload.attributes(NFGENMSG_SIZE);
+          const id = attributes.bytes(CTA_ID)?.slice() ?? new Uint8Array();
+          const { mark, status } = flow;
+          found.push({ ...tuple, mark, status, id });
+        },
+      })),
+    );
+    countDeleted(outcomes);
+    return found;
+  }
+
+  /** Deletes connections that were found, and returns how many of them were still there. @throws {NetlinkError} for the first that the kernel refused */
+  async deleteFound(found: readonly FoundConnection[]): Promise<number> {
+    return countDeleted(
+      await this.#connection.tryExecute(found.map((each) => {
+        const request = tupleRequest(IPCTNL_MSG_CT_DELETE, each);
+        return {
+          ...request,
+          write(writer: MessageWriter) {
+            request.write(writer);
+            writer.attributeBytes(CTA_ID, each.id);
+          },
+        };
+      })),
+    );
+  }
+
   /** Deletes one connection, without a look at the others. False when it is not there. @throws {NetlinkError} when the kernel refuses */
   async delete(connection: ConntrackTuple): Promise<boolean> {
-    const { source, destination, protocol } = connection;
-    const { sourcePort, destinationPort } = connection;
-    const outcomes = await this.#connection.tryExecute([{
-      type: ctnetlinkType(IPCTNL_MSG_CT_DELETE),
-      flags: 0,
-      describe: () =>
-        `delete connection of protocol ${protocol} from ${source} port ${sourcePort} to ${destination} port ${destinationPort}`,
-      write(writer) {
-        writeNetfilterHeader(writer, { family: familyNumber(source.family) });
-        writeOriginalTuple(writer, connection);
-      },
-    }]);
-    return countDeleted(outcomes) > 0;
+    const request = tupleRequest(IPCTNL_MSG_CT_DELETE, connection);
+    return countDeleted(await this.#connection.tryExecute([request])) > 0;
   }
 
   /**
@@ -194,6 +233,29 @@ export class ConntrackSocket implements Disposable, AsyncDisposable {
 
 function ctnetlinkType(message: number): number {
   return netfilterType(NFNL_SUBSYS_CTNETLINK, message);
+}
+
+/** Asks for something about the connection of a tuple. */
+function tupleRequest(message: number, tuple: ConntrackTuple): Request {
+  const { source, destination, protocol, sourcePort, destinationPort } = tuple;
+  const verb = message === IPCTNL_MSG_CT_GET ? "find" : "delete";
+  return {
+    type: ctnetlinkType(message),
+    flags: 0,
+    describe: () =>
+      `${verb} connection of protocol ${protocol} from ${source} port ${sourcePort} to ${destination} port ${destinationPort}`,
+    write(writer) {
+      writeNetfilterHeader(writer, { family: familyNumber(source.family) });
+      writeOriginalTuple(writer, tuple);
+    },
+  };
+}
+
+function isOriginal(flow: ConntrackFlow, tuple: ConntrackTuple): boolean {
+  return flow.originalSourcePort === tuple.sourcePort &&
+    flow.originalDestinationPort === tuple.destinationPort &&
+    flow.originalSource.equals(tuple.source) &&
+    flow.originalDestination.equals(tuple.destination);
 }
 
 /** Deletes this one connection: what has the same addresses later has another id. */

@@ -295,6 +295,54 @@ Deno.test("deleteWhere() names each connection by its tuple and id", async () =>
   assert.equal(attributes?.u32Be(12), 0x308dd000);
 });
 
+Deno.test("find() asks for each connection by its tuple, and deleteFound() deletes what was found by its id", async () => {
+  const tuple = {
+    protocol: 6,
+    source: TCP_FLOW.originalSource,
+    destination: TCP_FLOW.originalDestination,
+    sourcePort: TCP_FLOW.originalSourcePort,
+    destinationPort: TCP_FLOW.originalDestinationPort,
+  };
+  const others = [
+    { ...tuple, sourcePort: 1 },
+    { ...tuple, destinationPort: 1 },
+    { ...tuple, source: tuple.destination },
+    { ...tuple, destination: tuple.source },
+  ];
+  // The kernel may answer with the other direction of a connection, too.
+  const transport = new AnsweringTransport((request) =>
+    request.type === GET
+      ? [{ type: NEW, payload: TCP }, acknowledge(request)]
+      : [acknowledge(request)]
+  );
+  using socket = ConntrackSocket.over(transport);
+  const found = await socket.find([...others, tuple]);
+  assert.equal(transport.requests.length, 5);
+  const { mark, status } = TCP_FLOW;
+  const id = unhex("30 8d d0 00");
+  assert.deepEqual(found, [{ ...tuple, mark, status, id }]);
+  assert.equal(await socket.deleteFound(found), 1);
+  const request = transport.requests.at(-1);
+  assert.equal(request?.type, DELETE);
+  const attributes = request?.payload.attributes(4);
+  assert.deepEqual(attributes?.types(), [1, 12]);
+  assert.equal(
+    hex(attributes?.bytes(1) ?? new Uint8Array()),
+    hex(TCP.subarray(8, 4 + 0x34)),
+  );
+  assert.equal(attributes?.u32Be(12), 0x308dd000);
+  using gone = ConntrackSocket.over(
+    new AnsweringTransport((request) => [acknowledge(request, 2)]), // ENOENT
+  );
+  assert.deepEqual(await gone.find([tuple]), []);
+  assert.equal(await gone.deleteFound(found), 0);
+  using forbidden = ConntrackSocket.over(
+    new AnsweringTransport((request) => [acknowledge(request, 1)]), // EPERM
+  );
+  await assert.rejects(forbidden.find([tuple]), NetlinkError);
+  await assert.rejects(forbidden.deleteFound(found), NetlinkError);
+});
+
 Deno.test("delete() names a connection by its first packet", async () => {
   const transport = kernel();
   using socket = ConntrackSocket.over(transport);

@@ -32,7 +32,9 @@ export interface TcpConnection {
   readonly destinationPort: number;
 }
 
-interface Found extends TcpConnection {
+/** A socket as it was listed. */
+export interface TcpSocket extends TcpConnection {
+  /** Of the socket, not of the addresses. */
   readonly family: Family;
   /** Identifies it, its cookie included: what has the same ends later is another one. */
   readonly id: Uint8Array;
@@ -63,23 +65,29 @@ export class TcpSockets implements Disposable {
   }
 
   /**
-   * Ends the connections that match, and returns how many; undefined when the
-   * kernel cannot.
+   * Lists the connected sockets of both families; undefined when the kernel cannot.
+   *
+   * @throws {NetlinkError} when the kernel refuses
+   */
+  async list(): Promise<readonly TcpSocket[] | undefined> {
+    const found: (readonly TcpSocket[] | undefined)[] = [];
+    for (const family of FAMILIES) found.push(await this.#list(family));
+    const isUnable = found.every((each) => each === undefined);
+    return isUnable ? undefined : found.flatMap((each) => each ?? []);
+  }
+
+  /**
+   * Ends listed connections, and returns how many were still there; undefined
+   * when the kernel cannot.
    *
    * @throws {NetlinkError} for the first that the kernel refused
    */
-  async destroyWhere(
-    match: (connection: TcpConnection) => boolean,
-  ): Promise<number | undefined> {
-    const found: (readonly Found[] | undefined)[] = [];
-    for (const family of FAMILIES) found.push(await this.#list(family));
+  async destroy(sockets: readonly TcpSocket[]): Promise<number | undefined> {
     const outcomes = await this.#connection.tryExecute(
-      found.flatMap((each) => each ?? []).filter(match).map(destruction),
+      sockets.map(destruction),
     );
-    const isUnable = found.every((each) => each === undefined) ||
-      outcomes.some((outcome) => outcome?.errno === EOPNOTSUPP);
-    if (isUnable) return undefined;
-    return countDeleted(outcomes);
+    const isUnable = outcomes.some((outcome) => outcome?.errno === EOPNOTSUPP);
+    return isUnable ? undefined : countDeleted(outcomes);
   }
 
   /** Closes the socket. Harmless when done twice. */
@@ -87,7 +95,7 @@ export class TcpSockets implements Disposable {
     this.#connection[Symbol.dispose]();
   }
 
-  async #list(family: Family): Promise<Found[] | undefined> {
+  async #list(family: Family): Promise<TcpSocket[] | undefined> {
     const id = new Uint8Array(ID.size);
     const request: Request = {
       type: SOCK_DIAG_BY_FAMILY,
@@ -108,7 +116,7 @@ export class TcpSockets implements Disposable {
   }
 }
 
-function destruction({ family, id, ...connection }: Found): Request {
+function destruction({ family, id, ...connection }: TcpSocket): Request {
   const { source, sourcePort, destination, destinationPort } = connection;
   return {
     type: SOCK_DESTROY,
@@ -122,7 +130,7 @@ function destruction({ family, id, ...connection }: Found): Request {
 /** struct inet_diag_req_v2. */
 function writeRequest(
   writer: MessageWriter,
-  { family, id }: Pick<Found, "family" | "id">,
+  { family, id }: Pick<TcpSocket, "family" | "id">,
 ): void {
   writer.u8(familyNumber(family));
   writer.u8(IPPROTO_TCP);
@@ -132,7 +140,7 @@ function writeRequest(
 }
 
 /** struct inet_diag_msg. */
-function parse({ payload }: Message, family: Family): Found {
+function parse({ payload }: Message, family: Family): TcpSocket {
   const { at, size, source, destination } = ID;
   const id = payload.bytes.slice(at, at + size);
   const addressAt = (offset: number) =>

@@ -45,26 +45,26 @@ function kernel(
   });
 }
 
-Deno.test("destroyWhere() shows connections and ends those that match, by their cookies", async () => {
+Deno.test("list() has connections with their ends, and destroy() ends them by their cookies", async () => {
   const transport = kernel({});
   using sockets = TcpSockets.over(transport);
-  const shown: string[] = [];
-  const ended = await sockets.destroyWhere((each) => {
+  const listed = await sockets.list();
+  const texts = (listed ?? []).map((each) => {
     const { source, sourcePort, destination, destinationPort } = each;
-    shown.push(`${source} ${sourcePort} ${destination} ${destinationPort}`);
-    return shown.length === 2;
+    return `${source} ${sourcePort} ${destination} ${destinationPort}`;
   });
-  assert.equal(ended, 1);
   const text = "10.0.0.1 40000 192.0.2.1 80";
-  assert.deepEqual(shown, [text, text]);
+  assert.deepEqual(texts, [text, text]);
+  assert.equal(await sockets.destroy(listed?.slice(1) ?? []), 1);
   const [request] = transport.requests.filter(({ type }) => type === DESTROY);
   assert.equal(request?.payload.u32(48), 2);
 });
 
-Deno.test("destroyWhere() does not mind what has gone, and says when the kernel cannot", async () => {
+Deno.test("destroy() does not mind what has gone, and list() and destroy() say when the kernel cannot", async () => {
   const end = async (errors: Parameters<typeof kernel>[0]) => {
     using sockets = TcpSockets.over(kernel(errors));
-    return await sockets.destroyWhere(() => true);
+    const listed = await sockets.list();
+    return listed && await sockets.destroy(listed);
   };
   assert.equal(await end({ ending: [ENOENT, 0] }), 1);
   assert.equal(await end({ ending: [EOPNOTSUPP, EOPNOTSUPP] }), undefined);

@@ -52,5 +52,8 @@ export function differsInReadyAlone(
 
 /** A plan as text, the same for all plans that differ in ready gateways alone. */
 function withoutReady(plan: ClientPlan): string {
-  return JSON.stringify(plan, (key, value) => key === "ready" ? [] : value);
+  return JSON.stringify(
+    plan,
+    (key, value) => key === "ready" || key === "lost" ? [] : value,
+  );
 }

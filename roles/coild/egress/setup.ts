@@ -341,13 +341,14 @@ export class EgressSetup {
     { addresses }: Attachment,
     gateways: readonly ClientGateway[],
   ): ClientPlan {
-    const { port, originatingOnly } = this.#with;
+    const { health: { avoided, lost }, port, originatingOnly } = this.#with;
     return planClient({
       addresses,
       port,
       gateways,
       originatingOnly,
-      avoided: this.#with.health.avoided,
+      avoided,
+      lost,
       ifname: POD_INTERFACE,
       mtu: 0,
     });
