@@ -62,7 +62,12 @@ export type {
   NftTable,
 } from "./netfilter/model/model.ts";
 export { NetfilterSocket } from "./netfilter/table/netfilter_socket.ts";
-export { type NftNewTable, prepareTable } from "./netfilter/table/new_table.ts";
+export {
+  type NftNewTable,
+  type NftRefill,
+  prepareRefill,
+  prepareTable,
+} from "./netfilter/table/new_table.ts";
 export {
   TableMonitor,
   type TableNotification,

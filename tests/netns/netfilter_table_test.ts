@@ -11,6 +11,7 @@ import {
   NetlinkError,
   nft,
   type NftTable,
+  prepareRefill,
   prepareTable,
 } from "../../lib/netlink/mod.ts";
 import { formatTable } from "../lab/plan_text/nft_table.ts";
@@ -75,6 +76,42 @@ netnsTest(
     await using second = await setup();
     assert.equal(await second.socket.createTable(ready), true);
     assert.equal(await listTable(second.temp, "small"), formatTable(wanted));
+  },
+);
+
+netnsTest(
+  "refillTable() changes what it names and nothing else, and nothing at all where one of it is missing",
+  async () => {
+    await using test = await setup();
+    const { temp, socket } = test;
+    const before = smallTable(ADDRESSES.slice(0, 2));
+    const refilled = {
+      ...smallTable(ADDRESSES.slice(1, 4)),
+      chains: before.chains.map((chain) => ({
+        ...chain,
+        rules: chain.rules.slice(0, 1),
+      })),
+    };
+    const parts = { sets: ["friends"], chains: ["incoming"] };
+    const refill = prepareRefill(refilled, parts);
+    assert.equal(await socket.refillTable(refill), false, "no table");
+    await socket.replaceTable({ ...before, chains: [] });
+    assert.equal(await socket.refillTable(refill), false, "no chain");
+    assert.equal(
+      await listTable(temp, "small"),
+      formatTable({ ...before, chains: [] }),
+    );
+    await socket.replaceTable(before);
+    for (const _again of [1, 2]) {
+      assert.equal(await socket.refillTable(refill), true);
+      assert.equal(await listTable(temp, "small"), formatTable(refilled));
+    }
+    const onlySet = prepareRefill(before, { ...parts, chains: [] });
+    assert.equal(await socket.refillTable(onlySet), true);
+    assert.equal(
+      await listTable(temp, "small"),
+      formatTable({ ...before, chains: refilled.chains }),
+    );
   },
 );
 

@@ -1,14 +1,20 @@
 import type { Netns } from "../../linux/mod.ts";
 import { EGRESS_NFT_TABLE } from "../../names/mod.ts";
-import { NetfilterSocket, RouteSocket } from "../../netlink/mod.ts";
-import { isGatewayMark } from "../plan/choice.ts";
+import {
+  NetfilterSocket,
+  type NftRefill,
+  prepareRefill,
+  RouteSocket,
+} from "../../netlink/mod.ts";
+import { choiceSets, isGatewayMark } from "../plan/choice.ts";
 import { type ClientPlan, planClient } from "../plan/plan.ts";
 import type {
   ShadowedDestination,
   SkippedDestination,
 } from "../plan/request.ts";
 import { isClientRule } from "../plan/rules.ts";
-import { clientTable } from "../plan/table.ts";
+import { clientTable, OUTPUT_CHAIN } from "../plan/table.ts";
+import { Recent } from "./recent.ts";
 import { ClientRun } from "./run.ts";
 import { isGateway, ownState, readState } from "./state.ts";
 
@@ -90,8 +96,20 @@ export async function applyChoices(
   { netns }: ClientOptions,
 ): Promise<void> {
   // Closed on another thread: the kernel makes it wait for what is replaced.
-  await using nft = NetfilterSocket.open({ netns });
+  using nft = NetfilterSocket.open({ netns });
+  if (await nft.refillTable(refillOf(plan))) return;
   await nft.replaceTable(clientTable(plan, { interfaces: [] }));
+}
+
+const refills = new Recent<NftRefill>();
+
+/** Clients of the same gateways choose in the same way. */
+function refillOf(plan: ClientPlan): NftRefill {
+  return refills.of(JSON.stringify(plan.choices), () => {
+    const sets = plan.choices.flatMap(choiceSets).map(({ name }) => name);
+    const table = clientTable(plan, { interfaces: [] });
+    return prepareRefill(table, { sets, chains: [OUTPUT_CHAIN] });
+  });
 }
 
 /**

@@ -13,6 +13,7 @@ import {
   ruleAdd,
   ruleDelete,
 } from "../../netlink/mod.ts";
+import { Recent } from "./recent.ts";
 import { addLink, kernelFacts, renameFallbacks, wantedLinks } from "./links.ts";
 import type { ClientPlan } from "../plan/plan.ts";
 import { addRoute, kernelRoutes } from "../plan/routes.ts";
@@ -135,32 +136,24 @@ async function receive(
   { fou, nft }: FreshOptions,
 ): Promise<boolean> {
   if (!needsTable(plan, [])) return true;
-  if (!await nft.createTable(guards.of(plan))) return false;
+  if (!await nft.createTable(tableOf(plan))) return false;
   const ports = fouPorts(plan.tunnelFamilies, plan.port);
   const errors = await fou.tryAdd(ports);
   return errors.every((error) => error === undefined);
 }
 
 /** Clients of the same gateways have the same table. */
-class Guards {
-  readonly #ready = new Map<string, NftNewTable>();
+const tables = new Recent<NftNewTable>();
 
-  /** The plan's table, ready to be sent. */
-  of(plan: ClientPlan): NftNewTable {
-    const { receiverFamilies, tunnelFamilies, senders, port } = plan;
-    const key = JSON.stringify([
-      ...[receiverFamilies, tunnelFamilies, port, plan.choices, plan.ifname],
-      senders.join(),
-    ]);
-    const known = this.#ready.get(key);
-    if (known !== undefined) return known;
-    const table = prepareTable(clientTable(plan, { interfaces: [] }));
-    if (this.#ready.size >= MAX_GUARDS) this.#ready.clear();
-    this.#ready.set(key, table);
-    return table;
-  }
+/** The plan's table, ready to be sent. */
+function tableOf(plan: ClientPlan): NftNewTable {
+  const { receiverFamilies, tunnelFamilies, senders, port } = plan;
+  const key = JSON.stringify([
+    ...[receiverFamilies, tunnelFamilies, port, plan.choices, plan.ifname],
+    senders.join(),
+  ]);
+  return tables.of(
+    key,
+    () => prepareTable(clientTable(plan, { interfaces: [] })),
+  );
 }
-
-/** More than there are sets of gateways on most nodes; some KiB each. */
-const MAX_GUARDS = 32;
-const guards = new Guards();

@@ -17,6 +17,9 @@ import { TUNNEL_LINKS } from "../kernel/tunnel_names.ts";
 /** Counts tunnelled packets that no gateway sent. */
 export const FOREIGN_FOU_COUNTER = "foreign_fou";
 
+/** The chain in which gateways are chosen. */
+export const OUTPUT_CHAIN = "output";
+
 /** NF_IP_PRI_RAW, NF_IP_PRI_MANGLE and NF_IP_PRI_FILTER of `<linux/netfilter_ipv4.h>`. */
 const RAW = -300;
 const MANGLE = -150;
@@ -175,7 +178,7 @@ function outputChain(
   { interfaces, ownPortsFrom = OWN_PORTS_FROM }: TableFacts,
 ): NftChain {
   return {
-    name: "output",
+    name: OUTPUT_CHAIN,
     type: "route",
     hook: "output",
     priority: MANGLE,

@@ -23,6 +23,7 @@ import {
   differsInReadyAlone,
   gatewaysOf,
   isSettled,
+  planText,
 } from "./client_state.ts";
 import { ClientStates } from "./client_states.ts";
 import type { CallOptions, Connected } from "../calls/attachments.ts";
@@ -211,7 +212,7 @@ export class EgressSetup {
     );
     const plan = this.#plan(attachment, gateways);
     const silent = lostOf(gateways, this.#with.health);
-    if (lost.length === 0 && isSettled(state, plan)) {
+    if (lost.length === 0 && isSettled(state, planText(plan))) {
       this.#settle(attachment, {
         plan,
         selection: { ...selection, gateways },
@@ -304,7 +305,7 @@ export class EgressSetup {
     const { gateways } = state;
     const plan = this.#plan(attachment, [...gateways.values()]);
     // Gateways that are lost may be in it by another way.
-    if (!isSettled(state, plan)) return [];
+    if (!isSettled(state, planText(plan))) return [];
     using netns = await attachment.openNetns();
     if (netns === undefined) return [];
     const problems = await this.#with.plane.inspect(plan, { netns });
@@ -395,7 +396,7 @@ export class EgressSetup {
     });
     const plan = this.#plan(attachment, gateways);
     try {
-      if (differsInReadyAlone(before, plan)) {
+      if (differsInReadyAlone(before, planText(plan))) {
         await this.#with.plane.choose(plan, { netns, signal });
       } else {
         await this.#apply(plan, {
@@ -442,7 +443,7 @@ export class EgressSetup {
     this.#remember(attachment, {
       kind: "client",
       gateways: byName(selection.gateways),
-      plan: JSON.stringify(plan),
+      plan: planText(plan),
       isVisible: plan.families.length > 0,
     });
     this.#with.reports.tell(attachment, {

@@ -27,7 +27,7 @@ import { elementId, encodeElement } from "../wire/set_key.ts";
 import { changeRequests, compareTable } from "./changes.ts";
 import { type NftCounter, planTable } from "./plan.ts";
 import { TableReader } from "./reader.ts";
-import type { NftNewTable } from "./new_table.ts";
+import type { NftNewTable, NftRefill } from "./new_table.ts";
 import { parseCounter, tableGet } from "./state.ts";
 
 /** Options of `NetfilterSocket.open()`. */
@@ -147,6 +147,20 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
   async createTable(table: NftNewTable): Promise<boolean> {
     const error = await this.#commit(table.requests, table.op);
     if (error?.errno === EEXIST) return false;
+    if (error !== undefined) throw error;
+    return true;
+  }
+
+  /**
+   * Gives sets and chains of a table other contents, in one transaction: one
+   * send, and nothing is read before. Returns false when one of them is not
+   * there, and nothing was changed.
+   *
+   * @throws {NetlinkError} when the kernel refuses
+   */
+  async refillTable(refill: NftRefill): Promise<boolean> {
+    const error = await this.#commit(refill.requests, refill.op);
+    if (error?.errno === ENOENT) return false;
     if (error !== undefined) throw error;
     return true;
   }

@@ -1,8 +1,15 @@
 import { MessageWriter } from "../../message/message_writer.ts";
 import type { Request } from "../../message/request.ts";
 import type { NftTable } from "../model/model.ts";
-import { tableText } from "../wire/requests.ts";
-import { planTable, tableRequests } from "./plan.ts";
+import { elementsAdd, elementsFlush, tableText } from "../wire/requests.ts";
+import {
+  type PlannedSet,
+  planTable,
+  rulesAdd,
+  rulesRemove,
+  type TablePlan,
+  tableRequests,
+} from "./plan.ts";
 
 /** A table that is ready to be sent, to as many namespaces as have none of its name. */
 export interface NftNewTable {
@@ -24,6 +31,53 @@ export function prepareTable(table: NftTable): NftNewTable {
     op: `create ${tableText(table.name)}`,
     requests: requests.map(written),
   };
+}
+
+/** New contents of some sets and chains of a table, ready to be sent, to as many namespaces as have these. */
+export interface NftRefill {
+  /** Completes "Cannot …". */
+  readonly op: string;
+  readonly requests: readonly Request[];
+}
+
+/**
+ * Turns parts of a table into what `NetfilterSocket.refillTable()` sends, as
+ * `prepareTable()` does with all of it.
+ *
+ * @throws {TypeError} when the table contradicts itself
+ */
+export function prepareRefill(
+  table: NftTable,
+  parts: {
+    readonly sets: readonly string[];
+    readonly chains: readonly string[];
+  },
+): NftRefill {
+  const plan = planTable(table);
+  const requests = [
+    ...plan.sets.filter(({ name }) => parts.sets.includes(name))
+      .flatMap((set) => refillSet(plan, set)),
+    ...plan.chains.filter(({ name }) => parts.chains.includes(name))
+      .flatMap((chain) => [
+        rulesRemove(plan.name, chain),
+        ...rulesAdd(plan.name, chain),
+      ]),
+  ];
+  return {
+    op: `refill ${tableText(table.name)}`,
+    requests: requests.map(written),
+  };
+}
+
+function refillSet(
+  { name: table }: TablePlan,
+  { name: set, elements }: PlannedSet,
+): Request[] {
+  const target = { table, set };
+  return [
+    elementsFlush(target),
+    ...elementsAdd([...elements.values()], target),
+  ];
 }
 
 /** A request whose body is written now, not at each send. */

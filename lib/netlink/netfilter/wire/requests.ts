@@ -162,6 +162,18 @@ export function elementsRemove(
   );
 }
 
+/** Removes all elements of a set. */
+export function elementsFlush(target: SetName): Request {
+  return nftRequest({
+    message: NFT_MSG_DELSETELEM,
+    op: `flush ${setText(target)}`,
+    tree: [
+      [NFTA_OWNER_TABLE, target.table],
+      [NFTA_SET_ELEM_LIST_SET, target.set],
+    ],
+  });
+}
+
 /** How a set is called in errors. */
 export function setText({ table, set }: SetName): string {
   return `set "${set}" of ${tableText(table)}`;
