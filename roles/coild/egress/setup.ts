@@ -1,22 +1,18 @@
 import {
   type ClientGateway,
   type ClientPlan,
-  egressRefsOf,
-  type EndedConnections,
   type GatewayGroup,
   gatewayMark,
-  planClient,
-  problemOf,
-  selectGateways,
   type Selection,
 } from "../../../lib/egress/mod.ts";
-import { type Address, valuesOf } from "../../../lib/inet/mod.ts";
+import { valuesOf } from "../../../lib/inet/mod.ts";
 import { splitKey, type V1Pod } from "../../../lib/kube/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
 import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
-import { type AttachmentKey, keyText } from "../../../lib/cni/mod.ts";
+import type { AttachmentKey } from "../../../lib/cni/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { Announcer } from "./announcer.ts";
+import { ClientApplier } from "./applier.ts";
 import {
   byName,
   type ClientState,
@@ -27,19 +23,19 @@ import {
 } from "./client_state.ts";
 import { ClientStates } from "./client_states.ts";
 import type { CallOptions, Connected } from "../calls/attachments.ts";
-import { nameText } from "../../../lib/names/mod.ts";
 import { type ConditionReason, conditionsOf, endsOf } from "./conditions.ts";
+import { ConnectionEndings, type ConnectionEndingsOptions } from "./endings.ts";
 import type { EgressPlane } from "./plane.ts";
+import { ClientPlanner, type ClientPlannerOptions } from "./planner.ts";
 import type { EgressReports } from "./reports.ts";
 import type { EgressSource } from "./source.ts";
 import {
   EgressNotFoundError,
-  InvalidAnnotationError,
   InvalidEgressError,
   InvalidNetworkError,
 } from "../base/errors.ts";
 import { podKey } from "../base/keys.ts";
-import { type GatewayHealthView, goneOf, lostOf } from "./chosen_gateways.ts";
+import { goneOf, lostOf } from "./chosen_gateways.ts";
 import { keepChoices } from "./kept_choices.ts";
 import { recall, unknownGateways } from "./lost_egresses.ts";
 import type { PodFacts } from "../cluster/pod_source.ts";
@@ -51,17 +47,12 @@ import {
 
 const log = getLogger("egress");
 
-export interface EgressSetupOptions {
+export interface EgressSetupOptions
+  extends ClientPlannerOptions, ConnectionEndingsOptions {
   readonly source: Pick<EgressSource, "find" | "isFollowed">;
   readonly plane: EgressPlane;
   readonly announcer: Pick<Announcer, "announce">;
   readonly reports: EgressReports;
-  /** UDP port of the tunnels. */
-  readonly port: number;
-  readonly originatingOnly: boolean;
-  readonly health: GatewayHealthView;
-  /** Called when connections of a pod through lost gateways were ended. */
-  readonly onEnded: (ended: EndedConnections) => void;
 }
 
 /**
@@ -72,11 +63,15 @@ export interface EgressSetupOptions {
 export class EgressSetup {
   readonly #with: EgressSetupOptions;
   readonly #states = new ClientStates();
-  /** Lost gateways through which a client's connections have been ended. */
-  readonly #ended = new Map<string, ReadonlySet<string>>();
+  readonly #planner: ClientPlanner;
+  readonly #applier: ClientApplier;
+  readonly #endings: ConnectionEndings;
 
   constructor(options: EgressSetupOptions) {
     this.#with = options;
+    this.#planner = new ClientPlanner(options);
+    this.#applier = new ClientApplier(options.plane);
+    this.#endings = new ConnectionEndings(options);
   }
 
   /** How many pods are clients. */
@@ -110,7 +105,7 @@ export class EgressSetup {
     pod: Pick<PodFacts, "namespace" | "name" | "annotations">,
     options: CallOptions,
   ): Promise<Selection | undefined> {
-    const selection = await this.#select(pod.annotations, options);
+    const selection = await this.#planner.select(pod.annotations, options);
     if (selection === undefined) return undefined;
     const [missing] = selection.missing;
     if (missing !== undefined) throw new EgressNotFoundError(pod, missing);
@@ -172,18 +167,18 @@ export class EgressSetup {
     { netns, signal }: CallOptions & { readonly netns: Netns },
   ): Promise<void> {
     assertAddressed(attachment);
-    const plan = this.#plan(attachment, selection.gateways);
+    const plan = this.#planner.plan(attachment, selection.gateways);
     try {
       const { freshMtu } = attachment;
       const fresh = freshMtu === undefined ? {} : { freshMtu };
-      await this.#apply(plan, {
+      await this.#applier.apply(plan, {
         client: { attachment, gateways: selection.gateways },
         netns,
         signal,
         ...fresh,
       });
     } catch (error) {
-      await this.#takeBack(netns);
+      await this.#applier.takeBack(netns);
       throw error;
     }
     this.#settle(attachment, { plan, selection, isNew: true });
@@ -201,7 +196,7 @@ export class EgressSetup {
     { signal }: CallOptions,
   ): Promise<boolean> {
     const annotations = pod.metadata?.annotations ?? {};
-    const selection = await this.#select(annotations, { signal });
+    const selection = await this.#planner.select(annotations, { signal });
     if (selection === undefined) return await this.#clear(attachment);
     const state = this.#states.get(attachment.key);
     const known = gatewaysOf(state);
@@ -210,14 +205,14 @@ export class EgressSetup {
       recalled,
       ({ name }) => known.get(name)?.direct !== undefined,
     );
-    const plan = this.#plan(attachment, gateways);
+    const plan = this.#planner.plan(attachment, gateways);
     const silent = lostOf(gateways, this.#with.health);
     if (lost.length === 0 && isSettled(state, planText(plan))) {
       this.#settle(attachment, {
         plan,
         selection: { ...selection, gateways },
       });
-      return await this.#endConnections(attachment, silent);
+      return await this.#endings.endDue(attachment, silent);
     }
     using netns = await attachment.openNetns();
     if (netns === undefined) return false;
@@ -230,7 +225,7 @@ export class EgressSetup {
       : gateways;
     try {
       // While their packets take the old way; on another one only those that send would notice.
-      await this.#end(attachment, goneOf(gateways, known), { netns });
+      await this.#endings.end(attachment, goneOf(gateways, known), { netns });
     } finally {
       await this.#converge(attachment, {
         netns,
@@ -240,42 +235,7 @@ export class EgressSetup {
         gateways: [...kept, ...unknownGateways(lost, refused, gateways)],
       });
     }
-    return await this.#endConnections(attachment, silent);
-  }
-
-  /** Once for each loss, when new connections go elsewhere. */
-  async #endConnections(
-    attachment: Attachment,
-    lost: readonly Address[],
-  ): Promise<boolean> {
-    const key = keyText(attachment.key);
-    const ended = this.#ended.get(key) ?? new Set();
-    const due = lost.filter((each) => !ended.has(each.toString()));
-    if (due.length > 0) {
-      using netns = await attachment.openNetns();
-      if (netns === undefined) return false;
-      await this.#end(attachment, due, { netns });
-    }
-    if (lost.length === 0) this.#ended.delete(key);
-    else this.#ended.set(key, new Set(lost.map(String)));
-    return true;
-  }
-
-  async #end(
-    { pod }: Attachment,
-    gateways: readonly Address[],
-    { netns }: { readonly netns: Netns },
-  ): Promise<void> {
-    if (gateways.length === 0) return;
-    const { plane, onEnded } = this.#with;
-    const done = await plane.endConnections(gateways, { netns });
-    onEnded(done);
-    if (done.forgotten === 0) return;
-    log.info("Ended a pod's connections through lost gateways", {
-      ...pod,
-      ...done,
-      gateways: gateways.map(String),
-    });
+    return await this.#endings.endDue(attachment, silent);
   }
 
   async #keepChosen(
@@ -303,7 +263,7 @@ export class EgressSetup {
     const state = this.#states.get(attachment.key);
     if (state?.kind !== "client" || !state.isVisible) return [];
     const { gateways } = state;
-    const plan = this.#plan(attachment, [...gateways.values()]);
+    const plan = this.#planner.plan(attachment, [...gateways.values()]);
     // Gateways that are lost may be in it by another way.
     if (!isSettled(state, planText(plan))) return [];
     using netns = await attachment.openNetns();
@@ -317,67 +277,8 @@ export class EgressSetup {
 
   forget(key: AttachmentKey): void {
     this.#states.delete(key);
-    this.#ended.delete(keyText(key));
+    this.#endings.forget(key);
     this.#with.reports.forget(key);
-  }
-
-  async #select(
-    annotations: Readonly<Record<string, string>>,
-    options: CallOptions,
-  ): Promise<Selection | undefined> {
-    const problem = problemOf(annotations);
-    if (problem !== undefined) throw new InvalidAnnotationError(problem);
-    const refs = egressRefsOf(annotations);
-    if (refs.length === 0) return undefined;
-    const facts = await this.#with.source.find(refs, options);
-    return selectGateways(
-      refs,
-      (ref) =>
-        facts.get(nameText(ref)) ??
-          { egress: undefined, service: undefined, slices: [] },
-    );
-  }
-
-  #plan(
-    { addresses }: Attachment,
-    gateways: readonly ClientGateway[],
-  ): ClientPlan {
-    const { health: { avoided, lost }, port, originatingOnly } = this.#with;
-    return planClient({
-      addresses,
-      port,
-      gateways,
-      originatingOnly,
-      avoided,
-      lost,
-      ifname: POD_INTERFACE,
-      mtu: 0,
-    });
-  }
-
-  async #apply(
-    plan: ClientPlan,
-    { client, ...options }: CallOptions & {
-      readonly client: {
-        readonly attachment: Attachment;
-        readonly gateways: readonly ClientGateway[];
-      };
-      readonly netns: Netns;
-      readonly freshMtu?: number;
-    },
-  ): Promise<void> {
-    try {
-      await this.#with.plane.prepare(plan.tunnelFamilies);
-      await this.#with.plane.apply(plan, options);
-    } catch (error) {
-      if (!(error instanceof FouUnsupportedError)) throw error;
-      const { attachment: { pod }, gateways } = client;
-      const names = gateways.map(({ name }) => `"${name}"`).join(", ");
-      throw new FouUnsupportedError(
-        `Cannot make pod "${pod.namespace}/${pod.name}" a client of Egress ${names}: ${error.message}`,
-        { cause: error },
-      );
-    }
   }
 
   /** Where there can be no tunnels, what would go through them is refused. */
@@ -394,12 +295,12 @@ export class EgressSetup {
       kind: "unsettled",
       gateways: byName(gateways),
     });
-    const plan = this.#plan(attachment, gateways);
+    const plan = this.#planner.plan(attachment, gateways);
     try {
       if (differsInReadyAlone(before, planText(plan))) {
         await this.#with.plane.choose(plan, { netns, signal });
       } else {
-        await this.#apply(plan, {
+        await this.#applier.apply(plan, {
           client: { attachment, gateways },
           netns,
           signal,
@@ -409,7 +310,10 @@ export class EgressSetup {
       if (!(error instanceof FouUnsupportedError)) throw error;
       const closed = gateways.map((gateway) => ({ ...gateway, service: {} }));
       const options = { netns, signal };
-      await this.#with.plane.apply(this.#plan(attachment, closed), options);
+      await this.#with.plane.apply(
+        this.#planner.plan(attachment, closed),
+        options,
+      );
       throw error;
     }
     const known = { ...selection, gateways };
@@ -455,16 +359,6 @@ export class EgressSetup {
 
   #remember({ key }: Attachment, state: ClientState): void {
     this.#states.set(key, state);
-  }
-
-  async #takeBack(netns: Netns): Promise<void> {
-    try {
-      await this.#with.plane.clear({ netns });
-    } catch (err) {
-      log.error("Cannot undo a failed egress set-up; its pod is taken down", {
-        err,
-      });
-    }
   }
 }
 

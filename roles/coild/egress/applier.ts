@@ -1,0 +1,59 @@
+import type { ClientGateway, ClientPlan } from "../../../lib/egress/mod.ts";
+import type { Netns } from "../../../lib/linux/mod.ts";
+import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+import type { Attachment } from "../calls/attachment.ts";
+import type { CallOptions } from "../calls/attachments.ts";
+import type { EgressPlane } from "./plane.ts";
+
+const log = getLogger("egress");
+
+/** How a plan is applied. */
+export interface ApplyPlanOptions extends CallOptions {
+  readonly client: {
+    readonly attachment: Attachment;
+    readonly gateways: readonly ClientGateway[];
+  };
+  readonly netns: Netns;
+  /** See `EgressPlane.apply()`. */
+  readonly freshMtu?: number;
+}
+
+/** Brings plans into pods' networks. */
+export class ClientApplier {
+  readonly #plane: EgressPlane;
+
+  constructor(plane: EgressPlane) {
+    this.#plane = plane;
+  }
+
+  /** @throws {FouUnsupportedError} which names the pod and its Egresses, when the kernel has no tunnels */
+  async apply(
+    plan: ClientPlan,
+    { client, ...options }: ApplyPlanOptions,
+  ): Promise<void> {
+    try {
+      await this.#plane.prepare(plan.tunnelFamilies);
+      await this.#plane.apply(plan, options);
+    } catch (error) {
+      if (!(error instanceof FouUnsupportedError)) throw error;
+      const { attachment: { pod }, gateways } = client;
+      const names = gateways.map(({ name }) => `"${name}"`).join(", ");
+      throw new FouUnsupportedError(
+        `Cannot make pod "${pod.namespace}/${pod.name}" a client of Egress ${names}: ${error.message}`,
+        { cause: error },
+      );
+    }
+  }
+
+  /** Undoes a set-up that failed. Never throws. */
+  async takeBack(netns: Netns): Promise<void> {
+    try {
+      await this.#plane.clear({ netns });
+    } catch (err) {
+      log.error("Cannot undo a failed egress set-up; its pod is taken down", {
+        err,
+      });
+    }
+  }
+}

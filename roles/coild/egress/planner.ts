@@ -1,0 +1,72 @@
+import {
+  type ClientGateway,
+  type ClientPlan,
+  egressRefsOf,
+  planClient,
+  problemOf,
+  selectGateways,
+  type Selection,
+} from "../../../lib/egress/mod.ts";
+import { nameText } from "../../../lib/names/mod.ts";
+import { InvalidAnnotationError } from "../base/errors.ts";
+import { type Attachment, POD_INTERFACE } from "../calls/attachment.ts";
+import type { CallOptions } from "../calls/attachments.ts";
+import type { GatewayHealthView } from "./chosen_gateways.ts";
+import type { EgressSource } from "./source.ts";
+
+export interface ClientPlannerOptions {
+  readonly source: Pick<EgressSource, "find">;
+  /** UDP port of the tunnels. */
+  readonly port: number;
+  readonly originatingOnly: boolean;
+  readonly health: GatewayHealthView;
+}
+
+/** Plans pods' networks from annotations and what the API server has. */
+export class ClientPlanner {
+  readonly #with: ClientPlannerOptions;
+
+  constructor(options: ClientPlannerOptions) {
+    this.#with = options;
+  }
+
+  /**
+   * The gateways that a pod's annotations ask for; undefined when they ask for none.
+   *
+   * @throws {InvalidAnnotationError} when they name what no Egress can be, or too many
+   */
+  async select(
+    annotations: Readonly<Record<string, string>>,
+    options: CallOptions,
+  ): Promise<Selection | undefined> {
+    const problem = problemOf(annotations);
+    if (problem !== undefined) throw new InvalidAnnotationError(problem);
+    const refs = egressRefsOf(annotations);
+    if (refs.length === 0) return undefined;
+    const facts = await this.#with.source.find(refs, options);
+    return selectGateways(
+      refs,
+      (ref) =>
+        facts.get(nameText(ref)) ??
+          { egress: undefined, service: undefined, slices: [] },
+    );
+  }
+
+  /** What a pod should have as a client of these gateways. */
+  plan(
+    { addresses }: Attachment,
+    gateways: readonly ClientGateway[],
+  ): ClientPlan {
+    const { health: { avoided, lost }, port, originatingOnly } = this.#with;
+    return planClient({
+      addresses,
+      port,
+      gateways,
+      originatingOnly,
+      avoided,
+      lost,
+      ifname: POD_INTERFACE,
+      mtu: 0,
+    });
+  }
+}
