@@ -92,7 +92,7 @@ function follow(parts: Parts, pods: Pods): AsyncDisposable & {
       update: ({ key }: Attachment, { metadata }: V1Pod) => {
         updates.push(`${metadata?.name} ${key.containerId}`);
         if (metadata?.name !== CLIENT) clean.add(key.containerId);
-        return Promise.resolve(true);
+        return Promise.resolve("done");
       },
       forget() {},
       refused() {},

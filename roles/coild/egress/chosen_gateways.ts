@@ -49,6 +49,18 @@ export function goneOf(
     .filter((each) => !left.has(each.toString()));
 }
 
+/** Those that got new connections, and are not to get any now. */
+export function leftOf(
+  gateways: readonly ClientGateway[],
+  known: ReadonlyMap<string, ClientGateway>,
+): Address[] {
+  return gateways.flatMap(({ name, direct }) =>
+    (known.get(name)?.direct ?? []).filter((each) =>
+      direct?.every((other) => !other.equals(each))
+    )
+  );
+}
+
 /** Connections may go through any that the client once chose. */
 function chosenOf({ direct, senders }: ClientGateway): readonly Address[] {
   return direct === undefined ? [] : distinct([...direct, ...senders]);

@@ -46,12 +46,13 @@ export function isSettled(
   return state?.kind === "client" && state.plan === plan;
 }
 
-/** Whether all that differs between a pod's network and a plan is which gateways are ready or lost, as far as its table says it without a look at the pod. */
+/** Whether a pod's network differs from a plan, in nothing but which gateways are ready or lost, as far as its table says it without a look at the pod. */
 export function differsInReadyAlone(
   state: ClientState | undefined,
   plan: string,
 ): boolean {
-  return state?.kind === "client" && !plan.includes(ORIGINATING_ONLY) &&
+  return state?.kind === "client" && state.plan !== plan &&
+    !plan.includes(ORIGINATING_ONLY) &&
     withoutReady(state.plan) === withoutReady(plan);
 }
 

@@ -34,18 +34,18 @@ export class ConnectionEndings {
     return lost.filter((each) => !ended.has(each.toString()));
   }
 
-  /** Ends what is due. False when the pod's network namespace cannot be found. */
+  /** Ends what is due. */
   async endDue(
     attachment: Attachment,
     lost: readonly Address[],
-  ): Promise<boolean> {
+  ): Promise<"done" | "not found"> {
     const due = this.due(attachment, lost);
-    if (due.length === 0) return true;
+    if (due.length === 0) return "done";
     using netns = await attachment.openNetns();
-    if (netns === undefined) return false;
+    if (netns === undefined) return "not found";
     await this.end(attachment, due, { netns });
     this.#ended.set(keyText(attachment.key), new Set(lost.map(String)));
-    return true;
+    return "done";
   }
 
   /** Ends a pod's connections through these gateways. */

@@ -52,10 +52,11 @@ export class ClientPlanner {
     );
   }
 
-  /** What a pod should have as a client of these gateways. */
+  /** What a pod should have as a client of these gateways. New connections avoid those that are left, too. */
   plan(
     { addresses }: Attachment,
     gateways: readonly ClientGateway[],
+    { left = new Set() }: { readonly left?: ReadonlySet<string> } = {},
   ): ClientPlan {
     const { health: { avoided, lost }, port, originatingOnly } = this.#with;
     return planClient({
@@ -63,7 +64,7 @@ export class ClientPlanner {
       port,
       gateways,
       originatingOnly,
-      avoided,
+      avoided: avoided.union(left),
       lost,
       ifname: POD_INTERFACE,
       mtu: 0,

@@ -12,7 +12,7 @@ import type { PodName } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { AttachmentBook } from "../calls/attachment_book.ts";
 import type { Attachments } from "../calls/attachments.ts";
-import type { EgressSetup } from "./setup.ts";
+import type { EgressSetup, UpdateOutcome } from "./setup.ts";
 import { InvalidAnnotationError } from "../base/errors.ts";
 import type { EgressSource } from "./source.ts";
 import { isGatewayPod } from "../../../lib/api/mod.ts";
@@ -175,19 +175,22 @@ export class EgressReconciler {
     }
     // mutate: only frees memory; what was found is in the book, which is asked first.
     this.#note(key, { unfound: undefined });
-    const result = attachment !== undefined &&
-      await this.#update(attachment, { key, signal });
-    if (result === false) {
+    const outcome = attachment === undefined
+      ? "not found"
+      : await this.#update(attachment, { key, signal });
+    if (outcome === "not found") {
       return { requeueAfterMs: this.#waitOf(key).nextMs() };
     }
     this.#note(key, { wait: undefined });
-    return result === true ? undefined : result;
+    // Behind all pods that wait.
+    if (outcome === "again") return { requeueAfterMs: 0 };
+    return outcome === "done" ? undefined : outcome;
   }
 
   async #update(
     attachment: Attachment,
     { key, signal }: { readonly key: string; readonly signal: AbortSignal },
-  ): Promise<boolean | ReconcileResult> {
+  ): Promise<UpdateOutcome | { readonly requeueAfterMs: number }> {
     const { book, locks, pods, setup } = this.#with;
     using _lock = await locks.lock(keyText(attachment.key), {
       signal,
@@ -195,18 +198,21 @@ export class EgressReconciler {
     });
     // The state counts as it is now, not as it was before the lock.
     const pod = pods.get(key);
-    if (pod === undefined || book.of(pod) !== attachment) return false;
+    if (pod === undefined || book.of(pod) !== attachment) return "not found";
     try {
-      const isFound = await setup.update(attachment, pod, { signal });
+      const outcome = await setup.update(attachment, pod, { signal });
       this.#note(key, { refused: undefined });
       setup.refused(attachment.key);
-      return isFound;
+      return outcome;
     } catch (error) {
-      if (error instanceof GatewayNetnsError) return this.#refuse(key, pod);
+      if (error instanceof GatewayNetnsError) {
+        this.#refuse(key, pod);
+        return "done";
+      }
       if (error instanceof InvalidAnnotationError) {
         // The pod stays as it is, until the annotation changes.
         this.#tellRefused(attachment, error, { reason: "EgressInvalid" });
-        return true;
+        return "done";
       }
       if (!(error instanceof FouUnsupportedError)) throw error;
       this.#tellRefused(attachment, error, { reason: "EgressUnsupported" });

@@ -12,6 +12,7 @@ import {
   EgressReconciler,
   type EgressReconcilerOptions,
 } from "./reconciler.ts";
+import type { UpdateOutcome } from "./setup.ts";
 
 configureLogging({ write: () => {} });
 
@@ -74,7 +75,7 @@ class Site implements AsyncDisposable {
   readonly events: string[] = [];
   readonly counted: string[] = [];
   /** What the next updates come to. */
-  outcome: () => boolean = () => true;
+  outcome: () => UpdateOutcome = () => "done";
   isSynced = Promise.resolve();
   readonly reconciler: EgressReconciler;
   readonly #group = new TaskGroup();
@@ -261,7 +262,7 @@ Deno.test("EgressReconciler tells once what is wrong with a pod, and again when 
   assert.deepEqual(await site.updated(), ["c1"], "not again by itself");
   assert.deepEqual(site.events, ["Warning EgressInvalid of p1"]);
   assert.deepEqual(new Set(site.refusals), new Set(["EgressInvalid c1"]));
-  site.outcome = () => true;
+  site.outcome = () => "done";
   site.put(1);
   await site.updated();
   site.outcome = invalid;
@@ -317,7 +318,7 @@ Deno.test("EgressReconciler changes neither of pods that have one address, and s
 Deno.test("EgressReconciler tries again what was not found, waits for the lock, and forgets what went in the meantime", async () => {
   await using site = new Site(1);
   site.book.add(attachmentOf(1));
-  site.outcome = () => site.updates.length > 1;
+  site.outcome = () => site.updates.length > 1 ? "done" : "not found";
   site.pods.set("team/p2", podOf(2));
   site.start();
   await untilPasses(() => assert.equal(site.updates.length, 2));
@@ -333,7 +334,7 @@ Deno.test("EgressReconciler tries again what was not found, waits for the lock, 
   assert.deepEqual(await site.updated(), ["c1"]);
   site.outcome = () => {
     site.book.forget(attachmentOf(1).key);
-    return true;
+    return "done";
   };
   site.put(1);
   await site.updated();
@@ -361,7 +362,7 @@ Deno.test("EgressReconciler's own lock is none that looks pass by", async () => 
   const seen: boolean[] = [];
   site.outcome = () => {
     seen.push(site.locks.isLocked("c1:eth0"));
-    return true;
+    return "done";
   };
   site.start();
   await site.updated();

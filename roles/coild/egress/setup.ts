@@ -5,7 +5,7 @@ import {
   gatewayMark,
   type Selection,
 } from "../../../lib/egress/mod.ts";
-import { valuesOf } from "../../../lib/inet/mod.ts";
+import { type Address, valuesOf } from "../../../lib/inet/mod.ts";
 import { splitKey, type V1Pod } from "../../../lib/kube/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
 import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
@@ -17,6 +17,7 @@ import {
   byName,
   type ClientState,
   differsInReadyAlone,
+  type Gateways,
   gatewaysOf,
   isSettled,
   planText,
@@ -35,7 +36,7 @@ import {
   InvalidNetworkError,
 } from "../base/errors.ts";
 import { podKey } from "../base/keys.ts";
-import { goneOf, lostOf } from "./chosen_gateways.ts";
+import { goneOf, leftOf, lostOf } from "./chosen_gateways.ts";
 import { keepChoices } from "./kept_choices.ts";
 import { recall, unknownGateways } from "./lost_egresses.ts";
 import type { PodFacts } from "../cluster/pod_source.ts";
@@ -54,6 +55,14 @@ export interface EgressSetupOptions
   readonly announcer: Pick<Announcer, "announce">;
   readonly reports: EgressReports;
 }
+
+/** What an update came to. */
+export type UpdateOutcome =
+  | "done"
+  /** The first step is done; the next update does more. */
+  | "again"
+  /** The pod's network namespace cannot be found. */
+  | "not found";
 
 /**
  * Makes clients of Egresses of pods, and keeps them so: from what annotations
@@ -186,7 +195,6 @@ export class EgressSetup {
 
   /**
    * Makes a pod what its annotations say now: a client, another one, or none.
-   * False when its network namespace cannot be found.
    *
    * @throws as `setUp()`; what is to be refused is refused even so
    */
@@ -194,7 +202,7 @@ export class EgressSetup {
     attachment: Attachment,
     pod: V1Pod,
     { signal }: CallOptions,
-  ): Promise<boolean> {
+  ): Promise<UpdateOutcome> {
     const annotations = pod.metadata?.annotations ?? {};
     const selection = await this.#planner.select(annotations, { signal });
     if (selection === undefined) return await this.#clear(attachment);
@@ -206,16 +214,19 @@ export class EgressSetup {
       ({ name }) => known.get(name)?.direct !== undefined,
     );
     const plan = this.#planner.plan(attachment, gateways);
-    const silent = lostOf(gateways, this.#with.health);
     if (lost.length === 0 && isSettled(state, planText(plan))) {
-      this.#settle(attachment, {
-        plan,
-        selection: { ...selection, gateways },
-      });
-      return await this.#endings.endDue(attachment, silent);
+      const settled = { ...selection, gateways };
+      this.#settle(attachment, { plan, selection: settled });
+      return await this.#endings.endDue(
+        attachment,
+        lostOf(gateways, this.#with.health),
+      );
     }
     using netns = await attachment.openNetns();
-    if (netns === undefined) return false;
+    if (netns === undefined) return "not found";
+    if (await this.#choose(attachment, { plan, gateways, netns })) {
+      return "again";
+    }
     const refused = lost.length === 0
       ? []
       : await this.#with.plane.refused({ netns });
@@ -231,11 +242,56 @@ export class EgressSetup {
         netns,
         signal,
         selection,
-        before: state,
         gateways: [...kept, ...unknownGateways(lost, refused, gateways)],
       });
     }
-    return await this.#endings.endDue(attachment, silent);
+    return "done";
+  }
+
+  /**
+   * The first step of an update, a fraction of a millisecond: new connections
+   * leave gateways that are not to be chosen, and go to those that are, as far
+   * as the pod has ways to them. The others follow when each pod has had its
+   * first. False when there is nothing to do.
+   */
+  async #choose(
+    attachment: Attachment,
+    { plan, gateways, netns }: {
+      readonly plan: ClientPlan;
+      readonly gateways: readonly ClientGateway[];
+      readonly netns: Netns;
+    },
+  ): Promise<boolean> {
+    const before = this.#states.get(attachment.key);
+    if (before?.kind !== "client") return false;
+    const next = [
+      { plan, gateways: byName(gateways) },
+      this.#planWithout(attachment, leftOf(gateways, before.gateways), before),
+    ].find(({ plan }) => differsInReadyAlone(before, planText(plan)));
+    if (next === undefined) return false;
+    this.#remember(attachment, {
+      kind: "unsettled",
+      gateways: before.gateways,
+    });
+    await this.#with.plane.choose(next.plan, { netns });
+    this.#remember(attachment, {
+      ...before,
+      gateways: next.gateways,
+      plan: planText(next.plan),
+    });
+    return true;
+  }
+
+  /** What a pod has, but for new connections by these gateways. */
+  #planWithout(
+    attachment: Attachment,
+    left: readonly Address[],
+    { gateways }: { readonly gateways: Gateways },
+  ) {
+    const plan = this.#planner.plan(attachment, [...gateways.values()], {
+      left: new Set(left.map(String)),
+    });
+    return { plan, gateways };
   }
 
   async #keepChosen(
@@ -284,8 +340,7 @@ export class EgressSetup {
   /** Where there can be no tunnels, what would go through them is refused. */
   async #converge(
     attachment: Attachment,
-    { selection, gateways, netns, signal, before }: CallOptions & {
-      readonly before: ClientState | undefined;
+    { selection, gateways, netns, signal }: CallOptions & {
       readonly selection: Selection;
       readonly gateways: readonly ClientGateway[];
       readonly netns: Netns;
@@ -297,15 +352,8 @@ export class EgressSetup {
     });
     const plan = this.#planner.plan(attachment, gateways);
     try {
-      if (differsInReadyAlone(before, planText(plan))) {
-        await this.#with.plane.choose(plan, { netns, signal });
-      } else {
-        await this.#applier.apply(plan, {
-          client: { attachment, gateways },
-          netns,
-          signal,
-        });
-      }
+      const client = { attachment, gateways };
+      await this.#applier.apply(plan, { client, netns, signal });
     } catch (error) {
       if (!(error instanceof FouUnsupportedError)) throw error;
       const closed = gateways.map((gateway) => ({ ...gateway, service: {} }));
@@ -324,16 +372,16 @@ export class EgressSetup {
     });
   }
 
-  async #clear(attachment: Attachment): Promise<boolean> {
-    if (this.isNone(attachment)) return true;
+  async #clear(attachment: Attachment): Promise<UpdateOutcome> {
+    if (this.isNone(attachment)) return "done";
     using netns = await attachment.openNetns();
-    if (netns === undefined) return false;
+    if (netns === undefined) return "not found";
     if (await this.#with.plane.clear({ netns })) {
       log.info("Ended an egress client", { ...attachment.pod });
     }
     this.#remember(attachment, { kind: "none", isUnseen: false });
     this.#with.reports.tell(attachment, { conditions: [] });
-    return true;
+    return "done";
   }
 
   #settle(

@@ -38,11 +38,17 @@ class Site {
   readonly marks = new Set<number>();
   damage: readonly string[] = [];
   unsupported: Error | undefined;
+  /** What the EndpointSlices have. */
+  senders: readonly string[] = SENDERS;
+  readonly health = { avoided: new Set<string>(), lost: new Set<string>() };
   readonly setup: EgressSetup;
   /** Of each gateway in the last plan: which ones a client may choose. */
   choices: string[] = [];
 
-  constructor() {
+  readonly #selection: "Service" | "Direct";
+
+  constructor(selection: "Service" | "Direct" = "Service") {
+    this.#selection = selection;
     const plane: EgressPlane = {
       prepare: async () => {
         if (this.unsupported !== undefined) throw this.unsupported;
@@ -89,7 +95,7 @@ class Site {
       reports: reports as EgressReports,
       port: 5555,
       originatingOnly: false,
-      health: { avoided: new Set(), lost: new Set() },
+      health: this.health,
       onEnded: () => {},
     });
   }
@@ -102,12 +108,16 @@ class Site {
       metadata,
       spec: {
         destinations: [namespace === "nat" ? "0.0.0.0/0" : "192.0.2.0/24"],
+        gatewaySelection: this.#selection,
       },
     };
     const slice: V1EndpointSlice = {
       metadata,
       addressType: "IPv4",
-      endpoints: [{ addresses: SENDERS, conditions: { ready: true } }],
+      endpoints: [{
+        addresses: [...this.senders],
+        conditions: { ready: true },
+      }],
     };
     const service = { metadata, spec: { clusterIPs: ["10.96.0.9"] } };
     return { egress, service, slices: [slice] };
@@ -151,11 +161,11 @@ Deno.test("an update of a client that is as planned reports only, another one ap
   const site = new Site();
   await site.setUp();
   site.taken();
-  assert.equal(await site.update(BOTH), true);
+  assert.equal(await site.update(BOTH), "done");
   assert.deepEqual(site.taken(), ["tell"]);
-  assert.equal(await site.update(CLIENT), true);
+  assert.equal(await site.update(CLIENT), "done");
   assert.deepEqual(site.taken(), ["apply", "tell"]);
-  assert.equal(await site.update({}), true);
+  assert.equal(await site.update({}), "done");
   assert.deepEqual(site.taken(), ["clear", "tell"]);
 });
 
@@ -184,6 +194,49 @@ Deno.test("what was chosen before a start stays chosen, and only then the kernel
   const other = new Site();
   await other.update(CLIENT);
   assert.deepEqual(other.choices, [], "none was chosen");
+});
+
+/** A client that has chosen from both gateways. */
+async function chooser(): Promise<Site> {
+  const site = new Site("Direct");
+  await site.setUp();
+  assert.equal(await site.update(BOTH), "done");
+  site.taken();
+  return site;
+}
+
+Deno.test("a client's new connections leave a lost gateway first, and the next update ends the others, once for each loss", async () => {
+  const site = await chooser();
+  const { avoided, lost } = site.health;
+  const [gateway = ""] = SENDERS;
+  for (const _loss of [1, 2]) {
+    for (const set of [avoided, lost]) set.add(gateway);
+    assert.equal(await site.update(BOTH), "again");
+    assert.deepEqual(site.taken(), ["choose"]);
+    assert.equal(await site.update(BOTH), "done");
+    assert.deepEqual(site.taken(), ["tell", `end connections ${gateway}`]);
+    assert.equal(await site.update(BOTH), "done");
+    assert.deepEqual(site.taken(), ["tell"], "not again");
+    for (const set of [avoided, lost]) set.delete(gateway);
+    assert.equal(await site.update(BOTH), "again");
+    assert.deepEqual(site.taken(), ["choose"]);
+    assert.equal(await site.update(BOTH), "done");
+    assert.deepEqual(site.taken(), ["tell"]);
+  }
+});
+
+Deno.test("a client's new connections leave a gateway that is gone before anything else is done", async () => {
+  const site = await chooser();
+  const [gone = "", other = ""] = SENDERS;
+  site.senders = [other];
+  assert.equal(await site.update(BOTH), "again");
+  assert.deepEqual(site.taken(), ["choose"]);
+  assert.equal(await site.update(BOTH), "done");
+  assert.deepEqual(site.taken(), [`end connections ${gone}`, "apply", "tell"]);
+  // A gateway that is new needs ways to it first.
+  site.senders = SENDERS;
+  assert.equal(await site.update(BOTH), "done");
+  assert.deepEqual(site.taken(), ["apply", "tell"]);
 });
 
 Deno.test("damage is looked for in clients that are as planned alone, and found once", async () => {

@@ -1,0 +1,314 @@
+/**
+ * A node with many clients that choose their gateways: EgressReconciler and
+ * EgressSetup over the kernel, where clients have their table of nftables and
+ * no tunnel, which the machine's kernel may lack.
+ *
+ * @module
+ */
+import process from "node:process";
+import { KeyedMutex, TaskGroup } from "../../lib/async/mod.ts";
+import type { Egress } from "../../lib/api/mod.ts";
+import { type EgressFacts, gatewayMark } from "../../lib/egress/mod.ts";
+import { applyChoices } from "../../lib/egress/client/apply.ts";
+import { Address } from "../../lib/inet/mod.ts";
+import type { V1EndpointSlice, V1Pod } from "../../lib/kube/mod.ts";
+import { inNetns, Netns } from "../../lib/linux/mod.ts";
+import { EGRESS_NFT_TABLE } from "../../lib/names/mod.ts";
+import { createRegistry } from "../../lib/telemetry/mod.ts";
+import { NetfilterSocket, nft, type NftTable } from "../../lib/netlink/mod.ts";
+import { AttachmentBook } from "../../roles/coild/calls/attachment_book.ts";
+import type { Attachment } from "../../roles/coild/calls/attachment.ts";
+import type { PodSource } from "../../roles/coild/cluster/pod_source.ts";
+import { EgressReconciler } from "../../roles/coild/egress/reconciler.ts";
+import type { EgressReports } from "../../roles/coild/egress/reports.ts";
+import { EgressSetup } from "../../roles/coild/egress/setup.ts";
+import {
+  type EgressPlane,
+  KERNEL_PLANE,
+} from "../../roles/coild/egress/plane.ts";
+import { CoildMetrics } from "../../roles/coild/observe/metrics.ts";
+import { run } from "../lab/mod.ts";
+import { eventually } from "../lab/wait.ts";
+
+/** The gateways of the one Egress. */
+export const GATEWAYS: readonly [Address, Address] = [
+  Address.parse("10.65.0.1"),
+  Address.parse("10.65.0.2"),
+];
+const NAME = "nat";
+const NAMESPACE = "internet";
+const SERVICE = "10.96.0.9";
+/** Of the tunnel to that Service. */
+const READY_SET = "ready_fou4_0a600009";
+/** The server's port of connections through the first gateway. */
+const PORT = 7001;
+const TIMEOUT_MS = 120_000;
+
+/** What a switch took. */
+export interface SwitchTimes {
+  /** Until no client has new connections by the lost gateway, and until their connections through it are ended. */
+  readonly switchedMs: number;
+  readonly endedMs: number;
+  /** Of the whole process, until the end. */
+  readonly processorMs: number;
+}
+
+const metadata = { namespace: NAMESPACE, name: NAME };
+const EGRESS: Egress = {
+  apiVersion: "coil.cybozu.com/v2",
+  kind: "Egress",
+  metadata,
+  spec: { destinations: ["0.0.0.0/0"], gatewaySelection: "Direct" },
+};
+const SLICE: V1EndpointSlice = {
+  metadata,
+  addressType: "IPv4",
+  endpoints: GATEWAYS.map((each) => ({
+    addresses: [each.toString()],
+    conditions: { ready: true },
+  })),
+};
+const FACTS: EgressFacts = {
+  egress: EGRESS,
+  service: { metadata, spec: { clusterIPs: [SERVICE] } },
+  slices: [SLICE],
+};
+
+/** What marks connections as a client's tunnel does. */
+const MARKS: NftTable = {
+  family: "inet",
+  name: "marks",
+  counters: [],
+  sets: [],
+  chains: [{
+    name: "out",
+    type: "filter",
+    hook: "output",
+    priority: 0,
+    policy: "accept",
+    rules: [
+      nft.rule([
+        nft.oifname("lo"),
+        nft.ctDirection("original"),
+        nft.setCtMark(gatewayMark(GATEWAYS[0])),
+      ]),
+    ],
+  }],
+};
+
+/** So many clients on a node, each with a namespace of its own. */
+export class SwitchLab implements AsyncDisposable {
+  readonly #prefix = `ct-s-${crypto.randomUUID().slice(0, 6)}-`;
+  readonly #stack = new AsyncDisposableStack();
+  readonly #health = { avoided: new Set<string>(), lost: new Set<string>() };
+  readonly #pods: readonly V1Pod[];
+  readonly #book = new AttachmentBook();
+  readonly #setup: EgressSetup;
+  #looks = 0;
+  #chosen = 0;
+  #ended = 0;
+  /** Connections that the kernel has ended. */
+  aborted = 0;
+  /** How many clients had no new connections by the lost gateway when the first connection was ended. */
+  chosenBeforeEnds = 0;
+  readonly #reconciler: EgressReconciler;
+
+  private constructor(count: number) {
+    this.#pods = Array.from({ length: count }, (_, i) => ({
+      metadata: {
+        namespace: "team",
+        name: `p${i}`,
+        uid: `u${i}`,
+        annotations: { [`egress.coil.cybozu.com/${NAMESPACE}`]: NAME },
+      },
+      status: { podIPs: [{ ip: addressOf(i).toString() }] },
+    }));
+    const plane: EgressPlane = {
+      ...KERNEL_PLANE,
+      prepare: async () => {},
+      apply: (plan, options) => applyChoices(plan, options),
+      choose: async (plan, options) => {
+        await KERNEL_PLANE.choose(plan, options);
+        this.#chosen++;
+      },
+      endConnections: async (gateways, options) => {
+        if (this.#ended === 0) this.chosenBeforeEnds = this.#chosen;
+        const done = await KERNEL_PLANE.endConnections(gateways, options);
+        this.#ended++;
+        this.aborted += done.aborted ?? 0;
+        return done;
+      },
+    };
+    this.#setup = new EgressSetup({
+      source: {
+        find: async (refs) =>
+          new Map(refs.map((ref) => [`${ref.namespace}/${ref.name}`, FACTS])),
+        isFollowed: () => true,
+      },
+      plane,
+      announcer: { announce: async () => {} },
+      reports: {
+        tell: () => void this.#looks++,
+        forget() {},
+        refused() {},
+      } as unknown as EgressReports,
+      port: 5555,
+      originatingOnly: false,
+      health: this.#health,
+      onEnded: () => {},
+    });
+    const pods = new Map(
+      this.#pods.map((pod) => [`team/${pod.metadata?.name}`, pod]),
+    );
+    const subscribe = () => ({ [Symbol.dispose]() {} });
+    this.#reconciler = new EgressReconciler({
+      pods: {
+        synced: () => Promise.resolve(),
+        subscribe,
+        list: () => this.#pods,
+        get: (key: string) => pods.get(key),
+        withSameAddress: () => [],
+        clientsOf: () => this.#pods,
+      } as unknown as PodSource,
+      source: { subscribe } as never,
+      setup: this.#setup,
+      attachments: { find: async () => new Map() },
+      book: this.#book,
+      events: { tell() {} },
+      locks: new KeyedMutex(),
+      metrics: new CoildMetrics(createRegistry()),
+    });
+  }
+
+  /** Makes the clients, each with so many TCP connections through the first gateway. */
+  static async open(
+    { clients, connections }: {
+      readonly clients: number;
+      readonly connections: number;
+    },
+  ): Promise<SwitchLab> {
+    const lab = new SwitchLab(clients);
+    try {
+      await lab.#make(connections);
+      return lab;
+    } catch (error) {
+      await lab[Symbol.asyncDispose]();
+      throw error;
+    }
+  }
+
+  async #make(connections: number): Promise<void> {
+    const { signal } = new AbortController();
+    const names = this.#pods.map((_, i) => `${this.#prefix}${i}`);
+    this.#stack.defer(() => batch(names.map((n) => `netns del ${n}`)));
+    await batch(names.map((n) => `netns add ${n}`));
+    await batch(names.map((n) => `-n ${n} link set lo up`));
+    for (const [i, pod] of this.#pods.entries()) {
+      const path = this.#paths[i] ?? "";
+      const attachment: Attachment = {
+        key: { containerId: `c${i}`, ifname: "eth0" },
+        pod: { namespace: "team", name: `p${i}` },
+        uid: `u${i}`,
+        addresses: { ipv4: addressOf(i) },
+        openNetns: async () => Netns.open(path),
+      };
+      const { annotations = {} } = pod.metadata ?? {};
+      const selection = await this.#setup.wanted(
+        { ...attachment.pod, annotations },
+        { signal },
+      );
+      if (selection === undefined) throw new TypeError("no client");
+      using netns = Netns.open(path);
+      await this.#setup.setUp(attachment, selection, { netns, signal });
+      this.#looks = 0;
+      this.#book.add(attachment);
+      if (connections > 0) await this.#connect(netns, connections);
+    }
+    const group = this.#stack.use(new TaskGroup());
+    group.run("reconciler", (signal) => this.#reconciler.run(signal));
+    await eventually(
+      "a look at each pod",
+      () => this.#looks >= this.#pods.length,
+    );
+  }
+
+  async #connect(netns: Netns, count: number): Promise<void> {
+    {
+      await using nftables = NetfilterSocket.open({ netns });
+      await nftables.replaceTable(MARKS);
+    }
+    const hostname = "127.0.0.1";
+    const listener = this.#stack.use(
+      inNetns(netns, () => Deno.listen({ hostname, port: PORT })),
+    );
+    for (let i = 0; i < count; i++) {
+      const accepting = listener.accept();
+      const { connecting } = inNetns(netns, () => ({
+        connecting: Deno.connect({
+          hostname,
+          port: PORT,
+          autoSelectFamily: false,
+        }),
+      }));
+      this.#stack.use(await connecting);
+      this.#stack.use(await accepting);
+    }
+  }
+
+  /** Loses the first gateway. */
+  async lose(): Promise<SwitchTimes> {
+    [this.#chosen, this.#ended] = [0, 0];
+    const lost = GATEWAYS[0].toString();
+    this.#health.avoided.add(lost);
+    this.#health.lost.add(lost);
+    const startMs = performance.now();
+    const used = processorMs();
+    this.#reconciler.enqueueClients(`${NAMESPACE}/${NAME}`);
+    const all = this.#pods.length;
+    const options = { timeoutMs: TIMEOUT_MS, intervalMs: 2 };
+    await eventually("all to switch", () => this.#chosen >= all, options);
+    const switchedMs = performance.now() - startMs;
+    await eventually("all to be ended", () => this.#ended >= all, options);
+    const endedMs = performance.now() - startMs;
+    return { switchedMs, endedMs, processorMs: processorMs() - used };
+  }
+
+  /** The marks of the gateways that new connections of each client go to. */
+  async ready(): Promise<number[][]> {
+    const all: number[][] = [];
+    for (const path of this.#paths) {
+      using netns = Netns.open(path);
+      await using nftables = NetfilterSocket.open({ netns });
+      const set = await nftables.listSet(EGRESS_NFT_TABLE, READY_SET);
+      all.push(set.flat().map(Number));
+    }
+    return all;
+  }
+
+  get #paths(): readonly string[] {
+    return this.#pods.map((_, i) => `/run/netns/${this.#prefix}${i}`);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#stack[Symbol.asyncDispose]();
+  }
+}
+
+function addressOf(i: number): Address {
+  return Address.parse("10.64.0.1").offset(BigInt(i));
+}
+
+/** `-n` is no word of a batch, so those go one by one. */
+async function batch(lines: readonly string[]): Promise<void> {
+  const [first = ""] = lines;
+  if (!first.startsWith("-n")) {
+    await run("ip", ["-batch", "-"], { stdin: lines.join("\n") });
+    return;
+  }
+  await run("sh", ["-c", lines.map((line) => `ip ${line}`).join("\n")]);
+}
+
+function processorMs(): number {
+  const { user, system } = process.cpuUsage();
+  return (user + system) / 1_000;
+}
