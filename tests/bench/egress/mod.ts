@@ -12,6 +12,7 @@ import { type Figure, figure } from "../figures.ts";
 import { createPodsElsewhere } from "../scale/objects.ts";
 import { applyTimes } from "./client_apply.ts";
 import { nativeAddTimes } from "./native_add.ts";
+import { switchTimes } from "./switch.ts";
 import { CLIENTS, gatewaySamples } from "./gateway.ts";
 import { makeProgram, nativeSite } from "./native.ts";
 import { createClients, createEgress, POD_NODE, SPARE } from "./objects.ts";
@@ -27,7 +28,13 @@ const GUEST_TIMEOUT_MS = 20 * 60_000;
 const OTHER_PODS = 10_000;
 
 /** The parts that can be asked for. */
-export const EGRESS_PARTS = ["apply", "add", "gateway", "throughput"] as const;
+export const EGRESS_PARTS = [
+  "apply",
+  "add",
+  "gateway",
+  "throughput",
+  "switch",
+] as const;
 export type EgressPart = typeof EGRESS_PARTS[number];
 
 /** What the bench works with. */
@@ -62,6 +69,21 @@ export async function egressFigures(bench: EgressBench): Promise<Figure[]> {
     const samples = await inGuest(bench, { vm, part: "throughput", rounds });
     figures.push(...figuresOf(samples, {
       targets: { "tunnel.ratio": "p50 >= 95" },
+    }));
+  }
+  if (parts.includes("switch")) figures.push(...await switchFigures(bench));
+  return figures;
+}
+
+async function switchFigures({ log, quick }: EgressBench): Promise<Figure[]> {
+  const figures: Figure[] = [];
+  for (const clients of quick ? [200] : [200, 1_000]) {
+    log(`a gateway of ${clients} clients is lost`);
+    const rounds = quick ? 1 : 5;
+    const samples = await switchTimes({ clients, connections: 5, rounds });
+    figures.push(...figuresOf(samples, {
+      prefix: "egress.",
+      targets: { "switch.1000": "p50 <= 1000" },
     }));
   }
   return figures;
