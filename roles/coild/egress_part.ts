@@ -1,10 +1,6 @@
 import { type Clock, systemClock } from "../../lib/async/mod.ts";
 import { AnnounceClient } from "../../lib/announce/mod.ts";
-import {
-  type GatewayLoss,
-  GatewayProber,
-  type OpenProbeSocket,
-} from "../../lib/egress/mod.ts";
+import { GatewayProber, type OpenProbeSocket } from "../../lib/egress/mod.ts";
 import { FAMILIES } from "../../lib/inet/mod.ts";
 import { openDatagramSocket } from "../../lib/linux/mod.ts";
 import { ANNOUNCE_PORT } from "../../lib/names/mod.ts";
@@ -15,12 +11,13 @@ import { AttachmentBook } from "./calls/attachment_book.ts";
 import type { Attachments } from "./calls/attachments.ts";
 import { type EgressCalls, WithEgress } from "./egress/calls.ts";
 import { EgressInspector } from "./egress/inspector.ts";
+import { Losses } from "./egress/losses.ts";
 import type { EgressPlane } from "./egress/plane.ts";
 import { EgressReconciler } from "./egress/reconciler.ts";
 import { EgressReports } from "./egress/reports.ts";
 import { EgressSetup } from "./egress/setup.ts";
 import { EgressSource } from "./egress/source.ts";
-import { GatewayMetrics } from "./observe/gateway_metrics.ts";
+import { GatewayMetrics, gatewayStates } from "./observe/gateway_metrics.ts";
 import type { Loops, NodeDependencies } from "./node_part.ts";
 
 const log = getLogger("egress");
@@ -65,22 +62,23 @@ export function connectEgress(dependencies: EgressDependencies): EgressPart {
     open: dependencies.openProbe ?? openDatagramSocket,
     groups: () => setup.chosenFrom,
     isLocal: (gateway) => pods.withAddress(gateway).length > 0,
-    onLoss: (loss) => {
-      gatewayMetrics.lost(loss.silentMs);
-      reportLoss(loss);
-    },
+    onLoss: (loss) => losses.add(loss),
     onChange: (egresses) => {
       for (const egress of egresses) reconciler.enqueueClients(egress);
     },
   });
-  const gatewayMetrics = new GatewayMetrics(
-    dependencies.registry,
-    () => prober.health.values(),
-  );
+  const losses = new Losses({
+    metrics: new GatewayMetrics(
+      dependencies.registry,
+      () => gatewayStates(prober.health, setup.ready),
+    ),
+    lost: () => prober.lost,
+  });
   const setup: EgressSetup = new EgressSetup({
     source,
     health: prober,
-    onEnded: (ended) => gatewayMetrics.ended(ended),
+    onEnded: (done, gateways) => losses.ended(done, gateways),
+    onSwitched: (lost) => losses.left(lost),
     plane,
     announcer: new Announcer(announcer, metrics),
     reports: stack.use(
@@ -115,14 +113,6 @@ export function connectEgress(dependencies: EgressDependencies): EgressPart {
       "egress inspector": (signal) => inspector.run(signal),
     },
   };
-}
-
-/** Logs what an admin should know when connections break. */
-function reportLoss({ gateway, silentMs }: GatewayLoss): void {
-  log.warn("Lost an egress gateway", {
-    gateway: gateway.toString(),
-    silentMs: Math.round(silentMs),
-  });
 }
 
 /** Logs once, at the start, what every client's ADD would report. Never throws: the rest of coild does not need it. */

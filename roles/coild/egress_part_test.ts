@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { FakeClock } from "../../lib/async/testing.ts";
+import { FakeClock, untilPasses } from "../../lib/async/testing.ts";
 import { gatewayMark, GatewayNetnsError } from "../../lib/egress/mod.ts";
 import { ProbedGateways } from "../../lib/egress/testing.ts";
 import { Address } from "../../lib/inet/mod.ts";
@@ -460,6 +460,7 @@ Deno.test("a gateway that answers no more gets no new connections of clients, an
       'egress_gateways{state="lost"} 1',
       'egress_gateways{state="healthy"} 1',
       "egress_gateway_loss_seconds_count 1",
+      "egress_client_switch_seconds_count 1",
       'egress_connections_ended_total{how="aborted"} 1',
       'egress_connections_ended_total{how="forgotten"} 2',
     ]
@@ -469,6 +470,11 @@ Deno.test("a gateway that answers no more gets no new connections of clients, an
   expectReady(other);
   lab.putPod("client", { ...CLIENT, other: "annotation" });
   await lab.quiet();
+  assert.match(
+    await lab.registry.metrics(),
+    /client_switch_seconds_count 1$/m,
+    "the later pod did not use it",
+  );
   // All are lost: the node is cut off, and nothing changes.
   gateways.alive.delete(other);
   await lab.quiet();
@@ -495,9 +501,18 @@ Deno.test("connections through a gateway that drains are ended when it is lost",
   await using probed = await probedLab({ draining: ["10.64.0.9"] });
   const { lab, lost, other, gateways, expectReady, ends } = probed;
   expectReady(other);
+  const states = async () => {
+    const metrics = await lab.registry.metrics();
+    return [...metrics.matchAll(/egress_gateways\{state="(.*)"\} 1$/gm)]
+      .map(([, state]) => state);
+  };
+  const expectStates = (...expected: readonly string[]) =>
+    untilPasses(async () => assert.deepEqual(await states(), expected));
+  await expectStates("healthy", "draining");
   gateways.alive.delete(lost);
   await lab.until(() => assert.deepEqual(ends(), [`end ${lost}`]));
   expectReady(other);
+  await expectStates("healthy", "lost");
 });
 
 Deno.test("connections through a gateway that leaves its Egress are ended before its tunnel goes", async () => {
@@ -539,6 +554,8 @@ Deno.test("connections through a lost gateway stay where its Egress keeps them",
   await lab.until(() => expectReady(other));
   await lab.quiet();
   assert.deepEqual(ends(), []);
+  const metrics = await lab.registry.metrics();
+  assert.match(metrics, /client_switch_seconds_count 1$/m);
 });
 
 Deno.test("a client is made as planned, all of it, after its table could not be replaced", async () => {

@@ -23,14 +23,25 @@ export function chosenGroups(
   }).filter((group) => group.gateways.length > 0);
 }
 
-/** Those that do not answer, and whose connections are to be ended. */
+/** Those that do not answer. */
 export function lostOf(
   gateways: readonly ClientGateway[],
   { lost }: Pick<GatewayHealthView, "lost">,
 ): Address[] {
-  const ending = gateways.filter(({ keepsLost }) => keepsLost !== true);
-  return distinct(ending.flatMap(chosenOf))
+  return distinct(gateways.flatMap(chosenOf))
     .filter((each) => lost.has(each.toString()));
+}
+
+/** Those whose connections are to be ended when they are lost. */
+export function endingOf(gateways: readonly ClientGateway[]): Address[] {
+  return distinct(
+    gateways.filter(({ keepsLost }) => keepsLost !== true).flatMap(chosenOf),
+  );
+}
+
+/** Those that new connections may use, as far as the API server says. */
+export function readyOf(gateways: readonly ClientGateway[]): Address[] {
+  return distinct(gateways.flatMap(({ direct = [] }) => direct));
 }
 
 /**

@@ -1,7 +1,13 @@
 import assert from "node:assert/strict";
 import { Address } from "../../../lib/inet/mod.ts";
 import { gatewayFor } from "../../../lib/egress/testing.ts";
-import { chosenGroups, goneOf, lostOf } from "./chosen_gateways.ts";
+import {
+  chosenGroups,
+  endingOf,
+  goneOf,
+  lostOf,
+  readyOf,
+} from "./chosen_gateways.ts";
 import { byName } from "./client_state.ts";
 
 const [A4, B4, C4, A6] = ["10.1.9.1", "10.1.9.2", "10.1.9.3", "fd02::1"]
@@ -21,11 +27,23 @@ Deno.test("chosenGroups() has the gateways of all clients that choose, each once
   );
 });
 
-Deno.test("lostOf() has the lost gateways of Egresses that end connections", () => {
+Deno.test("lostOf() has the lost gateways of clients that choose", () => {
   const lost = new Set([A4, A6, C4].map(String));
   assert.deepEqual(lostOf([...NAT, SERVICE], { lost }), [A4, A6]);
-  const kept = NAT.map((each) => ({ ...each, keepsLost: true }));
-  assert.deepEqual(lostOf(kept, { lost }), []);
+});
+
+Deno.test("endingOf() has the gateways of Egresses that end connections", () => {
+  const [nat] = NAT;
+  assert.ok(nat);
+  const keeping = gatewayFor("kept/nat", [], {
+    direct: [A4, B4],
+    keepsLost: true,
+  });
+  assert.deepEqual(endingOf([nat, keeping, SERVICE]), [A4, A6]);
+});
+
+Deno.test("readyOf() has the gateways that take new connections", () => {
+  assert.deepEqual(readyOf([...NAT, SERVICE]), [A4, A6, B4]);
 });
 
 Deno.test("goneOf() has what Egresses that end connections have no more, unless they have none left", () => {

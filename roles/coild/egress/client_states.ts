@@ -1,6 +1,6 @@
-import type { GatewayGroup } from "../../../lib/egress/mod.ts";
+import type { ClientGateway, GatewayGroup } from "../../../lib/egress/mod.ts";
 import { type AttachmentKey, keyText } from "../../../lib/cni/mod.ts";
-import { chosenGroups } from "./chosen_gateways.ts";
+import { chosenGroups, readyOf } from "./chosen_gateways.ts";
 import { type ClientState, gatewaysOf } from "./client_state.ts";
 
 /** What is known of the network of each pod. */
@@ -17,11 +17,18 @@ export class ClientStates {
 
   /** The gateways that clients choose from; the same list until something changes. */
   get chosenFrom(): readonly GatewayGroup[] {
-    return this.#groups ??= chosenGroups(
-      [...this.#states.values()].flatMap((state) => [
-        ...gatewaysOf(state).values(),
-      ]),
-    );
+    return this.#groups ??= chosenGroups(this.#gateways());
+  }
+
+  /** Those of them that new connections may use, as text. */
+  get ready(): ReadonlySet<string> {
+    return new Set(readyOf(this.#gateways()).map(String));
+  }
+
+  #gateways(): ClientGateway[] {
+    return [...this.#states.values()].flatMap((state) => [
+      ...gatewaysOf(state).values(),
+    ]);
   }
 
   get(key: AttachmentKey): ClientState | undefined {

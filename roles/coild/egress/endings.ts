@@ -1,51 +1,67 @@
-import type { EndedConnections } from "../../../lib/egress/mod.ts";
+import type {
+  ClientGateway,
+  EndedConnections,
+} from "../../../lib/egress/mod.ts";
 import { type AttachmentKey, keyText } from "../../../lib/cni/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { Attachment } from "../calls/attachment.ts";
+import { endingOf } from "./chosen_gateways.ts";
 import type { EgressPlane } from "./plane.ts";
 
 const log = getLogger("egress");
 
 export interface ConnectionEndingsOptions {
   readonly plane: Pick<EgressPlane, "endConnections">;
-  /** Called when connections of a pod through lost gateways were ended. */
-  readonly onEnded: (ended: EndedConnections) => void;
+  /** Called when connections of a pod through gateways that are lost or gone were ended. */
+  readonly onEnded: (
+    ended: EndedConnections,
+    gateways: readonly Address[],
+  ) => void;
+  /** Called when a pod no longer uses gateways that are lost, once for each loss. */
+  readonly onSwitched: (lost: readonly Address[]) => void;
 }
 
 /** Ends the connections that pods have through lost gateways, once for each loss. */
 export class ConnectionEndings {
   readonly #with: ConnectionEndingsOptions;
-  /** Lost gateways through which a client's connections have been ended. */
-  readonly #ended = new Map<string, ReadonlySet<string>>();
+  /** Lost gateways that a client no longer uses. */
+  readonly #left = new Map<string, ReadonlySet<string>>();
 
   constructor(options: ConnectionEndingsOptions) {
     this.#with = options;
   }
 
-  /** Those of the lost gateways through which a pod's connections are still to be ended. Of one that is not lost now the next loss counts again. */
-  due({ key }: Attachment, lost: readonly Address[]): readonly Address[] {
-    const name = keyText(key);
-    const ended = this.#ended.get(name) ?? new Set();
-    const lasting = lost.filter((each) => ended.has(each.toString()));
-    if (lasting.length === 0) this.#ended.delete(name);
-    else this.#ended.set(name, new Set(lasting.map(String)));
-    return lost.filter((each) => !ended.has(each.toString()));
+  /** Leaves lost gateways, once for each loss, when new connections go elsewhere. */
+  async leave(
+    attachment: Attachment,
+    { gateways, lost, isNew }: {
+      readonly gateways: readonly ClientGateway[];
+      readonly lost: readonly Address[];
+      /** Whether the pod had no gateways before. */
+      readonly isNew: boolean;
+    },
+  ): Promise<"done" | "not found"> {
+    const left = this.#left.get(keyText(attachment.key)) ?? new Set();
+    const due = lost.filter((each) => !left.has(each.toString()));
+    const ending = new Set(endingOf(gateways).map(String));
+    const ended = due.filter((each) => ending.has(each.toString()));
+    if (ended.length > 0) {
+      using netns = await attachment.openNetns();
+      if (netns === undefined) return "not found";
+      await this.end(attachment, ended, { netns });
+    }
+    this.noteLeft(attachment, lost);
+    if (due.length > 0 && !isNew) this.#with.onSwitched(due);
+    return "done";
   }
 
-  /** Ends what is due. */
-  async endDue(
-    attachment: Attachment,
-    lost: readonly Address[],
-  ): Promise<"done" | "not found"> {
-    const due = this.due(attachment, lost);
-    if (due.length === 0) return "done";
-    using netns = await attachment.openNetns();
-    if (netns === undefined) return "not found";
-    await this.end(attachment, due, { netns });
-    this.#ended.set(keyText(attachment.key), new Set(lost.map(String)));
-    return "done";
+  /** Takes note that a pod uses none of these. */
+  noteLeft({ key }: Attachment, lost: readonly Address[]): void {
+    // mutate: only frees memory.
+    if (lost.length === 0) this.#left.delete(keyText(key));
+    else this.#left.set(keyText(key), new Set(lost.map(String)));
   }
 
   /** Ends a pod's connections through these gateways. */
@@ -57,7 +73,7 @@ export class ConnectionEndings {
     if (gateways.length === 0) return;
     const { plane, onEnded } = this.#with;
     const done = await plane.endConnections(gateways, { netns });
-    onEnded(done);
+    onEnded(done, gateways);
     if (done.forgotten === 0) return;
     log.info("Ended a pod's connections through lost gateways", {
       ...pod,
@@ -67,6 +83,6 @@ export class ConnectionEndings {
   }
 
   forget(key: AttachmentKey): void {
-    this.#ended.delete(keyText(key));
+    this.#left.delete(keyText(key));
   }
 }

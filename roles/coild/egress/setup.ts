@@ -93,6 +93,11 @@ export class EgressSetup {
     return this.#states.chosenFrom;
   }
 
+  /** Those of them that take new connections, as far as the API server says; as text. */
+  get ready(): ReadonlySet<string> {
+    return this.#states.ready;
+  }
+
   /** How many clients something is wrong with now, by what it is. */
   get conditions(): ReadonlyMap<ConditionReason, number> {
     return this.#with.reports.counts;
@@ -191,6 +196,8 @@ export class EgressSetup {
       throw error;
     }
     this.#settle(attachment, { plan, selection, isNew: true });
+    const lost = lostOf(selection.gateways, this.#with.health);
+    this.#endings.noteLeft(attachment, lost);
   }
 
   /**
@@ -214,13 +221,15 @@ export class EgressSetup {
       ({ name }) => known.get(name)?.direct !== undefined,
     );
     const plan = this.#planner.plan(attachment, gateways);
+    const losses = {
+      gateways,
+      lost: lostOf(gateways, this.#with.health),
+      isNew: known.size === 0,
+    };
     if (lost.length === 0 && isSettled(state, planText(plan))) {
       const settled = { ...selection, gateways };
       this.#settle(attachment, { plan, selection: settled });
-      return await this.#endings.endDue(
-        attachment,
-        lostOf(gateways, this.#with.health),
-      );
+      return await this.#endings.leave(attachment, losses);
     }
     using netns = await attachment.openNetns();
     if (netns === undefined) return "not found";
@@ -245,7 +254,7 @@ export class EgressSetup {
         gateways: [...kept, ...unknownGateways(lost, refused, gateways)],
       });
     }
-    return "done";
+    return await this.#endings.leave(attachment, losses);
   }
 
   /**

@@ -97,6 +97,7 @@ class Site {
       originatingOnly: false,
       health: this.health,
       onEnded: () => {},
+      onSwitched: () => {},
     });
   }
 

@@ -8,12 +8,20 @@ import {
 /** Three probes and the time between two of them are a second at most, unless a loss is not believed at once. */
 const SILENCE_BUCKETS_S = [0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30];
 
+/** From one client and a quiet node to a thousand clients. */
+const SWITCH_BUCKETS_S = [
+  ...[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
+];
+
 /** What a node thinks of gateways, as metric labels. */
-const STATES = ["unknown", "healthy", "suspect", "lost", "held"] as const;
+const STATES = [
+  ...["unknown", "healthy", "suspect", "lost", "held", "draining"],
+];
 
 /** Metrics of the gateways that clients of this node choose from. */
 export class GatewayMetrics {
   readonly #silence: Histogram;
+  readonly #switch: Histogram;
   readonly #ended: Counter<"how">;
 
   /** The gauge reads `states` when it is scraped: of each gateway what the node thinks of it. */
@@ -22,8 +30,15 @@ export class GatewayMetrics {
     this.#silence = new Histogram({
       name: "coil_coild_egress_gateway_loss_seconds",
       help:
-        "Time from the last answered probe of a gateway until clients no longer use it",
+        "Time from the last answered probe of a gateway until it counts as lost",
       buckets: SILENCE_BUCKETS_S,
+      registers,
+    });
+    this.#switch = new Histogram({
+      name: "coil_coild_egress_client_switch_seconds",
+      help:
+        "Time from the loss of a gateway until a client no longer uses it and its connections through it have ended",
+      buckets: SWITCH_BUCKETS_S,
       registers,
     });
     this.#ended = new Counter({
@@ -50,6 +65,11 @@ export class GatewayMetrics {
     this.#silence.observe(silentMs / 1_000);
   }
 
+  /** Counts a client that no longer uses a lost gateway. */
+  switched(sinceLossMs: number): void {
+    this.#switch.observe(sinceLossMs / 1_000);
+  }
+
   /** Counts connections that were ended. */
   ended(
     { aborted, forgotten }: {
@@ -60,4 +80,14 @@ export class GatewayMetrics {
     this.#ended.inc({ how: "aborted" }, aborted ?? 0);
     this.#ended.inc({ how: "forgotten" }, forgotten);
   }
+}
+
+/** The state of each gateway: what probes say, unless it is healthy and takes no new connections. */
+export function gatewayStates(
+  health: ReadonlyMap<string, string>,
+  ready: ReadonlySet<string>,
+): string[] {
+  return [...health].map(([gateway, state]) =>
+    state === "healthy" && !ready.has(gateway) ? "draining" : state
+  );
 }
