@@ -31,6 +31,8 @@ const ready = (pod: string) =>
   `coil_controller_egress_ready{${pod},egress_namespace="internet",egress="nat"}`;
 const condition = (reason: string) =>
   `coil_coild_egress_client_conditions{${COILD},reason="${reason}"}`;
+const lostGateways = `coil_coild_egress_gateways{${COILD},state="lost"}`;
+const losses = `coil_coild_egress_gateway_loss_seconds_count{${COILD}}`;
 const ports = 'protocol="tcp",destination="192.0.2.1",port="443"';
 const client = 'client="shop/front",client_ip="10.1.0.1"';
 
@@ -299,6 +301,32 @@ export const CLUSTER: readonly Situation[] = [
     name: "a gateway is started",
     nearly: ["CoilGatewayDown"],
     series: { [`up{${GATEWAY}}`]: `_x52 0+0x4 ${always(1)}` },
+  },
+  {
+    name: "a node has lost a gateway",
+    series: { [lostGateways]: always(1) },
+    fires: { CoilGatewayLost: 'node="n1"' },
+  },
+  {
+    name: "a gateway's node restarted",
+    nearly: ["CoilGatewayLost"],
+    series: { [lostGateways]: `0+0x52 1+0x3 ${always(0)}` },
+  },
+  {
+    name: "a gateway is suspected now and then",
+    series: {
+      [`coil_coild_egress_gateways{${COILD},state="suspect"}`]: always(1),
+    },
+  },
+  {
+    name: "a node loses a gateway every four minutes",
+    series: { [losses]: "0+0.25x70" },
+    fires: { CoilGatewaysFlap: 'node="n1"' },
+  },
+  {
+    name: "a node lost its four gateways, as they were replaced",
+    nearly: ["CoilGatewaysFlap"],
+    series: { [losses]: from(50, 4) },
   },
   {
     name: "a gateway's table is nearly full",

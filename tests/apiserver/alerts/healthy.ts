@@ -101,6 +101,8 @@ function coild(target: string): SeriesValues {
       always(0),
     [`coil_coild_blocks{${target},pool="default"}`]: always(1),
     [`coil_coild_reconciliations_total{${target},result="error"}`]: always(0),
+    [`coil_coild_egress_gateways{${target},state="lost"}`]: always(0),
+    [`coil_coild_egress_gateway_loss_seconds_count{${target}}`]: always(0),
     [`coil_coild_source_validation{${target}}`]: always(1),
     [`coil_coild_forged_packets_total{${target},family="ipv4"}`]: always(0),
     [`coil_coild_repairs_total{${target},what="rule"}`]: always(0),
