@@ -5,7 +5,10 @@ import {
   type AnnouncedPod,
   type EgressRef,
   formatAnnouncement,
+  formatLossReport,
+  LOSSES_PATH,
   parseRefusal,
+  type ReportedLoss,
 } from "./wire.ts";
 
 /**
@@ -82,6 +85,13 @@ export interface AnnounceClientOptions {
   readonly nowMs?: () => number;
 }
 
+/** What is sent to a gateway, and where on it. */
+interface Message {
+  readonly path: string;
+  readonly body: string;
+  readonly signal: AbortSignal | undefined;
+}
+
 interface Peer {
   readonly client: Deno.HttpClient;
   readonly origin: string;
@@ -112,10 +122,28 @@ export class AnnounceClient implements Disposable {
   ): Promise<readonly AnnounceOutcome[]> {
     if (request.targets.length === 0) return [];
     this.#closeIdle();
-    return await Promise.all(request.targets.map(async (target) => ({
-      ...target,
-      ...await this.#tell(target, { request, signal }),
-    })));
+    return await Promise.all(
+      request.targets.map((target) =>
+        this.#tell(target, {
+          path: ANNOUNCE_PATH,
+          body: formatAnnouncement({ ...request, egress: target.egress }),
+          signal,
+        })
+      ),
+    );
+  }
+
+  /** Reports to a gateway which others of its Egress this node has lost. Waits, and never throws, as `announce()`. */
+  async report(
+    target: AnnounceTarget,
+    { losses, signal }: {
+      readonly losses: readonly ReportedLoss[];
+      readonly signal: AbortSignal;
+    },
+  ): Promise<AnnounceOutcome> {
+    this.#closeIdle();
+    const body = formatLossReport({ egress: target.egress, losses });
+    return await this.#tell(target, { path: LOSSES_PATH, body, signal });
   }
 
   /** Closes the connections. */
@@ -126,13 +154,16 @@ export class AnnounceClient implements Disposable {
 
   async #tell(
     target: AnnounceTarget,
-    { request, signal }: {
-      readonly request: AnnounceRequest;
-      readonly signal: AbortSignal | undefined;
-    },
-  ): Promise<{ result: AnnounceResult; reason?: string }> {
-    const { egress } = target;
-    const peer = this.#peerOf(target.address);
+    message: Message,
+  ): Promise<AnnounceOutcome> {
+    return { ...target, ...await this.#send(target, message) };
+  }
+
+  async #send(
+    { egress, address }: AnnounceTarget,
+    { signal, ...message }: Message,
+  ): Promise<Omit<AnnounceOutcome, keyof AnnounceTarget>> {
+    const peer = this.#peerOf(address);
     if (this.#nowMs() < peer.deafUntilMs) return { result: "deaf" };
     const { timeoutMs, tokens } = this.#options;
     let token: string | undefined;
@@ -142,8 +173,7 @@ export class AnnounceClient implements Disposable {
       return await withTimeout(timeoutMs, async (limited) => {
         token = await tokens.token(egress, { signal: limited });
         if (token === undefined) return { result: "no-token" };
-        const body = formatAnnouncement({ ...request, egress });
-        const answer = await post(peer, { token, body, signal: limited });
+        const answer = await post(peer, { ...message, token, signal: limited });
         if (answer.status === 401) tokens.refused(egress, token);
         if (answer.status === 204) return { result: "accepted" };
         const reason = `${answer.status} ${answer.reason}`;
@@ -195,13 +225,12 @@ export class AnnounceClient implements Disposable {
 
 async function post(
   { client, origin }: Peer,
-  { token, body, signal }: {
+  { token, path, body, signal }: Omit<Message, "signal"> & {
     readonly token: string;
-    readonly body: string;
     readonly signal: AbortSignal;
   },
 ): Promise<{ status: number; reason: string }> {
-  const response = await fetch(`${origin}${ANNOUNCE_PATH}`, {
+  const response = await fetch(`${origin}${path}`, {
     method: "POST",
     headers: {
       "authorization": `Bearer ${token}`,

@@ -7,7 +7,9 @@ import {
   announceHandler,
   type Announcement,
   type AnnounceTokens,
+  LOSSES_PATH,
   parseAnnouncement,
+  parseLossReport,
 } from "./mod.ts";
 
 const LOCAL = Address.parse("127.0.0.1");
@@ -91,6 +93,7 @@ Deno.test("announce() is understood by the server's half", async () => {
   using client = bed.client();
   let told: Announcement | undefined;
   const handle = announceHandler({
+    takeLosses: () => assert.fail("taken for a report"),
     authenticate: (token) =>
       Promise.resolve(
         token === "for.internet" ? { username: "coild" } : undefined,
@@ -296,4 +299,25 @@ Deno.test("announce() sends one message for each Egress", async () => {
   });
   const told = bed.requests.map(({ body }) => parseAnnouncement(body));
   assert.deepEqual(told.map(({ egress }) => egress.name).sort(), names);
+});
+
+Deno.test("AnnounceClient reports lost gateways with the token of their Egress", async () => {
+  await using bed = await Bed.start();
+  using client = bed.client();
+  const gateway = Address.parse("10.1.9.9");
+  const { signal } = new AbortController();
+  const outcome = await client.report({ egress: EGRESS, address: LOCAL }, {
+    losses: [{ gateway, seconds: 3, ended: 12 }],
+    signal,
+  });
+  assert.equal(outcome.result, "accepted");
+  const [sent] = bed.requests;
+  assert.deepEqual([sent?.path, sent?.token], [
+    LOSSES_PATH,
+    "Bearer for.internet",
+  ]);
+  const { egress, losses } = parseLossReport(sent?.body ?? "");
+  assert.deepEqual([egress, losses], [EGRESS, [
+    { gateway, seconds: 3, ended: 12 },
+  ]]);
 });

@@ -4,7 +4,10 @@ import {
   ANNOUNCE_PATH,
   type Announcement,
   formatRefusal,
+  LOSSES_PATH,
+  type LossReport,
   parseAnnouncement,
+  parseLossReport,
 } from "./wire.ts";
 
 const log = getLogger("announce");
@@ -40,13 +43,15 @@ export interface AnnounceHandlerOptions {
     announcement: Announcement,
     options: { readonly caller: Caller; readonly signal: AbortSignal },
   ) => Promise<Verdict>;
+  /** Decides on a report of lost gateways, and takes it. */
+  readonly takeLosses: (report: LossReport, caller: Caller) => Verdict;
   /** Called with the status of every answer. */
   readonly onAnswer?: (status: number) => void;
 }
 
 /**
  * Returns the server's half of announcements, for an HTTP server: 204 when the
- * client is served, else JSON `{"error": reason}` with 400 for a message that
+ * client is served or the report was taken, else JSON `{"error": reason}` with 400 for a message that
  * cannot be read, 401 for a bad token, 403 when it is not allowed, 404 when
  * the pod is not known, 503 when the gateway cannot do it now.
  *
@@ -66,7 +71,8 @@ async function answer(
   request: Request,
   options: AnnounceHandlerOptions & { readonly peer: string },
 ): Promise<Response> {
-  if (new URL(request.url).pathname !== ANNOUNCE_PATH) {
+  const { pathname } = new URL(request.url);
+  if (pathname !== ANNOUNCE_PATH && pathname !== LOSSES_PATH) {
     return refuse(404, "not found");
   }
   if (request.method !== "POST") return refuse(405, "only POST is supported");
@@ -75,7 +81,7 @@ async function answer(
   try {
     return await withTimeout(
       ANSWER_MS,
-      (signal) => decide(request, { ...options, token, signal }),
+      (signal) => decide(request, { ...options, pathname, token, signal }),
     );
   } catch (err) {
     // The caller says so in its log; here any peer could fill the log with it.
@@ -86,36 +92,41 @@ async function answer(
 
 async function decide(
   request: Request,
-  { authenticate, admit, peer, token, signal }: AnnounceHandlerOptions & {
+  options: AnnounceHandlerOptions & {
     readonly peer: string;
+    readonly pathname: string;
     readonly token: string;
     readonly signal: AbortSignal;
   },
 ): Promise<Response> {
+  const { authenticate, peer, token, signal } = options;
   const caller = await authenticate(token, peer);
   if (caller === undefined) return refuse(401, "the token is not valid here");
-  const announcement = await readAnnouncement(request, { signal });
-  if (announcement instanceof SyntaxError) {
-    return refuse(400, announcement.message);
-  }
-  const verdict = await admit(announcement, { caller, signal });
-  return verdict.status === 204
-    ? new Response(null, { status: 204 })
-    : refuse(verdict.status, verdict.reason);
-}
-
-async function readAnnouncement(
-  request: Request,
-  { signal }: { readonly signal: AbortSignal },
-): Promise<Announcement | SyntaxError> {
   // A body that never ends must not hold the answer.
   const text = await abortable(readText(request, MAX_BODY_BYTES), signal);
   try {
-    return parseAnnouncement(text ?? "");
+    const verdict = await verdictOn(text ?? "", { ...options, caller });
+    return verdict.status === 204
+      ? new Response(null, { status: 204 })
+      : refuse(verdict.status, verdict.reason);
   } catch (error) {
-    if (error instanceof SyntaxError) return error;
+    if (error instanceof SyntaxError) return refuse(400, error.message);
     throw error;
   }
+}
+
+/** @throws {SyntaxError} when the message cannot be read */
+async function verdictOn(
+  text: string,
+  { admit, takeLosses, caller, pathname, signal }: AnnounceHandlerOptions & {
+    readonly caller: Caller;
+    readonly pathname: string;
+    readonly signal: AbortSignal;
+  },
+): Promise<Verdict> {
+  return pathname === LOSSES_PATH
+    ? takeLosses(parseLossReport(text), caller)
+    : await admit(parseAnnouncement(text), { caller, signal });
 }
 
 /** Undefined when the body is longer than that; the rest of it is not read. */

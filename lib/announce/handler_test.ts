@@ -5,6 +5,7 @@ import {
   type AnnounceHandlerOptions,
   type Announcement,
   formatAnnouncement,
+  LOSSES_PATH,
   parseAnnouncement,
   parseRefusal,
 } from "./mod.ts";
@@ -18,6 +19,7 @@ const TEXT = JSON.stringify({
 const OPEN: AnnounceHandlerOptions = {
   authenticate: () => Promise.resolve({ username: "coild", nodeName: "n1" }),
   admit: () => Promise.resolve({ status: 204 }),
+  takeLosses: () => ({ status: 204 }),
 };
 
 const PEER = "192.0.2.1";
@@ -45,6 +47,7 @@ Deno.test("announceHandler() hands token, caller and announcement on and answers
   const seen: { token?: string; caller?: unknown; told?: Announcement } = {};
   const statuses: number[] = [];
   const handle = announceHandler({
+    ...OPEN,
     authenticate: (token, peer) => {
       assert.equal(peer, PEER);
       seen.token = token;
@@ -69,6 +72,7 @@ Deno.test("announceHandler() hands token, caller and announcement on and answers
 
 Deno.test("announceHandler() asks nobody about a request that is none", async () => {
   const handle = announceHandler({
+    ...OPEN,
     authenticate: () => assert.fail("asked about the token"),
     admit: () => assert.fail("asked about the client"),
   });
@@ -88,6 +92,7 @@ Deno.test("announceHandler() asks nobody about a request that is none", async ()
 
 Deno.test("announceHandler() does not read what a stranger sends", async () => {
   const handle = announceHandler({
+    ...OPEN,
     authenticate: () => Promise.resolve(undefined),
     admit: () => assert.fail("asked about the client"),
   });
@@ -136,4 +141,33 @@ Deno.test("announceHandler() answers 503 without details when it cannot find out
     assert.equal(status, 503);
     assert.doesNotMatch(reason, /10\.0\.0\.1/);
   }
+});
+
+Deno.test("announceHandler() hands a report of lost gateways and its sender on", async () => {
+  const report = {
+    egress: { namespace: "nat", name: "internet" },
+    losses: [{ gateway: "10.1.9.9", seconds: 3, ended: 12 }],
+  };
+  const seen: unknown[] = [];
+  const handle = announceHandler({
+    ...OPEN,
+    admit: () => assert.fail("taken for an announcement"),
+    takeLosses: ({ egress, losses }, { nodeName }) => {
+      const texts = losses.map((each) => ({
+        ...each,
+        gateway: each.gateway.toString(),
+      }));
+      seen.push({ egress, losses: texts }, nodeName);
+      return { status: 403, reason: "not here" };
+    },
+  });
+  const send = (body: unknown) =>
+    handle(request({ path: LOSSES_PATH, body: JSON.stringify(body) }), PEER);
+  assert.deepEqual(await refusal(await send(report)), {
+    status: 403,
+    reason: "not here",
+  });
+  assert.deepEqual(seen, [report, "n1"]);
+  const { status } = await send({ ...report, losses: [{ gateway: "x" }] });
+  assert.equal(status, 400);
 });

@@ -1,12 +1,14 @@
 /**
  * How a node's daemon announces a client's address to an egress gateway before
- * the API server knows it: the messages, the client's half and the server's half.
+ * the API server knows it, and which other gateways the node has lost: the
+ * messages, the client's half and the server's half.
  *
  * @module
  */
 export {
   AnnounceClient,
   type AnnounceClientOptions,
+  type AnnounceOutcome,
   type AnnounceResult,
   type AnnounceTarget,
   type AnnounceTokens,
@@ -23,7 +25,12 @@ export {
   type Announcement,
   type EgressRef,
   formatAnnouncement,
+  formatLossReport,
   formatRefusal,
+  LOSSES_PATH,
+  type LossReport,
   parseAnnouncement,
+  parseLossReport,
   parseRefusal,
+  type ReportedLoss,
 } from "./wire.ts";

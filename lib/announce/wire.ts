@@ -4,6 +4,9 @@ import type { NamespacedName } from "../names/mod.ts";
 /** Path that announcements are sent to, by POST. */
 export const ANNOUNCE_PATH = "/v1/clients";
 
+/** Path that reports of lost gateways are sent to, by POST. */
+export const LOSSES_PATH = "/v1/losses";
+
 /** Which Egress a gateway serves. */
 export type EgressRef = NamespacedName;
 
@@ -23,6 +26,25 @@ export interface Announcement {
   /** Name of the AddressBlock that they are of, which shows that the pod's node has them. */
   readonly block?: string | undefined;
 }
+
+/** A gateway that a node has lost. */
+export interface ReportedLoss {
+  readonly gateway: Address;
+  /** How long ago, in whole seconds. */
+  readonly seconds: number;
+  /** Connections of the node's clients through it that were ended. */
+  readonly ended: number;
+}
+
+/** All gateways of an Egress that a node has lost; none once they all answer again. */
+export interface LossReport {
+  /** The Egress of the gateway that it is sent to. */
+  readonly egress: EgressRef;
+  readonly losses: readonly ReportedLoss[];
+}
+
+/** Clients use no more gateways of an Egress. */
+const MAX_LOSSES = 64;
 
 /** Far above what a message has; keeps a peer from filling the memory. */
 const MAX_TEXT_CHARS = 8_192;
@@ -48,19 +70,11 @@ export function formatAnnouncement(announcement: Announcement): string {
  * @throws {SyntaxError} when it is not one; the message names the member
  */
 export function parseAnnouncement(text: string): Announcement {
-  if (text.length > MAX_TEXT_CHARS) {
-    throw new SyntaxError(
-      `Cannot parse announcement: it is longer than ${MAX_TEXT_CHARS} characters`,
-    );
-  }
-  const message = objectOf(parseJson(text), "announcement");
-  const egress = objectOf(message["egress"], "egress");
+  const message = messageOf(text);
+  const egress = egressOf(message);
   const pod = objectOf(message["pod"], "pod");
   return {
-    egress: {
-      namespace: wordOf(egress, "egress", "namespace"),
-      name: wordOf(egress, "egress", "name"),
-    },
+    egress,
     pod: {
       namespace: wordOf(pod, "pod", "namespace"),
       name: wordOf(pod, "pod", "name"),
@@ -69,6 +83,46 @@ export function parseAnnouncement(text: string): Announcement {
     addresses: addressesOf(message["addresses"]),
     ...(message["block"] !== undefined &&
       { block: wordOf(message, "announcement", "block") }),
+  };
+}
+
+/** Returns the report as JSON; what is above the limit is left out. */
+export function formatLossReport({ egress, losses }: LossReport): string {
+  return JSON.stringify({
+    egress: { namespace: egress.namespace, name: egress.name },
+    losses: losses.slice(0, MAX_LOSSES).map(({ gateway, seconds, ended }) => ({
+      gateway: gateway.toString(),
+      seconds,
+      ended,
+    })),
+  });
+}
+
+/**
+ * Parses a report of lost gateways, as {@linkcode parseAnnouncement}.
+ *
+ * @throws {SyntaxError} when it is not one; the message names the member
+ */
+export function parseLossReport(text: string): LossReport {
+  const message = messageOf(text);
+  const losses: readonly unknown[] = Array.isArray(message["losses"])
+    ? message["losses"]
+    : [];
+  if (losses.length > MAX_LOSSES) {
+    throw new SyntaxError(
+      `Cannot parse announcement: "losses" has more than ${MAX_LOSSES} entries`,
+    );
+  }
+  return {
+    egress: egressOf(message),
+    losses: losses.map((value) => {
+      const loss = objectOf(value, "losses");
+      return {
+        gateway: addressOf(loss["gateway"], "gateway"),
+        seconds: countOf(loss, "seconds"),
+        ended: countOf(loss, "ended"),
+      };
+    }),
   };
 }
 
@@ -81,6 +135,23 @@ export function formatRefusal(reason: string): string {
 export function parseRefusal(text: string): string {
   const { error } = tryObject(text) ?? {};
   return typeof error === "string" ? error : text.trim().slice(0, 200);
+}
+
+function messageOf(text: string): Record<string, unknown> {
+  if (text.length > MAX_TEXT_CHARS) {
+    throw new SyntaxError(
+      `Cannot parse announcement: it is longer than ${MAX_TEXT_CHARS} characters`,
+    );
+  }
+  return objectOf(parseJson(text), "announcement");
+}
+
+function egressOf(message: Record<string, unknown>): EgressRef {
+  const egress = objectOf(message["egress"], "egress");
+  return {
+    namespace: wordOf(egress, "egress", "namespace"),
+    name: wordOf(egress, "egress", "name"),
+  };
 }
 
 function tryObject(text: string): Record<string, unknown> | undefined {
@@ -130,17 +201,7 @@ function wordOf(
 
 function addressesOf(value: unknown): readonly Address[] {
   const texts: readonly unknown[] = Array.isArray(value) ? value : [];
-  const addresses = texts.map((text) => {
-    const address = typeof text === "string"
-      ? Address.tryParse(text)
-      : undefined;
-    if (address !== undefined) return address;
-    throw new SyntaxError(
-      `Cannot parse announcement: "addresses" has ${
-        JSON.stringify(text)
-      }, which is not a valid IP address`,
-    );
-  });
+  const addresses = texts.map((text) => addressOf(text, "addresses"));
   const families = new Set(addresses.map(({ family }) => family));
   if (addresses.length === 0 || families.size < addresses.length) {
     throw new SyntaxError(
@@ -148,4 +209,22 @@ function addressesOf(value: unknown): readonly Address[] {
     );
   }
   return addresses;
+}
+
+function addressOf(text: unknown, member: string): Address {
+  const address = typeof text === "string" ? Address.tryParse(text) : undefined;
+  if (address !== undefined) return address;
+  throw new SyntaxError(
+    `Cannot parse announcement: "${member}" has ${
+      JSON.stringify(text)
+    }, which is not a valid IP address`,
+  );
+}
+
+function countOf(object: Record<string, unknown>, member: string): number {
+  const value = object[member];
+  if (Number.isSafeInteger(value) && Number(value) >= 0) return Number(value);
+  throw new SyntaxError(
+    `Cannot parse announcement: "${member}" must be a whole number`,
+  );
 }

@@ -3,8 +3,10 @@ import { Address } from "../inet/mod.ts";
 import {
   type Announcement,
   formatAnnouncement,
+  formatLossReport,
   formatRefusal,
   parseAnnouncement,
+  parseLossReport,
   parseRefusal,
 } from "./mod.ts";
 
@@ -88,3 +90,51 @@ Deno.test("parseRefusal() reads the reason, or what there is instead", () => {
   assert.equal(parseRefusal("404 page not found\n"), "404 page not found");
   assert.equal(parseRefusal('{"error":3}'), '{"error":3}');
 });
+
+const REPORT = {
+  egress: MESSAGE.egress,
+  losses: [{ gateway: "10.1.9.9", seconds: 3, ended: 12 }],
+};
+
+Deno.test("parseLossReport() reads what formatLossReport() writes, and that nothing is lost", () => {
+  for (const losses of [REPORT.losses, []]) {
+    const report = {
+      ...REPORT,
+      losses: losses.map((each) => ({
+        ...each,
+        gateway: Address.parse(each.gateway),
+      })),
+    };
+    const text = formatLossReport(report);
+    assert.deepEqual(JSON.parse(text), { ...REPORT, losses });
+    assert.deepEqual(parseLossReport(text), report);
+  }
+});
+
+Deno.test("formatLossReport() leaves out what parseLossReport() would refuse", () => {
+  const [loss] = REPORT.losses;
+  assert.ok(loss);
+  const losses = Array(65).fill({
+    ...loss,
+    gateway: Address.parse(loss.gateway),
+  });
+  const text = formatLossReport({ ...REPORT, losses });
+  assert.equal(parseLossReport(text).losses.length, 64);
+  const long = JSON.stringify({ ...REPORT, losses: Array(65).fill(loss) });
+  assert.throws(() => parseLossReport(long), /"losses" has more than 64/);
+});
+
+for (
+  const [what, change, reason] of [
+    ["a count below 0", { ended: -1 }, /"ended" must be a whole number/],
+    ["a fraction", { seconds: 0.5 }, /"seconds" must be a whole number/],
+    ["no count", { ended: undefined }, /"ended" must be/],
+    ["no address", { gateway: "nat-1" }, /"gateway" has "nat-1"/],
+  ] as const
+) {
+  Deno.test(`parseLossReport() refuses ${what}`, () => {
+    const losses = [{ ...REPORT.losses[0], ...change }];
+    const text = JSON.stringify({ ...REPORT, losses });
+    assert.throws(() => parseLossReport(text), reason);
+  });
+}

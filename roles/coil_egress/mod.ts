@@ -44,6 +44,7 @@ import { NodeBlocks } from "./admission/node_blocks.ts";
 import type { DataPlane } from "./base/ports.ts";
 import { observeReadings } from "./observe/reading_metrics.ts";
 import { Readings } from "./observe/readings.ts";
+import { ReportedLosses } from "./observe/reported_losses.ts";
 import { TokenReviews } from "./admission/token_reviews.ts";
 
 export { EGRESS_FLAGS, parseEgressFlags } from "./flags.ts";
@@ -179,7 +180,19 @@ function connect(parts: GatewayDependencies, stack: AsyncDisposableStack) {
   });
   const { watcher, sync, announced } = clients;
   const lifecycle = new Lifecycle(sync);
-  const reports = connectReports(parts, { metrics, lifecycle, ...clients });
+  const losses = stack.use(
+    new ReportedLosses({
+      egress: watcher.egress,
+      user: options.announceUser,
+      onChange: () => reports.status.trigger(),
+    }),
+  );
+  const reports = connectReports(parts, {
+    metrics,
+    lifecycle,
+    losses,
+    ...clients,
+  });
   const { readings, status, limited } = reports;
   const admission = new Admission({
     egress: watcher.egress,
@@ -213,6 +226,7 @@ function connect(parts: GatewayDependencies, stack: AsyncDisposableStack) {
     status,
     limited,
     lifecycle,
+    losses,
     ending,
     admission,
     reviews: new TokenReviews(client, {
@@ -269,8 +283,12 @@ function connectClients(
 /** What the gateway reports of itself. */
 function connectReports(
   { identity, kernel, client, registry, statusIntervalMs }: GatewayDependencies,
-  { metrics, lifecycle, clients, announced, sync, watcher }:
-    & { readonly metrics: EgressMetrics; readonly lifecycle: Lifecycle }
+  { metrics, lifecycle, losses, clients, announced, sync, watcher }:
+    & {
+      readonly metrics: EgressMetrics;
+      readonly lifecycle: Lifecycle;
+      readonly losses: ReportedLosses;
+    }
     & ReturnType<typeof connectClients>,
 ) {
   const readings = new Readings({
@@ -283,6 +301,7 @@ function connectReports(
     gatewayReport({
       draining: lifecycle.isDraining,
       limited,
+      losses,
       readings,
     });
   const status = new GatewayStatusWriter({
@@ -311,7 +330,8 @@ type Gateway = ReturnType<typeof connect>;
 
 /** Starts the servers. */
 function serve(gateway: Gateway, tasks: TaskGroup): void {
-  const { options, registry, lifecycle, metrics, reviews, admission } = gateway;
+  const { options, registry, lifecycle, metrics } = gateway;
+  const { reviews, admission, losses } = gateway;
   const { signal } = tasks;
   const servers = {
     health: serveHealth({
@@ -330,6 +350,7 @@ function serve(gateway: Gateway, tasks: TaskGroup): void {
       announceHandler({
         authenticate: (token, peer) => reviews.callerOf(token, peer),
         admit: (announcement, rest) => admission.admit(announcement, rest),
+        takeLosses: (report, caller) => losses.take(report, caller),
         onAnswer: (status) => metrics.announced(status),
       }),
       { flag: "--announce-addr", limits: ANNOUNCE_LIMITS, signal },

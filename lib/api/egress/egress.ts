@@ -92,6 +92,20 @@ export interface EgressSpec {
   readonly maxFlowsPerClient?: number;
 }
 
+/** A gateway that nodes have lost, as they said to another one. */
+export interface EgressLoss {
+  /** The gateway's. */
+  readonly address: string;
+  /** How many nodes get no answer of it; 0 once it answers all again. */
+  readonly nodes: number;
+  /** Some of them. */
+  readonly nodeNames?: readonly string[];
+  /** RFC 3339 time at which the first of them lost it. */
+  readonly since: string;
+  /** Connections through it that these nodes have ended. */
+  readonly endedConnections: number;
+}
+
 /** What one pod of an {@linkcode Egress} reports. */
 export interface EgressGatewayStatus {
   /** Name of the pod. */
@@ -112,6 +126,8 @@ export interface EgressGatewayStatus {
   readonly unlimited?: boolean;
   /** Whether it ends as soon as its flows have ended. */
   readonly draining?: boolean;
+  /** Other gateways that nodes have lost, and those that answer again, for an hour. */
+  readonly losses?: readonly EgressLoss[];
   /** RFC 3339 time of this report. */
   readonly updatedAt?: string;
 }
@@ -130,6 +146,8 @@ export interface EgressStatus {
   readonly clients?: number;
   /** One of each type. */
   readonly conditions?: readonly Condition[];
+  /** Names of gateways that nodes have lost while they get answers from others; absent without any. */
+  readonly lostGateways?: readonly string[];
   /** Addresses of the gateways, each once. */
   readonly sources?: readonly string[];
   /** Written by the pods themselves, each its own entry; keyed by `name`. */

@@ -7,10 +7,12 @@ import {
 import { Gate, jittered, Mutex, withTimeout } from "../../../lib/async/mod.ts";
 import { valuesOf } from "../../../lib/inet/mod.ts";
 import type { KubeClient } from "../../../lib/kube/mod.ts";
+import { compareText } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { GatewayIdentity } from "../base/identity.ts";
 import type { LimitedClients } from "./limited_clients.ts";
 import type { Readings } from "./readings.ts";
+import type { ReportedLosses } from "./reported_losses.ts";
 
 const log = getLogger("status");
 
@@ -34,8 +36,9 @@ export type GatewayReport = Omit<
 
 /** Sums up what is known of the gateway. */
 export function gatewayReport(
-  { draining, limited, readings }: {
+  { draining, limited, losses, readings }: {
     readonly draining: boolean;
+    readonly losses: Pick<ReportedLosses, "list">;
     readonly limited: Pick<LimitedClients, "names" | "limits">;
     readonly readings: Pick<Readings, "flows" | "conntrack">;
   },
@@ -43,6 +46,7 @@ export function gatewayReport(
   const { flows, conntrack } = readings;
   const [worst] = flows?.ports ?? [];
   const names = limited.names();
+  const lost = losses.list();
   return {
     draining,
     ...(conntrack !== undefined && {
@@ -55,6 +59,7 @@ export function gatewayReport(
       limitedClients: names.slice(0, MAX_NAMES),
     }),
     ...(!limited.limits.isSupported && { unlimited: true }),
+    ...(lost.length > 0 && { losses: lost }),
   };
 }
 
@@ -188,10 +193,13 @@ interface News {
   readonly hasLimited: boolean;
   readonly isConntrackHigh: boolean;
   readonly isPortsHigh: boolean;
+  /** Addresses of gateways that nodes have lost. */
+  readonly lost: readonly string[];
 }
 
 function newsOf(report: GatewayReport, before: News | undefined): News {
-  const { draining = false, unlimited = false, limitedClients = [] } = report;
+  const { draining = false, unlimited = false } = report;
+  const { limitedClients = [], losses = [] } = report;
   const isHigh = (percent = 0, was = false) =>
     percent >= (was ? EGRESS_CAPACITY_OK_PERCENT : EGRESS_CAPACITY_LOW_PERCENT);
   return {
@@ -200,6 +208,8 @@ function newsOf(report: GatewayReport, before: News | undefined): News {
     hasLimited: limitedClients.length > 0,
     isConntrackHigh: isHigh(report.conntrackPercent, before?.isConntrackHigh),
     isPortsHigh: isHigh(report.snatPortsPercent, before?.isPortsHigh),
+    lost: losses.flatMap(({ address, nodes }) => nodes > 0 ? [address] : [])
+      .sort(compareText),
   };
 }
 

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import type { EgressLoss } from "../../../lib/api/mod.ts";
 import { sleep } from "../../../lib/async/mod.ts";
 import { Address } from "../../../lib/inet/mod.ts";
 import { KubeClient } from "../../../lib/kube/mod.ts";
@@ -216,6 +217,7 @@ Deno.test("gatewayReport() gives percentages of the worst, and leaves out what i
     gatewayReport({
       draining: true,
       limited: nobody,
+      losses: { list: () => [] },
       readings: {
         conntrack: { entries: 999, max: 1000 },
         flows: {
@@ -235,7 +237,8 @@ Deno.test("gatewayReport() gives percentages of the worst, and leaves out what i
     },
   );
   const readings = { conntrack: undefined, flows: undefined };
-  const idle = { draining: false, limited: nobody };
+  const losses = { list: () => [] };
+  const idle = { draining: false, limited: nobody, losses };
   assert.deepEqual(gatewayReport({ ...idle, readings }), { draining: false });
   const unlimited = { conntrack: { entries: 5, max: 0 }, flows: undefined };
   assert.equal(
@@ -248,7 +251,12 @@ Deno.test("gatewayReport() names ten limited clients, and says when the kernel l
   const readings = { conntrack: undefined, flows: undefined };
   const names = Array.from({ length: 12 }, (_, i) => `team/pod-${i}`);
   const report = (limited: Parameters<typeof gatewayReport>[0]["limited"]) =>
-    gatewayReport({ draining: false, limited, readings });
+    gatewayReport({
+      draining: false,
+      limited,
+      losses: { list: () => [] },
+      readings,
+    });
   assert.deepEqual(
     report({ ...nobody, names: () => names }).limitedClients,
     names.slice(0, 10),
@@ -258,4 +266,40 @@ Deno.test("gatewayReport() names ten limited clients, and says when the kernel l
     report({ ...nobody, limits: { isSupported: false } }).unlimited,
     true,
   );
+});
+
+const LOSS = {
+  address: "10.2.0.9",
+  nodes: 1,
+  nodeNames: ["n1"],
+  since: "2026-01-02T03:04:05Z",
+  endedConnections: 3,
+};
+
+Deno.test("gatewayReport() has the gateways that nodes have lost", () => {
+  const readings = { conntrack: undefined, flows: undefined };
+  const losses = { list: () => [LOSS] };
+  assert.deepEqual(
+    gatewayReport({ draining: false, limited: nobody, losses, readings }),
+    { draining: false, losses: [LOSS] },
+  );
+});
+
+Deno.test("GatewayStatusWriter writes at once that a gateway is lost, or answers again, and not which nodes say so", async () => {
+  await writing({ intervalMs: 3_600_000 }, async (fixture) => {
+    const { requests, report } = fixture;
+    const writes = async (losses: readonly EgressLoss[], count: number) => {
+      report({ losses });
+      await until(() => requests.length === count);
+    };
+    await writes([], 1);
+    await writes([LOSS], 2);
+    // In its turn, an hour later.
+    report({ losses: [{ ...LOSS, nodes: 2, endedConnections: 9 }] });
+    report({ losses: [{ ...LOSS, nodes: 3, endedConnections: 9 }] });
+    await sleep(50);
+    assert.equal(requests.length, 2);
+    await writes([LOSS, { ...LOSS, address: "10.2.0.8" }], 3);
+    await writes([{ ...LOSS, nodes: 0 }, { ...LOSS, address: "10.2.0.8" }], 4);
+  });
 });
