@@ -11,13 +11,18 @@ import { AttachmentBook } from "./calls/attachment_book.ts";
 import type { Attachments } from "./calls/attachments.ts";
 import { type EgressCalls, WithEgress } from "./egress/calls.ts";
 import { EgressInspector } from "./egress/inspector.ts";
+import { LossReporter } from "./egress/loss_reporter.ts";
 import { Losses } from "./egress/losses.ts";
 import type { EgressPlane } from "./egress/plane.ts";
 import { EgressReconciler } from "./egress/reconciler.ts";
 import { EgressReports } from "./egress/reports.ts";
 import { EgressSetup } from "./egress/setup.ts";
 import { EgressSource } from "./egress/source.ts";
-import { GatewayMetrics, gatewayStates } from "./observe/gateway_metrics.ts";
+import {
+  answering,
+  GatewayMetrics,
+  gatewayStates,
+} from "./observe/gateway_metrics.ts";
 import type { Loops, NodeDependencies } from "./node_part.ts";
 
 const log = getLogger("egress");
@@ -65,6 +70,7 @@ export function connectEgress(dependencies: EgressDependencies): EgressPart {
     onLoss: (loss) => losses.add(loss),
     onChange: (egresses) => {
       for (const egress of egresses) reconciler.enqueueClients(egress);
+      reporter.trigger();
     },
   });
   const losses = new Losses({
@@ -73,6 +79,12 @@ export function connectEgress(dependencies: EgressDependencies): EgressPart {
       () => gatewayStates(prober.health, setup.ready),
     ),
     lost: () => prober.lost,
+  });
+  const reporter = new LossReporter({
+    client: announcer,
+    groups: () => setup.chosenFrom,
+    answering: () => answering(prober.health, setup.ready),
+    losses: () => losses.list,
   });
   const setup: EgressSetup = new EgressSetup({
     source,
@@ -107,6 +119,7 @@ export function connectEgress(dependencies: EgressDependencies): EgressPart {
     loops: {
       ...source.loops,
       "egress probes": (signal) => prober.run(signal),
+      "egress losses": (signal) => reporter.run(signal),
       "egress tokens": (signal) => tokens.run(signal),
       "egress kernel": () => reportKernel(plane),
       "egress reconciler": (signal) => reconciler.run(signal),

@@ -87,7 +87,18 @@ export function gatewayStates(
   health: ReadonlyMap<string, string>,
   ready: ReadonlySet<string>,
 ): string[] {
+  const taking = answering(health, ready);
   return [...health].map(([gateway, state]) =>
-    state === "healthy" && !ready.has(gateway) ? "draining" : state
+    state === "healthy" && !taking.has(gateway) ? "draining" : state
   );
+}
+
+/** The gateways that answer, and take new connections. */
+export function answering(
+  health: ReadonlyMap<string, string>,
+  ready: ReadonlySet<string>,
+): ReadonlySet<string> {
+  const names = health.keys()
+    .filter((name) => health.get(name) === "healthy" && ready.has(name));
+  return new Set(names);
 }

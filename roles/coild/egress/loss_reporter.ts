@@ -1,0 +1,139 @@
+import type {
+  AnnounceClient,
+  AnnounceTarget,
+  EgressRef,
+} from "../../../lib/announce/mod.ts";
+import {
+  type Clock,
+  Gate,
+  sleep,
+  systemClock,
+} from "../../../lib/async/mod.ts";
+import type { GatewayGroup } from "../../../lib/egress/mod.ts";
+import type { Address } from "../../../lib/inet/mod.ts";
+import { splitKey } from "../../../lib/kube/mod.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+import type { Loss } from "./losses.ts";
+
+const log = getLogger("egress");
+
+/** Between a change and the report of it: all nodes lose a gateway at the same time, and connections have to be ended first. */
+const SPREAD = { leastMs: 1_000, mostMs: 5_000 };
+/** While gateways are lost. Those that get the reports forget a node after three minutes. */
+const REPEAT = { leastMs: 40_000, mostMs: 80_000 };
+
+export interface LossReporterOptions {
+  readonly client: Pick<AnnounceClient, "report">;
+  /** The gateways that clients choose from. */
+  readonly groups: () => readonly GatewayGroup[];
+  /** Gateways that answer and take new connections, as text. */
+  readonly answering: () => ReadonlySet<string>;
+  readonly losses: () => readonly Loss[];
+  readonly clock?: Clock;
+  /** In [0, 1). */
+  readonly random?: () => number;
+}
+
+/**
+ * Reports lost gateways to one of their Egress that answers, which there always
+ * is: without another that answers none is lost. That one writes it into the
+ * status of the Egress, for all nodes together. No node calls the API server.
+ */
+export class LossReporter {
+  readonly #with: LossReporterOptions;
+  readonly #clock: Clock;
+  readonly #random: () => number;
+  #changed = new Gate();
+  /** Where each Egress' losses were reported last, as long as there are any. */
+  readonly #told = new Map<string, Address>();
+
+  constructor(options: LossReporterOptions) {
+    this.#with = options;
+    this.#clock = options.clock ?? systemClock;
+    this.#random = options.random ?? Math.random;
+  }
+
+  /** Asks for a report: a gateway is lost, or is no longer. */
+  trigger(): void {
+    this.#changed.open();
+  }
+
+  /** Reports until the signal. */
+  async run(signal: AbortSignal): Promise<void> {
+    for (;;) {
+      if (this.#told.size === 0) await this.#changed.wait({ signal });
+      else {await this.#changed.waitAtMost(this.#within(REPEAT), {
+          signal,
+          clock: this.#clock,
+        });}
+      await sleep(this.#within(SPREAD), { signal, clock: this.#clock });
+      this.#changed = new Gate();
+      await this.#reportAll(signal);
+    }
+  }
+
+  #within({ leastMs, mostMs }: typeof SPREAD): number {
+    return leastMs + (mostMs - leastMs) * this.#random();
+  }
+
+  async #reportAll(signal: AbortSignal): Promise<void> {
+    const byName = Map.groupBy(this.#with.groups(), ({ name }) => name);
+    for (const name of this.#told.keys()) {
+      if (!byName.has(name)) this.#told.delete(name);
+    }
+    const losses = this.#with.losses();
+    for (const [name, groups] of byName) {
+      const all = groups.flatMap(({ gateways }) => gateways);
+      const keys = new Set(all.map(String));
+      const lost = losses.filter((each) => keys.has(each.gateway.toString()));
+      if (lost.length === 0 && !this.#told.has(name)) continue;
+      await this.#report(name, { all, lost, signal });
+    }
+  }
+
+  async #report(
+    name: string,
+    { all, lost, signal }: {
+      readonly all: readonly Address[];
+      readonly lost: readonly Loss[];
+      readonly signal: AbortSignal;
+    },
+  ): Promise<void> {
+    const address = this.#targetOf(name, all);
+    if (address === undefined) return;
+    const nowMs = this.#clock.nowMs();
+    const target: AnnounceTarget = { egress: egressOf(name), address };
+    const { result, reason } = await this.#with.client.report(target, {
+      losses: lost.map(({ gateway, sinceMs, ended }) => ({
+        gateway,
+        seconds: Math.round((nowMs - sinceMs) / 1_000),
+        ended,
+      })),
+      signal,
+    });
+    // What was not taken is said again, and forgotten by who has it otherwise.
+    if (lost.length === 0) this.#told.delete(name);
+    else this.#told.set(name, address);
+    if (result === "accepted") return;
+    log.debug("Cannot report lost gateways", {
+      egress: name,
+      to: address.toString(),
+      result,
+      reason,
+    });
+  }
+
+  /** The same as before if it answers: several would count the node several times. */
+  #targetOf(name: string, all: readonly Address[]): Address | undefined {
+    const answering = this.#with.answering();
+    const usable = all.filter((each) => answering.has(each.toString()));
+    const told = this.#told.get(name)?.toString();
+    return usable.find((each) => each.toString() === told) ??
+      usable[Math.floor(this.#random() * usable.length)];
+  }
+}
+
+function egressOf(name: string): EgressRef {
+  const { namespace = "", name: own } = splitKey(name);
+  return { namespace, name: own };
+}

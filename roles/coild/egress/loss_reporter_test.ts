@@ -1,0 +1,122 @@
+import assert from "node:assert/strict";
+import { TaskGroup } from "../../../lib/async/mod.ts";
+import { FakeClock, settle } from "../../../lib/async/testing.ts";
+import { Address } from "../../../lib/inet/mod.ts";
+import { LossReporter } from "./loss_reporter.ts";
+
+const [A, B, C] = ["10.2.0.1", "10.2.0.2", "10.2.0.3"]
+  .map(Address.parse) as [Address, Address, Address];
+
+/** A node of two Egresses, "internet/nat" with all three gateways and "other/nat" with the last one. */
+function reporterLab() {
+  const clock = new FakeClock();
+  const group = new TaskGroup();
+  const answering = new Set([A, B, C].map(String));
+  const losses = new Map<Address, number>();
+  const reports: string[] = [];
+  let groups = [
+    { name: "internet/nat", gateways: [A, B, C] },
+    { name: "other/nat", gateways: [C] },
+  ];
+  const reporter = new LossReporter({
+    client: {
+      report: (target, { losses }) => {
+        const lost = losses.map(({ gateway, seconds, ended }) =>
+          `${gateway} ${seconds} s ago, ${ended} ended`
+        );
+        const { egress: { namespace, name }, address } = target;
+        reports.push(
+          `${namespace}/${name} to ${address}: ${lost.join("; ") || "none"}`,
+        );
+        return Promise.resolve({ ...target, result: "accepted" });
+      },
+    },
+    groups: () => groups,
+    answering: () => answering,
+    losses: () =>
+      [...losses].map(([gateway, sinceMs]) => ({
+        gateway,
+        sinceMs,
+        clients: 1,
+        ended: 7,
+      })),
+    clock,
+    random: () => 0.5,
+  });
+  group.run("reporter", (signal) => reporter.run(signal));
+  return {
+    clock,
+    reports,
+    lose(gateway: Address): void {
+      answering.delete(gateway.toString());
+      losses.set(gateway, clock.nowMs());
+      reporter.trigger();
+    },
+    find(gateway: Address): void {
+      answering.add(gateway.toString());
+      losses.delete(gateway);
+      reporter.trigger();
+    },
+    leave: () => void (groups = []),
+    /** What was reported within the time. */
+    async within(seconds: number): Promise<readonly string[]> {
+      reports.length = 0;
+      await settle();
+      for (let i = 0; i < seconds; i++) {
+        await clock.advance(1_000);
+        await settle();
+      }
+      return [...reports];
+    },
+    [Symbol.asyncDispose]: () => group[Symbol.asyncDispose](),
+  };
+}
+
+Deno.test("LossReporter reports a loss after some seconds, to a gateway of the Egress that answers", async () => {
+  await using lab = reporterLab();
+  assert.deepEqual(await lab.within(300), []);
+  lab.lose(A);
+  assert.deepEqual(await lab.within(2), []);
+  assert.deepEqual(await lab.within(1), [
+    `internet/nat to ${C}: ${A} 3 s ago, 7 ended`,
+  ]);
+});
+
+Deno.test("LossReporter repeats once a minute what is lost, and says once that nothing is", async () => {
+  await using lab = reporterLab();
+  lab.lose(A);
+  const found = await lab.within(3 + 2 * 63);
+  assert.deepEqual(
+    found,
+    [3, 66, 129].map((seconds) =>
+      `internet/nat to ${C}: ${A} ${seconds} s ago, 7 ended`
+    ),
+  );
+  lab.find(A);
+  assert.deepEqual(await lab.within(200), [`internet/nat to ${C}: none`]);
+});
+
+Deno.test("LossReporter stays with the gateway that it reported to, until that is lost", async () => {
+  await using lab = reporterLab();
+  lab.lose(C);
+  assert.deepEqual(await lab.within(3), [
+    `internet/nat to ${B}: ${C} 3 s ago, 7 ended`,
+  ]);
+  lab.find(C);
+  lab.lose(A);
+  assert.deepEqual(await lab.within(3), [
+    `internet/nat to ${B}: ${A} 3 s ago, 7 ended`,
+  ]);
+  lab.lose(B);
+  assert.deepEqual(await lab.within(3), [
+    `internet/nat to ${C}: ${A} 6 s ago, 7 ended; ${B} 3 s ago, 7 ended`,
+  ]);
+});
+
+Deno.test("LossReporter forgets an Egress that has no client here", async () => {
+  await using lab = reporterLab();
+  lab.lose(A);
+  assert.equal((await lab.within(3)).length, 1);
+  lab.leave();
+  assert.deepEqual(await lab.within(200), []);
+});
