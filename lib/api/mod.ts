@@ -14,6 +14,7 @@ export * from "./egress/egress_annotations.ts";
 export * from "./egress/egress_client_slice.ts";
 export * from "./egress/egress_conditions.ts";
 export * from "./egress/egress_destinations.ts";
+export * from "./egress/egress_losses.ts";
 export * from "./egress/egress_objects.ts";
 export * from "./egress/egress_status.ts";
 export * from "./pool/pool.ts";

@@ -237,6 +237,44 @@ Deno.test("coil-controller says in an Egress' status how it is", async (t) => {
   );
 
   await t.step(
+    "a gateway that nodes have lost is named until it answers them again",
+    async () => {
+      const [lost, other] = ["nat-1", "nat-4"];
+      await lab.createPod(KEY, other);
+      const loss = {
+        address: "10.2.0.1",
+        since: "2026-01-02T03:04:05Z",
+        endedConnections: 7,
+      };
+      const report = (nodeNames: readonly string[]) =>
+        lab.reportGateway(KEY, {
+          name: other,
+          addresses: ["10.2.0.2"],
+          losses: [{ ...loss, nodes: nodeNames.length, nodeNames }],
+        });
+      await lab.reportGateway(KEY, {
+        name: lost,
+        node: "w1",
+        addresses: [loss.address],
+      });
+      await report(["n1"]);
+      const type = "GatewaysLost";
+      const { message } = await lab.awaitCondition(KEY, type, "True NoAnswer");
+      assert.match(message, /^nat-1 on node w1 does not answer node n1: /);
+      assert.deepEqual((await lab.egress(KEY)).status?.lostGateways, [lost]);
+      await report([]);
+      await lab.awaitEvents(
+        KEY,
+        "Warning GatewayLost",
+        "Normal GatewayBack",
+      );
+      const { status } = await lab.egress(KEY);
+      assert.equal(status?.lostGateways, undefined);
+      assert.ok(!status?.conditions?.some((each) => each.type === type));
+    },
+  );
+
+  await t.step(
     "a template that no pod can have is told; other Egresses go on",
     async () => {
       await lab.change(

@@ -70,12 +70,27 @@ Deno.test("coil egress show tells clients, gateways and sources", async (t) => {
   const web = client("web-1", "10.2.0.9");
   await addEgress(plane, "internet", [web, client("web-2", "10.2.0.10")]);
   await addEgress(plane, "office", [client("db", "10.2.0.40")]);
+  const now = new Date(Date.now() + 3_600_000);
   await patchStatus(
     plane,
     "/apis/coil.cybozu.com/v2/namespaces/nat/egresses/internet",
-    { gateways: [{ name: "internet-1", draining: true }] },
+    {
+      gateways: [
+        { name: "internet-0", addresses: ["10.2.0.8"] },
+        {
+          name: "internet-1",
+          draining: true,
+          losses: [{
+            address: "10.2.0.8",
+            nodes: 2,
+            nodeNames: ["node5", "node7"],
+            since: new Date(now.getTime() - 180_000).toISOString(),
+            endedConnections: 41,
+          }],
+        },
+      ],
+    },
   );
-  const now = new Date(Date.now() + 3_600_000);
   const config = `--kubeconfig=${plane.kubeconfig}`;
   const show = (...args: readonly string[]): Promise<Output> =>
     coil(["egress", "show", ...args, config], { now: () => now });

@@ -1,6 +1,7 @@
 import { type ConditionDraft, conditionOf } from "../base/condition.ts";
 import type { Egress, EgressGatewayStatus } from "./egress.ts";
 import { parseDestinations } from "./egress_destinations.ts";
+import { lossText, lostGateways } from "./egress_losses.ts";
 
 /** Condition of an Egress: a gateway serves its clients. */
 export const EGRESS_READY = "Ready";
@@ -12,6 +13,8 @@ export const EGRESS_DEGRADED = "Degraded";
 export const EGRESS_CAPACITY_LOW = "CapacityLow";
 /** Condition of an Egress, there only while it is true: clients want more of a gateway than their share. */
 export const EGRESS_CLIENTS_LIMITED = "ClientsLimited";
+/** Condition of an Egress, there only while it is true: nodes get no answer from a gateway. */
+export const EGRESS_GATEWAYS_LOST = "GatewaysLost";
 /** Condition of an Egress, there only while it is true: destinations that are there twice, or have host bits. */
 export const EGRESS_REDUNDANT = "RedundantDestinations";
 
@@ -73,6 +76,7 @@ export function egressConditions(
     degradedCondition(egress, observation),
     capacityCondition(egress, observation),
     ...limitedCondition(observation),
+    ...lostCondition(observation),
     ...redundantCondition(egress),
   ];
 }
@@ -209,6 +213,17 @@ function limitedCondition({ gateways }: EgressObservation): ConditionDraft[] {
         `${name} does not limit its clients: its node's kernel lacks nft_connlimit or nft_limit, so one client can use all connections`
       ),
     ]),
+  }];
+}
+
+function lostCondition({ gateways }: EgressObservation): ConditionDraft[] {
+  const lost = lostGateways(gateways);
+  if (lost.length === 0) return [];
+  return [{
+    type: EGRESS_GATEWAYS_LOST,
+    status: "True",
+    reason: "NoAnswer",
+    message: cut(lost.map(lossText)),
   }];
 }
 

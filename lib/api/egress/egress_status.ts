@@ -9,6 +9,7 @@ import {
   egressConditions,
   type EgressObservation,
 } from "./egress_conditions.ts";
+import { lostGateways } from "./egress_losses.ts";
 import { egressSelector } from "./egress_objects.ts";
 
 /** Computes the controller's part of the status of an Egress: all but `gateways`, which the pods write. */
@@ -19,6 +20,7 @@ export function egressStatus(
   const { workload, clients, gateways, now } = observation;
   const { name = "", generation = 0 } = egress.metadata;
   const previous = egress.status?.conditions;
+  const lost = lostGateways(gateways).map((each) => each.name);
   return {
     observedGeneration: generation,
     replicas: workload?.replicas ?? 0,
@@ -26,6 +28,7 @@ export function egressStatus(
     selector: egressSelector(name),
     clients,
     sources: sourcesOf(gateways),
+    ...(lost.length > 0 && { lostGateways: lost }),
     conditions: egressConditions(egress, observation).map((draft) =>
       datedCondition(draft, { previous, generation, now })
     ),
@@ -56,6 +59,7 @@ export function isEgressStatusNews(
     before.replicas !== after.replicas ||
     before.availableReplicas !== after.availableReplicas ||
     before.selector !== after.selector ||
+    `${before.lostGateways ?? []}` !== `${after.lostGateways ?? []}` ||
     !sameConditions(before.conditions, after.conditions);
 }
 

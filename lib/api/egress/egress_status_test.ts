@@ -221,6 +221,43 @@ Deno.test("egressStatus() tells which clients have their share, and where there 
   assert.ok(!fine.some((text) => text.startsWith("ClientsLimited")));
 });
 
+const LOSING = [
+  { name: "a", node: "w1", addresses: ["10.2.0.1"] },
+  {
+    name: "b",
+    addresses: ["10.2.0.2"],
+    losses: [{
+      address: "10.2.0.1",
+      nodes: 1,
+      nodeNames: ["n1"],
+      since: "2026-01-02T03:04:05Z",
+      endedConnections: 7,
+    }],
+  },
+];
+
+Deno.test("egressStatus() has gateways that nodes have lost, by name and in words", () => {
+  assertHas({ gateways: LOSING }, "GatewaysLost=True NoAnswer");
+  const { conditions, lostGateways } = statusOf({ gateways: LOSING });
+  assert.deepEqual(lostGateways, ["a"]);
+  const lost = conditions?.find(({ type }) => type === "GatewaysLost");
+  assert.match(lost?.message ?? "", /^a on node w1 does not answer node n1: /);
+  const [a] = LOSING;
+  assert.ok(a);
+  const fine = statusOf({ gateways: [a] });
+  assert.equal(fine.lostGateways, undefined);
+  assert.equal(fine.conditions?.length, 4);
+});
+
+Deno.test("isEgressStatusNews() is true of another gateway that is lost", () => {
+  const [a, b] = LOSING.map(({ name }) => name);
+  assert.ok(a && b);
+  const lost = (...lostGateways: readonly string[]) => ({ lostGateways });
+  assert.ok(isEgressStatusNews(lost(a), lost(a, b)));
+  assert.ok(isEgressStatusNews(lost(a), {}));
+  assert.ok(!isEgressStatusNews(lost(a), lost(a)));
+});
+
 Deno.test("egressStatus() reports redundant destinations", () => {
   const destinations = ["10.0.0.0/8", "10.0.0.1/8"];
   assertHas({ destinations }, "RedundantDestinations=True SameNetwork");

@@ -2,8 +2,9 @@ import type {
   Egress,
   EgressClientSlice,
   EgressGatewayStatus,
+  LostGateway,
 } from "../../../lib/api/mod.ts";
-import { parseClientSliceName } from "../../../lib/api/mod.ts";
+import { gatewayLosses, parseClientSliceName } from "../../../lib/api/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
 import {
   APP_INSTANCE_LABEL,
@@ -37,6 +38,11 @@ export interface GatewayRow {
   readonly state: GatewayState;
   /** What it reports of itself, e.g. that it runs out of connections. */
   readonly notes: readonly string[];
+  /** How many nodes have lost it: they get no answer, and their clients use others. */
+  readonly lostTo: number;
+  /** RFC 3339 time of its last loss, and connections ended then; of an hour at most, unless it is lost still. */
+  readonly lostSince?: string | undefined;
+  readonly endedConnections?: number | undefined;
   /** RFC 3339 time. */
   readonly since?: string | undefined;
 }
@@ -85,11 +91,19 @@ export function gatewayRows(
       )
     ),
   );
+  const losses = new Map(
+    egresses.flatMap(({ metadata: { namespace = "" }, status }) =>
+      gatewayLosses(status?.gateways ?? []).map((loss) =>
+        [nameText({ namespace, name: loss.name }), loss] as const
+      )
+    ),
+  );
   return pods.map((object): GatewayRow => {
     const { metadata, spec, status } = object;
     const { namespace = "", name = "", labels = {} } = metadata ?? {};
     const pod = nameText({ namespace, name });
     const report = reports.get(pod);
+    const loss = losses.get(pod);
     const isEnding = metadata?.deletionTimestamp !== undefined ||
       report?.draining === true;
     return {
@@ -98,7 +112,15 @@ export function gatewayRows(
       node: spec?.nodeName ?? "",
       addresses: (status?.podIPs ?? []).map(({ ip }) => ip),
       state: isEnding ? "draining" : isReady(object) ? "ready" : "not-ready",
-      notes: report === undefined ? [] : notesOf(report),
+      notes: [
+        ...report === undefined ? [] : notesOf(report),
+        ...loss === undefined || loss.nodes === 0 ? [] : [lostText(loss)],
+      ],
+      lostTo: loss?.nodes ?? 0,
+      ...(loss !== undefined && {
+        lostSince: loss.since,
+        endedConnections: loss.endedConnections,
+      }),
       since: status?.startTime ?? metadata?.creationTimestamp,
     };
   }).sort(byName);
@@ -118,6 +140,11 @@ function notesOf(report: EgressGatewayStatus): string[] {
       : [`limits ${limitedClients.join(" and ")}`],
     ...report.unlimited === true ? ["cannot limit clients"] : [],
   ];
+}
+
+function lostText({ nodes, nodeNames = [] }: LostGateway): string {
+  const rest = nodes > nodeNames.length ? ["…"] : [];
+  return `no answer to ${[...nodeNames, ...rest].join(", ")}`;
 }
 
 /** The addresses of gateways that packets can leave from. */

@@ -96,6 +96,39 @@ Deno.test("gatewayRows() says which gateways serve, end, and are short of someth
   );
 });
 
+Deno.test("gatewayRows() says to whom a gateway is lost, and when it last was", () => {
+  const loss = { since: "2026-01-02T03:04:05Z", endedConnections: 7 };
+  const rows = gatewayRows([gateway("a"), gateway("b"), gateway("c")], [{
+    ...EGRESS,
+    status: {
+      gateways: [
+        { name: "a", addresses: ["10.2.0.1"] },
+        { name: "b", addresses: ["10.2.0.2"] },
+        {
+          name: "c",
+          losses: [
+            { ...loss, address: "10.2.0.1", nodes: 4, nodeNames: ["n1", "n2"] },
+            { ...loss, address: "10.2.0.2", nodes: 0 },
+          ],
+        },
+      ],
+    },
+  }]);
+  assert.deepEqual(
+    rows.map(({ lostTo, lostSince, endedConnections, notes }) => [
+      lostTo,
+      lostSince,
+      endedConnections,
+      notes.join(),
+    ]),
+    [
+      [4, loss.since, 7, "no answer to n1, n2, …"],
+      [0, loss.since, 7, ""],
+      [0, undefined, undefined, ""],
+    ],
+  );
+});
+
 Deno.test("sourceRows() has all addresses that packets can leave from", () => {
   const rows = sourceRows([
     ...GATEWAYS,

@@ -180,6 +180,15 @@ function gatewayColumns(now: Date): readonly Column<GatewayRow>[] {
     { header: "NODE", value: ({ node }) => node },
     { header: "ADDRESSES", value: ({ addresses }) => addresses.join(",") },
     { header: "STATE", value: ({ state }) => state },
+    { header: "LOST TO", value: ({ lostTo }) => `${lostTo}` },
+    {
+      header: "LAST LOST",
+      value: ({ lostSince }) => formatAge(lostSince, now),
+    },
+    {
+      header: "ENDED",
+      value: ({ endedConnections = "" }) => `${endedConnections}`,
+    },
     { header: "NOTES", value: ({ notes }) => notes.join("; ") },
     { header: "AGE", value: ({ since }) => formatAge(since, now) },
   ];

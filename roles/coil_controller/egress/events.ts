@@ -7,7 +7,10 @@ import {
   EGRESS_DEGRADED,
   EGRESS_READY,
   EGRESS_REDUNDANT,
+  type EgressGatewayStatus,
   type EgressStatus,
+  lossText,
+  lostGateways,
 } from "../../../lib/api/mod.ts";
 import type { EventInfo } from "../../../lib/kube/mod.ts";
 
@@ -27,6 +30,7 @@ export function createdEvent(
 export function egressEvents(
   before: EgressStatus | undefined,
   after: EgressStatus,
+  gateways: readonly EgressGatewayStatus[] = [],
 ): EventInfo[] {
   const find = (type: string): Change => ({
     was: conditionOf(before?.conditions, type),
@@ -38,6 +42,7 @@ export function egressEvents(
     ...capacityEvents(find(EGRESS_CAPACITY_LOW)),
     ...limitedEvents(find(EGRESS_CLIENTS_LIMITED)),
     ...redundantEvents(find(EGRESS_REDUNDANT)),
+    ...lossEvents({ before, after, gateways }),
   ];
 }
 
@@ -87,4 +92,33 @@ function limitedEvents({ was, is }: Change): EventInfo[] {
 function redundantEvents({ was, is }: Change): EventInfo[] {
   if (is === undefined || is.message === was?.message) return [];
   return [{ type: "Warning", reason: EGRESS_REDUNDANT, message: is.message }];
+}
+
+/** Of each gateway that is lost or answers again; not of one whose pod is gone. */
+function lossEvents(
+  { before, after, gateways }: {
+    readonly before: EgressStatus | undefined;
+    readonly after: EgressStatus;
+    readonly gateways: readonly EgressGatewayStatus[];
+  },
+): EventInfo[] {
+  const was = new Set(before?.lostGateways);
+  const is = new Set(after.lostGateways);
+  const lost = lostGateways(gateways)
+    .filter(({ name }) => is.has(name) && !was.has(name));
+  const back = gateways.filter(({ name }) => was.has(name) && !is.has(name));
+  return [
+    ...lost.map((each): EventInfo => ({
+      type: "Warning",
+      reason: "GatewayLost",
+      message: lossText(each),
+    })),
+    ...back.map(({ name, node }): EventInfo => ({
+      type: "Normal",
+      reason: "GatewayBack",
+      message: `${name}${
+        node === undefined ? "" : ` on node ${node}`
+      } answers all nodes again`,
+    })),
+  ];
 }

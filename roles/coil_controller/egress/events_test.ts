@@ -77,3 +77,43 @@ Deno.test("egressEvents() reports redundant destinations, once", () => {
   assert.deepEqual(reasons(twice, twice), []);
   assert.deepEqual(reasons(twice, status()), []);
 });
+
+Deno.test("egressEvents() reports each gateway that is lost, and answers again, once", () => {
+  const gateways = ["a", "b", "c"].map((name, i) => ({
+    name,
+    node: `w${i}`,
+    addresses: [`10.2.0.${i}`],
+    losses: ["10.2.0.0", "10.2.0.1"].map((address) => ({
+      address,
+      nodes: 1,
+      nodeNames: ["n1"],
+      since: "2026-01-02T03:04:05Z",
+      endedConnections: 7,
+    })),
+  }));
+  const events = (
+    was: readonly string[] | undefined,
+    is: readonly string[] | undefined,
+  ) =>
+    egressEvents(
+      was && { lostGateways: was },
+      is === undefined ? {} : { lostGateways: is },
+      gateways,
+    ).map(({ type, reason, message }) =>
+      `${type} ${reason}: ${message.split(":")[0]}`
+    );
+  const lost = (name: string, node: string, nodes: string) =>
+    `Warning GatewayLost: ${name} on node ${node} does not answer ${nodes}`;
+  assert.deepEqual(events(undefined, ["a"]), [
+    lost("a", "w0", "2 nodes (n1, …)"),
+  ]);
+  assert.deepEqual(events(["a"], ["a"]), []);
+  assert.deepEqual(events(["a"], ["a", "b"]), [
+    lost("b", "w1", "2 nodes (n1, …)"),
+  ]);
+  assert.deepEqual(events(["a", "b"], ["b"]), [
+    "Normal GatewayBack: a on node w0 answers all nodes again",
+  ]);
+  // Its pod is gone, as everyone can see.
+  assert.deepEqual(events(["gone"], undefined), []);
+});

@@ -187,6 +187,11 @@ export class EgressReconciler {
     const key = keyOf(egress);
     const before = this.#written.newest(key, egress);
     const common = this.#options.commonProblem();
+    const gateways = await reapGateways(egress, {
+      client,
+      pods: cluster.pods.store,
+      signal,
+    });
     const status = egressStatus({ ...egress, ...withStatus(before) }, {
       ...(deployment === undefined ? {} : { workload: workloadOf(deployment) }),
       problems: [
@@ -194,11 +199,7 @@ export class EgressReconciler {
         ...failures.map(({ problem }) => problem),
       ],
       clients: clientCount(cluster.clients, key),
-      gateways: await reapGateways(egress, {
-        client,
-        pods: cluster.pods.store,
-        signal,
-      }),
+      gateways,
       now: new Date(),
     });
     if (egressStatusEquals(before, status)) return;
@@ -219,7 +220,9 @@ export class EgressReconciler {
       await client.patch(EGRESSES, target, patch, options),
     );
     this.#pace.wrote(key);
-    for (const event of egressEvents(before, status)) onEvent(egress, event);
+    for (const event of egressEvents(before, status, gateways)) {
+      onEvent(egress, event);
+    }
   }
 
   #tellCreated(egress: Egress, kind: string): void {

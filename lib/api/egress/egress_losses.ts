@@ -1,0 +1,69 @@
+import { compareText } from "../../names/mod.ts";
+import type { EgressGatewayStatus, EgressLoss } from "./egress.ts";
+
+/** A gateway that nodes have lost, or had within the last hour: the reports of all other gateways together. */
+export interface LostGateway extends Omit<EgressLoss, "address"> {
+  /** Name of the pod. */
+  readonly name: string;
+  /** Name of its node. */
+  readonly node?: string | undefined;
+}
+
+/** The most that the status has. */
+const MAX_LOST = 64;
+
+/** The gateways that nodes have lost or had lost. What is said about others than these pods is ignored. */
+export function gatewayLosses(
+  gateways: readonly EgressGatewayStatus[],
+): LostGateway[] {
+  return gateways.flatMap(({ name, node, addresses = [] }) => {
+    const reports = gateways.filter((other) => other.name !== name)
+      .flatMap(({ losses = [] }) => atMostOneOf(losses, addresses));
+    if (reports.length === 0) return [];
+    const names = reports.flatMap(({ nodeNames = [] }) => nodeNames);
+    return [{
+      name,
+      node,
+      nodes: sumOf(reports, "nodes"),
+      nodeNames: [...new Set(names)].sort(compareText),
+      since: reports.map(({ since }) => since).sort(compareText)[0] ?? "",
+      endedConnections: sumOf(reports, "endedConnections"),
+    }];
+  });
+}
+
+/** Those that are lost now. */
+export function lostGateways(
+  gateways: readonly EgressGatewayStatus[],
+): LostGateway[] {
+  return gatewayLosses(gateways).filter(({ nodes }) => nodes > 0)
+    .sort((a, b) => compareText(a.name, b.name)).slice(0, MAX_LOST);
+}
+
+/** A sentence about a gateway that is lost. */
+export function lossText(
+  { name, node, nodes, nodeNames = [], endedConnections }: LostGateway,
+): string {
+  const where = node === undefined ? "" : ` on node ${node}`;
+  const rest = nodes > nodeNames.length ? ["…"] : [];
+  const who = nodes === 1
+    ? `node ${nodeNames.join()}`
+    : `${nodes} nodes (${[...nodeNames, ...rest].join(", ")})`;
+  return `${name}${where} does not answer ${who}: their clients use other gateways, and ${endedConnections} of their connections were ended`;
+}
+
+/** Of the two addresses of a pod the one that more nodes have lost. */
+function atMostOneOf(
+  losses: readonly EgressLoss[],
+  addresses: readonly string[],
+): EgressLoss[] {
+  return losses.filter(({ address }) => addresses.includes(address))
+    .sort((a, b) => b.nodes - a.nodes).slice(0, 1);
+}
+
+function sumOf(
+  reports: readonly EgressLoss[],
+  field: "nodes" | "endedConnections",
+): number {
+  return reports.reduce((sum, report) => sum + report[field], 0);
+}
