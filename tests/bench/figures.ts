@@ -1,7 +1,7 @@
 /** One measured quantity: its samples' quantiles, in its unit. */
 export interface Figure {
   readonly name: string;
-  readonly unit: "ms" | "s" | "MiB" | "requests" | "Mbit/s" | "%";
+  readonly unit: "ms" | "s" | "MiB" | "packets" | "requests" | "Mbit/s" | "%";
   readonly n: number;
   readonly p50: number;
   readonly p90: number;

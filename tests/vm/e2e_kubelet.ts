@@ -4,6 +4,7 @@ import * as path from "node:path";
 import { sleep, TaskGroup } from "../../lib/async/mod.ts";
 import { EGRESS_SELECTOR } from "../../lib/api/mod.ts";
 import { Informer, PODS, type V1Pod } from "../../lib/kube/mod.ts";
+import { APP_INSTANCE_LABEL } from "../../lib/names/mod.ts";
 import { type LabProcess, spawnProcess } from "../lab/process.ts";
 import { writeServiceAccountDir } from "../lab/service_account.ts";
 import type { VmAccess } from "./e2e_access.ts";
@@ -47,7 +48,8 @@ export class GatewayKubelet implements AsyncDisposable {
   readonly #gateways = new Map<string, MutableGateway>();
   readonly #stop = new AbortController();
   readonly #tasks = new TaskGroup();
-  readonly #bound = new Set<string>();
+  /** The node of each pod that was put on one. */
+  readonly #bound = new Map<string, string>();
   readonly #busy = new Set<string>();
   #turn = 0;
   #cordoned = false;
@@ -69,7 +71,7 @@ export class GatewayKubelet implements AsyncDisposable {
     );
   }
 
-  /** Puts no further pods on nodes until it is disposed of. */
+  /** Puts no further pods on nodes, and starts no container again, until it is disposed of. */
   cordon(): Disposable {
     this.#cordoned = true;
     return { [Symbol.dispose]: () => this.#cordoned = false };
@@ -114,8 +116,10 @@ export class GatewayKubelet implements AsyncDisposable {
       });
     } else if (!gateway.process.isRunning) {
       await this.#setReady(gateway, { ready: false });
-      gateway.process = await this.#run(pod, gateway.pod);
-      gateway.restarts++;
+      if (!this.#cordoned) {
+        gateway.process = await this.#run(pod, gateway.pod);
+        gateway.restarts++;
+      }
     }
     await this.#probe(gateway);
   }
@@ -127,8 +131,8 @@ export class GatewayKubelet implements AsyncDisposable {
     const { nodeName } = pod.spec ?? {};
     if (nodeName) return nodes.find((node) => node.name === nodeName);
     if (this.#cordoned || this.#bound.has(uid)) return undefined;
-    this.#bound.add(uid);
-    const node = nodes[this.#turn++ % nodes.length];
+    const node = this.#emptiestFor(pod);
+    this.#bound.set(uid, node?.name ?? "");
     await access.admin.request(
       "POST",
       `/api/v1/namespaces/${namespace}/pods/${name}/binding`,
@@ -140,6 +144,23 @@ export class GatewayKubelet implements AsyncDisposable {
       },
     );
     return undefined;
+  }
+
+  /** As the scheduler spreads an Egress' gateways over nodes. */
+  #emptiestFor(pod: V1Pod): VmNode | undefined {
+    const { nodes } = this.#options;
+    const egress = pod.metadata?.labels?.[APP_INSTANCE_LABEL];
+    const taken = this.#pods.store.list().filter(({ metadata }) =>
+      metadata?.labels?.[APP_INSTANCE_LABEL] === egress &&
+      metadata?.deletionTimestamp === undefined
+    ).map(({ metadata, spec }) =>
+      spec?.nodeName ?? this.#bound.get(metadata?.uid ?? "")
+    );
+    const countOn = ({ name }: VmNode) =>
+      taken.filter((node) => node === name).length;
+    const turn = this.#turn++;
+    return nodes.map((_, i) => nodes[(turn + i) % nodes.length] as VmNode)
+      .toSorted((a, b) => countOn(a) - countOn(b))[0];
   }
 
   async #start(pod: V1Pod, node: VmNode): Promise<void> {

@@ -154,6 +154,10 @@ class Tally {
   #longestGapMs = 0;
   #lastMs = performance.now();
 
+  get silentMs(): number {
+    return performance.now() - this.#lastMs;
+  }
+
   answer(source: string): void {
     this.answered++;
     this.sources.add(source);
@@ -232,6 +236,11 @@ export class UdpFlow implements AsyncDisposable {
 
   get report(): FlowReport {
     return this.#tally.report();
+  }
+
+  /** Since the last answer. */
+  get silentMs(): number {
+    return this.#tally.silentMs;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

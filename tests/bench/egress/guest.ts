@@ -6,6 +6,7 @@ import { openAccess } from "../../vm/e2e_access.ts";
 import { createTopology } from "../../vm/topology.ts";
 import { addTimes } from "./client_add.ts";
 import { applyTimes } from "./client_apply.ts";
+import { failover } from "./failover.ts";
 import { gatewaySamples, type Spare } from "./gateway.ts";
 import { guestSite } from "./guest_site.ts";
 import { SPARE } from "./objects.ts";
@@ -44,6 +45,9 @@ switch (part) {
     break;
   case "crowded":
     await write(await gateways());
+    break;
+  case "failover":
+    await failover({ rounds, report: write });
     break;
   case "throughput": {
     const seconds = SECONDS_PER_STREAM;

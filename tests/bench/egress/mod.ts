@@ -32,6 +32,7 @@ export const EGRESS_PARTS = [
   "apply",
   "add",
   "gateway",
+  "failover",
   "throughput",
   "switch",
 ] as const;
@@ -62,6 +63,9 @@ export async function egressFigures(bench: EgressBench): Promise<Figure[]> {
     if (parts.includes("gateway")) {
       figures.push(...await gatewayFigures(bench, { vm, lab }));
     }
+  }
+  if (parts.includes("failover")) {
+    figures.push(...await failoverFigures(bench, vm));
   }
   if (parts.includes("throughput")) {
     log("throughput of our tunnel and of one made by hand");
@@ -125,6 +129,24 @@ function estimates(native: Samples, guest: Samples): Figure[] {
 
 function medianOf(samples: Samples[string] | undefined): number {
   return figure("", "ms", samples?.samples ?? []).p50;
+}
+
+/** In a lab of its own: the other parts leave their Egress and its pods. */
+async function failoverFigures(
+  bench: EgressBench,
+  vm: Vm,
+): Promise<Figure[]> {
+  const { executable, labName, log, quick } = bench;
+  await using lab = await startHostLab({ name: labName, executable, log });
+  log(
+    "gateways lost, with clients that choose and with clients of the Service",
+  );
+  const rounds = quick ? 1 : 10;
+  const samples = await inGuest(bench, { vm, lab, part: "failover", rounds });
+  return figuresOf(samples, {
+    prefix: "egress.",
+    targets: { "failover.wrong": "max <= 0" },
+  });
 }
 
 interface Where {
