@@ -22,6 +22,8 @@ const SHOWN: Readonly<Record<string, string>> = {
   "roles/coil_controller/egress/reconciler.ts": "times of conditions",
   "roles/coil_egress/observe/gateway_status.ts":
     "when the gateway started, for people",
+  "roles/coil_egress/observe/reported_losses.ts":
+    "when gateways were lost, for people",
   "roles/coil_migrator/cluster/record.ts": "when steps were done, for people",
   "roles/cli": "ages of objects, whose birth is a date in the API",
 };
