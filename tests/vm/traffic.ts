@@ -238,6 +238,11 @@ export class UdpFlow implements AsyncDisposable {
     return this.#tally.report();
   }
 
+  /** Addresses that the outside saw as source. */
+  get sources(): ReadonlySet<string> {
+    return this.#tally.sources;
+  }
+
   /** Since the last answer. */
   get silentMs(): number {
     return this.#tally.silentMs;

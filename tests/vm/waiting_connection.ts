@@ -1,12 +1,12 @@
-import { sleep } from "../../lab/mod.ts";
-import { ECHO_PORT, type NetnsSockets } from "../../vm/traffic.ts";
+import { sleep } from "../lab/mod.ts";
+import { ECHO_PORT, type NetnsSockets } from "./traffic.ts";
 
 const CONNECT_MS = 1_000;
 
 /** A connection on which a program waits for an answer that does not come. */
 export class WaitingConnection implements AsyncDisposable {
   /** The address that the outside saw. */
-  readonly source: string;
+  readonly sources: ReadonlySet<string>;
   readonly #conn: Deno.TcpConn;
   readonly #done: Promise<void>;
   #endedMs: number | undefined;
@@ -14,7 +14,7 @@ export class WaitingConnection implements AsyncDisposable {
 
   private constructor(conn: Deno.TcpConn, source: string) {
     this.#conn = conn;
-    this.source = source;
+    this.sources = new Set([source]);
     this.#done = this.#wait();
   }
 

@@ -1,0 +1,215 @@
+// Traffic of one client through a gateway that fails, and what becomes of it.
+import { sleep } from "../lab/mod.ts";
+import { eventually } from "../lab/wait.ts";
+import type { Client } from "./e2e_cluster.ts";
+import type { Gateway } from "./e2e_kubelet.ts";
+import { Download } from "./download.ts";
+import { OUTSIDE } from "./topology.ts";
+import { askTcp, type NetnsSockets, UdpFlow } from "./traffic.ts";
+import { WaitingConnection } from "./waiting_connection.ts";
+
+const SERVER = OUTSIDE.ipv4.near;
+/** 100 datagrams in a second. */
+const POLL_MS = 10;
+/** 20 connections in a second. */
+const CONNECT_MS = 50;
+/** A connection counts as answered if it is within this time. */
+const ANSWER_MS = 1_000;
+/** Pollers through the gateway that fails. */
+const POLLERS = 2;
+/** So long has all to go well after the last gap. */
+const CALM_MS = 2_000;
+const READY_MS = 120_000;
+
+/** What a client saw of a failure. */
+export interface SeenFailure {
+  /** The longest time without an answer, of each poller through the gateway that failed. */
+  readonly gaps: readonly number[];
+  /** From the failure until the last new connection began that had no answer in time. */
+  readonly connections: number;
+  /** From the failure until a program that waits on a connection was told; 0 if the connection still works, undefined if the program waits on. */
+  readonly waiting: number | undefined;
+  /** The longest time without a byte, of a download through the gateway. */
+  readonly download?: number | undefined;
+  /** Datagrams without an answer, of a poller through the other gateway. */
+  readonly lost?: number | undefined;
+}
+
+/** What is watched. */
+export interface WatchOptions {
+  /** The gateway that is to fail; the client has to use it. */
+  readonly doomed: Gateway;
+  /** Whether a poller goes through the other gateway, which the client has to use, too. */
+  readonly other?: boolean;
+  readonly download?: boolean;
+}
+
+/** Pollers, new connections, a connection that waits and a download, all of one client. */
+export class FailoverWatch implements AsyncDisposable {
+  readonly #pollers: readonly UdpFlow[];
+  readonly #other: UdpFlow | undefined;
+  readonly #download: Download | undefined;
+  readonly #waiting: WaitingConnection;
+  readonly #connecting: Connecting;
+  readonly #stack: AsyncDisposableStack;
+  #failedMs = 0;
+  /** Datagrams by the other gateway that had no answer before. */
+  #unanswered = 0;
+
+  private constructor(parts: {
+    readonly pollers: readonly UdpFlow[];
+    readonly other: UdpFlow | undefined;
+    readonly download: Download | undefined;
+    readonly waiting: WaitingConnection;
+    readonly connecting: Connecting;
+    readonly stack: AsyncDisposableStack;
+  }) {
+    this.#pollers = parts.pollers;
+    this.#other = parts.other;
+    this.#download = parts.download;
+    this.#waiting = parts.waiting;
+    this.#connecting = parts.connecting;
+    this.#stack = parts.stack;
+  }
+
+  /** Begins all that; returns when it goes by the gateways that it is to go by. */
+  static async open(
+    { sockets }: Client,
+    { doomed, other = false, download = false }: WatchOptions,
+  ): Promise<FailoverWatch> {
+    await using stack = new AsyncDisposableStack();
+    const isDoomed = (source: string) => doomed.pod.addresses.includes(source);
+    const poll = () =>
+      new UdpFlow(sockets, { address: SERVER, intervalMs: POLL_MS });
+    const pollers: UdpFlow[] = [];
+    while (pollers.length < POLLERS) {
+      pollers.push(stack.use(await until(poll, isDoomed)));
+    }
+    const others = other
+      ? stack.use(await until(poll, (source) => !isDoomed(source)))
+      : undefined;
+    const waiting = stack.use(
+      await until(() => WaitingConnection.open(sockets, SERVER), isDoomed),
+    );
+    const loading = download
+      ? stack.use(await until(() => new Download(sockets, SERVER), isDoomed))
+      : undefined;
+    const connecting = stack.use(new Connecting(sockets));
+    return new FailoverWatch({
+      pollers,
+      other: others,
+      download: loading,
+      waiting,
+      connecting,
+      stack: stack.move(),
+    });
+  }
+
+  /** Takes note that the failure begins. */
+  failing(): void {
+    this.#failedMs = performance.now();
+    this.#unanswered = this.#countUnanswered();
+  }
+
+  /** Whether all is well again, and has been for a while. */
+  get isOver(): boolean {
+    const nowMs = performance.now();
+    if (nowMs - this.#failedMs < CALM_MS) return false;
+    return this.#connecting.lastLostMs < nowMs - CALM_MS &&
+      [
+        ...this.#pollers,
+        ...this.#download === undefined ? [] : [this.#download],
+      ]
+        .every((flow) => flow.silentMs < CALM_MS / 4);
+  }
+
+  async seen(): Promise<SeenFailure> {
+    return {
+      gaps: this.#pollers.map(({ report }) => report.longestGapMs),
+      connections: this.#sinceFailure(this.#connecting.lastLostMs),
+      waiting: await this.#waitingMs(),
+      download: this.#download?.longestGapMs,
+      // One may be under way.
+      lost: this.#other &&
+        Math.max(0, this.#countUnanswered() - this.#unanswered - 1),
+    };
+  }
+
+  #countUnanswered(): number {
+    const { sent = 0, answered = 0 } = this.#other?.report ?? {};
+    return sent - answered;
+  }
+
+  async #waitingMs(): Promise<number | undefined> {
+    const { endedMs } = this.#waiting;
+    if (endedMs !== undefined) return this.#sinceFailure(endedMs);
+    return await this.#waiting.works(ANSWER_MS) ? 0 : undefined;
+  }
+
+  #sinceFailure(ms: number): number {
+    return Math.max(0, Math.round(ms - this.#failedMs));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.#stack.disposeAsync();
+  }
+}
+
+/** Traffic that knows which sources the outside saw. */
+interface Sourced extends AsyncDisposable {
+  readonly sources: ReadonlySet<string>;
+}
+
+/** Makes traffic until some has the wanted source. */
+async function until<T extends Sourced>(
+  make: () => T | Promise<T>,
+  isWanted: (source: string) => boolean,
+): Promise<T> {
+  return await eventually("traffic by the wanted gateway", async () => {
+    const flow = await make();
+    const source = await eventually(
+      "an answer",
+      () => [...flow.sources][0],
+      { timeoutMs: ANSWER_MS },
+    ).catch(() => undefined);
+    if (source !== undefined && isWanted(source)) return flow;
+    await flow[Symbol.asyncDispose]();
+    return false;
+  }, { timeoutMs: READY_MS });
+}
+
+/** New connections, one after the other. */
+class Connecting implements AsyncDisposable {
+  readonly #sockets: NetnsSockets;
+  readonly #asked: Promise<void>[] = [];
+  readonly #done: Promise<void>;
+  #isStopped = false;
+  /** When the last one began that had no answer in time. */
+  lastLostMs = -Infinity;
+
+  constructor(sockets: NetnsSockets) {
+    this.#sockets = sockets;
+    this.#done = this.#run();
+  }
+
+  async #run(): Promise<void> {
+    while (!this.#isStopped) {
+      this.#asked.push(this.#ask());
+      await sleep(CONNECT_MS);
+    }
+  }
+
+  async #ask(): Promise<void> {
+    const startMs = performance.now();
+    const options = { timeoutMs: ANSWER_MS };
+    await askTcp(this.#sockets, SERVER, options).catch(() => {
+      this.lastLostMs = Math.max(this.lastLostMs, startMs);
+    });
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#isStopped = true;
+    await this.#done;
+    await Promise.all(this.#asked);
+  }
+}

@@ -1,0 +1,69 @@
+// What happens to gateways in the tests: each failure, and its end.
+import { PODS } from "../../lib/kube/mod.ts";
+import { inNetns, run } from "../lab/mod.ts";
+import type { EgressCluster } from "./e2e_cluster.ts";
+import type { Gateway } from "./e2e_kubelet.ts";
+
+/**
+ * What happens to gateways: the process hangs; the kernel hangs; the node's link is
+ * cut; the processes are killed and the namespaces' interfaces go.
+ */
+export const FAILURES = ["stop", "hung", "link", "kill"] as const;
+export type Failure = typeof FAILURES[number];
+
+/** What keeps a gateway's kernel from everything. */
+const HUNG = `table inet hung {
+  chain incoming { type filter hook prerouting priority -400; drop; }
+  chain outgoing { type filter hook output priority -400; drop; }
+}`;
+
+/** Causes a failure of gateways, all of one node where it is the link's. Returns what ends it. */
+export async function failGateways(
+  failure: Failure,
+  { cluster, gateways }: {
+    readonly cluster: EgressCluster;
+    readonly gateways: readonly Gateway[];
+  },
+): Promise<() => Promise<void>> {
+  const each = async (work: (gateway: Gateway) => unknown) => {
+    await Promise.all(
+      gateways.map(async (gateway) => void await work(gateway)),
+    );
+  };
+  const netnsOf = ({ pod }: Gateway) => pod.sandbox.netns;
+  switch (failure) {
+    case "stop":
+      await each(({ process }) => process.signal("SIGSTOP"));
+      return () => each(({ process }) => process.signal("SIGCONT"));
+    case "hung":
+      await each((gateway) =>
+        inNetns(netnsOf(gateway), "sh", ["-c", `nft -f - <<END\n${HUNG}\nEND`])
+      );
+      return () =>
+        each((gateway) =>
+          inNetns(netnsOf(gateway), "nft", ["delete", "table", "inet", "hung"])
+        );
+    case "link": {
+      const link = (state: "down" | "up") =>
+        each(({ pod: { node } }) =>
+          run("ip", ["link", "set", `${node.netns}p`, state])
+        );
+      await link("down");
+      return () => link("up");
+    }
+    case "kill": {
+      const cordon = cluster.kubelet.cordon();
+      await each(async (gateway) => {
+        await run("ip", ["-n", netnsOf(gateway), "link", "delete", "eth0"]);
+        await gateway.process.kill9();
+      });
+      return async () => {
+        await each(({ pod: { namespace, name } }) => {
+          const target = { namespace, name, gracePeriodSeconds: 0 };
+          return cluster.access.client.delete(PODS, target);
+        });
+        cordon[Symbol.dispose]();
+      };
+    }
+  }
+}
