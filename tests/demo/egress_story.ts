@@ -27,6 +27,17 @@ spec:
   fouSourcePortAuto: true
 `;
 
+const DIRECT = "direct";
+const DIRECT_MANIFEST = `apiVersion: coil.cybozu.com/v2
+kind: Egress
+metadata: {namespace: ${GATEWAYS}, name: ${DIRECT}}
+spec:
+  replicas: ${REPLICAS}
+  destinations: ["${OUTSIDE_NETWORKS.ipv4.near}"]
+  fouSourcePortAuto: true
+  gatewaySelection: Direct
+`;
+
 /** Where the story takes place, and what is to be said of it at its end. */
 export interface Scene {
   readonly cluster: CoilCluster;
@@ -41,7 +52,7 @@ export async function tellEgress(scene: Scene): Promise<void> {
   const gateways = await makeGateways(scene);
   await becomeClient(scene, { before, gateways });
   await firstPacket(scene, gateways);
-  await stopGateways(scene, gateways);
+  await stopGateways(scene, await killGateways(scene));
 }
 
 async function kubectl(scene: Scene, ...args: string[]): Promise<void> {
@@ -211,6 +222,87 @@ async function firstPacket(
     ]),
   );
   scene.saw("a new client's first packets arrived, with a gateway's address");
+}
+
+async function killGateways(scene: Scene): Promise<readonly WorldPod[]> {
+  chapter(
+    "A gateway is killed under a running download and a poller",
+    "Clients of the Service wait until the cluster notices. With gatewaySelection: Direct the client's node notices by itself, and ends the connections.",
+  );
+  const { plane } = scene.cluster;
+  for (const row of DIRECT_MANIFEST.trimEnd().split("\n")) {
+    line(dim(`     ${row}`));
+  }
+  shown(
+    "kubectl apply -f direct.yaml",
+    await plane.kubectlStdin(["apply", "-f", "-"], DIRECT_MANIFEST),
+  );
+  const gatewaysOf = (egress: string) =>
+    scene.world.call("gateways", { egress, count: REPLICAS });
+  await step("its gateways come up", () => gatewaysOf(DIRECT));
+  await step('pod "chooser", its client', () =>
+    scene.world.call("createPod", {
+      name: "chooser",
+      node: 0,
+      egresses: DIRECT,
+    }));
+  const clients = [
+    { pod: "shop", egress: EGRESS },
+    { pod: "chooser", egress: DIRECT },
+  ];
+  const lost = await step(
+    "each client's gateway is killed with its network: 100 datagrams and 20 new connections a second, a download, a connection that waits",
+    () => scene.world.call("killGateways", { clients }),
+  );
+  const ms = (value: number | undefined) =>
+    value === undefined ? "not at all" : `${value} ms`;
+  table(
+    [
+      "CLIENT",
+      "CHOOSES BY",
+      "POLLER",
+      "DOWNLOAD",
+      "NEW CONNECTIONS",
+      "WAITING PROGRAM",
+    ],
+    lost.map(({ pod, poller, download, connections, waiting }, i) => [
+      ...[pod, i === 0 ? "Service" : "Direct", ms(poller), ms(download)],
+      ...[ms(connections), waiting === undefined ? "waits on" : ms(waiting)],
+    ]),
+  );
+  line(
+    dim(
+      "     The longest silence of each; the kubelet of this demo probes four times a second, real ones once in ten seconds.",
+    ),
+  );
+  const [, direct] = lost;
+  assert.ok(direct?.waiting, "the program that waits was not told");
+  scene.saw(
+    `a gateway was killed: ${direct.poller} ms later its clients' datagrams went on by the other one, and a waiting program was told after ${direct.waiting} ms`,
+  );
+  const events = [
+    ...["get", "events", "-n", GATEWAYS],
+    ...["--field-selector", `reason=GatewayLost,involvedObject.name=${DIRECT}`],
+    ...["-o", "custom-columns=EVENT:.reason,MESSAGE:.message"],
+  ];
+  await step("the Egress says so, for all nodes together", () =>
+    eventually(
+      "an Event",
+      async () => (await plane.kubectl(...events)).includes(direct.gateway),
+      { timeoutMs: READY_MS },
+    ));
+  await kubectl(scene, ...events);
+  scene.saw(
+    "the Egress has an Event that names gateway, node and what was done",
+  );
+  await scene.world.call("replaceGateways", {});
+  return await step(
+    "other gateways take the places of those",
+    async () => {
+      await gatewaysOf(DIRECT);
+      return await gatewaysOf(EGRESS);
+    },
+  );
 }
 
 async function stopGateways(

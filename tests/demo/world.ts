@@ -5,6 +5,7 @@ import type { Client } from "../vm/e2e_cluster.ts";
 import { takeSources } from "../vm/topology.ts";
 import { within } from "../lab/vm/deadline.ts";
 import { askTcp, askUdp } from "../vm/traffic.ts";
+import { killUnderTraffic } from "./world_failover.ts";
 import {
   type Answer,
   type Heard,
@@ -40,6 +41,7 @@ async function hear(
 
 function apiOf(cluster: EgressCluster): WorldApi {
   const clients = new Map<string, Client>();
+  let heal = () => Promise.resolve();
   return {
     async createPod({ name, node, egresses, firstAsks }) {
       const client = await cluster.createClient({
@@ -77,6 +79,19 @@ function apiOf(cluster: EgressCluster): WorldApi {
       }
       return Promise.resolve();
     },
+    async killGateways({ clients: losing }) {
+      const killed = await killUnderTraffic(
+        cluster,
+        losing.map(({ pod, egress }) => {
+          const client = clients.get(pod);
+          if (client === undefined) throw new Error(`no pod "${pod}"`);
+          return { client, egress };
+        }),
+      );
+      heal = killed.heal;
+      return killed.lost;
+    },
+    replaceGateways: () => heal(),
     async leaks() {
       const { wrong } = await takeSources();
       return wrong;

@@ -40,6 +40,26 @@ export interface NewPod {
   readonly firstAsks?: readonly string[];
 }
 
+/** A client, and the Egress of which it is to lose the gateway that it uses. */
+export interface Losing {
+  readonly pod: string;
+  readonly egress: string;
+}
+
+/** What a client saw when its gateway was killed, in milliseconds. */
+export interface Lost {
+  readonly pod: string;
+  /** The gateway's pod. */
+  readonly gateway: string;
+  /** The longest times without an answer of pollers, and without a byte of a download. */
+  readonly poller: number;
+  readonly download: number;
+  /** From the end of the gateway until the last new connection began that had no answer within a second. */
+  readonly connections: number;
+  /** Until a program that waits on a connection was told that it has ended; undefined when it waits on. */
+  readonly waiting?: number | undefined;
+}
+
 /** All requests: what they take and what they give. */
 export interface WorldApi {
   createPod(
@@ -54,6 +74,12 @@ export interface WorldApi {
   freeze(
     what: { readonly egress: string; readonly frozen: boolean },
   ): Promise<void>;
+  /** Kills the gateways that clients use, with their networks, all at once, while each client has traffic. */
+  killGateways(
+    what: { readonly clients: readonly Losing[] },
+  ): Promise<readonly Lost[]>;
+  /** Has those that were killed replaced. */
+  replaceGateways(none: Record<string, never>): Promise<void>;
   /** Packets outside whose source was no gateway's, since the last time that this was asked. */
   leaks(none: Record<string, never>): Promise<number>;
   /** Ends of all logs. */
