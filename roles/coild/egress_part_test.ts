@@ -470,16 +470,31 @@ Deno.test("a gateway that answers no more gets no new connections of clients, an
   expectReady(other);
   lab.putPod("client", { ...CLIENT, other: "annotation" });
   await lab.quiet();
-  assert.match(
-    await lab.registry.metrics(),
-    /client_switch_seconds_count 1$/m,
-    "the later pod did not use it",
-  );
   // All are lost: the node is cut off, and nothing changes.
   gateways.alive.delete(other);
   await lab.quiet();
   expectReady(other);
   assert.deepEqual(ends(), [`end ${lost}`]);
+});
+
+Deno.test("a pod that becomes a client after a loss does not count as one that left the gateway", async () => {
+  await using probed = await probedLab();
+  const { lab, lost, other, gateways, expectReady, ends } = probed;
+  lab.putPod("annotated", {}, { ip: "10.64.0.3" });
+  await lab.add("annotated");
+  gateways.alive.delete(lost);
+  await lab.until(() => expectReady(other));
+  await lab.until(() => assert.deepEqual(ends(), [`end ${lost}`]));
+  // Each is looked at again after it was made.
+  lab.putPod("later", CLIENT, { ip: "10.64.0.2" });
+  await lab.add("later", CLIENT);
+  lab.putPod("annotated", CLIENT, { ip: "10.64.0.3" });
+  await lab.until(() => assert.equal(lab.part.setup.clients, 3));
+  lab.putPod("later", { ...CLIENT, other: "x" }, { ip: "10.64.0.2" });
+  lab.putPod("annotated", { ...CLIENT, other: "x" }, { ip: "10.64.0.3" });
+  await lab.quiet();
+  const metrics = await lab.registry.metrics();
+  assert.match(metrics, /client_switch_seconds_count 1$/m);
 });
 
 Deno.test("a gateway on the own node does not show that the others are lost: the node may be cut off", async () => {

@@ -1,10 +1,12 @@
 // Clients that choose their gateways themselves (gatewaySelection: Direct).
 import assert from "node:assert/strict";
-import { PODS } from "../../lib/kube/mod.ts";
+import { EGRESSES } from "../../lib/api/mod.ts";
+import { EVENTS, PODS } from "../../lib/kube/mod.ts";
 import { inNetns } from "../lab/mod.ts";
 import { eventually } from "../lab/wait.ts";
 import type { Client, EgressCluster } from "./e2e_cluster.ts";
 import type { Gateway } from "./e2e_kubelet.ts";
+import { GATEWAYS } from "./e2e_objects.ts";
 import { egressTest } from "./e2e_stage.ts";
 import { OUTSIDE, OUTSIDE_NETWORKS, VM_FAMILIES } from "./topology.ts";
 import { askTcp, type FlowReport, TcpFlow, UdpFlow } from "./traffic.ts";
@@ -14,6 +16,7 @@ const EGRESS = "direct";
 const MANY = 40;
 /** So long the kubelet of the lab may need to notice that a gateway hangs. */
 const NOTICE_MS = 60_000;
+const COILD_METRICS_PORT = 9384;
 
 /** What keeps a gateway from unpacking. */
 const BROKEN = `table inet broken {
@@ -129,6 +132,56 @@ async function expectEnded(
         [...flow.report.sources].some((s) => other.pod.addresses.includes(s)),
     );
   }
+}
+
+/** The Egress names the lost gateway, and an Event of it says what was done; coild's metrics count it. */
+async function expectShown(
+  cluster: EgressCluster,
+  { pod }: Gateway,
+): Promise<void> {
+  await eventually(
+    "the Egress to name the gateway",
+    async () => (await lostGateways(cluster)).join() === pod.name,
+    {
+      timeoutMs: NOTICE_MS,
+    },
+  );
+  await eventually("its Event", async () => {
+    const { items } = await cluster.access.client.list(EVENTS, {
+      namespace: GATEWAYS,
+      fieldSelector: "reason=GatewayLost",
+    });
+    const [node] = cluster.nodes;
+    const beginning =
+      `${pod.name} on node ${pod.node.name} does not answer node ${node.name}: `;
+    return items.some(({ message = "" }) => message.startsWith(beginning));
+  }, { timeoutMs: NOTICE_MS });
+  const metrics = await scrapeCoild(cluster);
+  const of = (name: string) =>
+    Number(
+      new RegExp(`^coil_coild_egress_${name} (.*)$`, "m").exec(metrics)?.[1],
+    );
+  // Each address is probed.
+  assert.equal(of('gateways\\{state="lost"\\}'), VM_FAMILIES.length);
+  assert.ok(of("gateway_loss_seconds_count") >= VM_FAMILIES.length);
+  assert.ok(of("client_switch_seconds_count") >= 1);
+  assert.ok(of('connections_ended_total\\{how="aborted"\\}') >= 1);
+}
+
+async function lostGateways(
+  { access }: EgressCluster,
+): Promise<readonly string[]> {
+  const target = { namespace: GATEWAYS, name: EGRESS };
+  const egress = await access.client.get(EGRESSES, target);
+  return egress.status?.lostGateways ?? [];
+}
+
+async function scrapeCoild({ nodes }: EgressCluster): Promise<string> {
+  const [{ addresses }] = nodes;
+  const response = await fetch(
+    `http://${addresses.ipv4}:${COILD_METRICS_PORT}/metrics`,
+  );
+  return await response.text();
 }
 
 function textOf({ sent, answered, sources, error }: FlowReport): string {
@@ -283,11 +336,17 @@ egressTest("egress by gateways that the client chooses", {
           assert.ok(lost.ready, "its kubelet has not noticed");
           await expectEnded(ofLost, other);
           await expectUntouched({ flows });
+          await expectShown(cluster, lost);
         } finally {
           await inNetns(netns, "nft", ["delete", "table", "inet", "broken"]);
         }
         await awaitGateways(cluster, lost, other);
         await expectUntouched({ flows });
+        await eventually(
+          "the Egress to name no gateway",
+          async () => (await lostGateways(cluster)).length === 0,
+          { timeoutMs: NOTICE_MS },
+        );
       },
 
     "to the Service and back, coild restarted in between: every connection goes on":
