@@ -483,6 +483,14 @@ Deno.test("a gateway writes its own line in the status of its Egress", async (t)
       refused: "the rest of the status is coil-controller's",
     },
     {
+      name: "not which of them are lost",
+      caller: GATEWAY1,
+      attempt: patch(`${egress}/status`, {
+        status: { lostGateways: ["coil-egress-node2"] },
+      }),
+      refused: "the rest of the status is coil-controller's",
+    },
+    {
       name: "not what the Egress is to be",
       caller: GATEWAY1,
       attempt: patch(egress, { spec: { destinations: ["10.0.0.0/8"] } }),
