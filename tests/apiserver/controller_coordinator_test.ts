@@ -159,10 +159,7 @@ function foreignCrd(
 
 async function establish(plane: ControlPlane, crd: unknown): Promise<void> {
   await plane.apply(crd);
-  const { metadata } = crd as { readonly metadata: { readonly name: string } };
-  await plane.kubectl(
-    ...["wait", "--for=condition=Established", `crd/${metadata.name}`],
-  );
+  await plane.definitionsEstablished();
 }
 
 function calicoPool(name: string, spec: JsonObject): unknown {
@@ -189,12 +186,7 @@ Deno.test("coil-controller fills the status of SpiderCoordinator", async (t) => 
     "a managed cluster is ready at once, though nothing says where its pods are",
     async () => {
       await plane.kubectl("apply", "-k", COORDINATOR);
-      await plane.kubectl(
-        "wait",
-        "--for=condition=Established",
-        "crd",
-        "--all",
-      );
+      await plane.definitionsEstablished();
       await plane.apply(spiderCoordinator({}));
       await stage.until({
         phase: "Synced",

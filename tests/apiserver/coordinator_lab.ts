@@ -20,9 +20,7 @@ export async function installSpiderCoordinators(
 ): Promise<void> {
   const crd = parse(await Deno.readTextFile(CRD));
   await plane.apply(crd);
-  await plane.kubectl(
-    ...["wait", "--for=condition=Established", `crd/${crd.metadata.name}`],
-  );
+  await plane.definitionsEstablished();
 }
 
 /** Creates an object; why it was refused, a line for each cause. */

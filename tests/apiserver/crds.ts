@@ -8,24 +8,17 @@ const CRDS = new URL("../../crds/", import.meta.url);
 /** Path of the API of Coil's resources. */
 export const COIL_API = "/apis/coil.cybozu.com/v2";
 
-/** A CustomResourceDefinition, as far as the tests look into it. */
-interface Crd {
-  readonly metadata: { readonly name: string };
-}
-
 /** Applies all files of `crds/` and waits until the API server serves them. */
 export async function installCrds(
   plane: ControlPlane,
   options: { readonly withoutRules?: boolean } = {},
 ): Promise<void> {
-  const names: string[] = [];
   for await (const { name: file } of Deno.readDir(CRDS)) {
     if (!file.endsWith(".yaml")) continue;
     const crd = parse(await Deno.readTextFile(new URL(file, CRDS)));
     await plane.apply(options.withoutRules ? withoutRules(crd) : crd);
-    names.push(`crd/${(crd as Crd).metadata.name}`);
   }
-  await plane.kubectl("wait", "--for=condition=Established", ...names);
+  await plane.definitionsEstablished();
 }
 
 /** The definition as a Coil without CEL rules has it. */

@@ -214,7 +214,7 @@ Deno.test("the chart's pools come with the upgrade after the first installation,
     ], { env });
   const notes = await helm("install", ...POOLS);
   assert.match(notes, /Run the same once more as "helm upgrade"/);
-  await plane.kubectl("wait", "--for=condition=Established", "crd", "--all");
+  await plane.definitionsEstablished();
   const upgraded = await helm("upgrade", "--reuse-values");
   assert.doesNotMatch(upgraded, /once more|Pods start when/);
   const pool = JSON.parse(

@@ -72,7 +72,7 @@ Deno.test("the API server takes every overlay", async (t) => {
   });
   await t.step("the chart, with all that it can", async () => {
     await plane.apply(...MONITORING_CRDS);
-    await plane.kubectl("wait", "--for=condition=Established", "crd", "--all");
+    await plane.definitionsEstablished();
     const text = await helmTemplate([
       ...[
         "--set",

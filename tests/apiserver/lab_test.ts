@@ -39,6 +39,38 @@ Deno.test("ControlPlane runs a program as a pod of a node and leaves nothing beh
     ]);
   });
 
+  await t.step(
+    "apply() creates, then changes as kubectl does, and says why not",
+    async () => {
+      const since = new Date();
+      const applied = (data: Record<string, string>, metadata = {}) => ({
+        apiVersion: "v1",
+        kind: "ConfigMap",
+        metadata: { name: "applied", ...metadata },
+        data,
+      });
+      const shown = async () =>
+        JSON.parse(await plane.kubectl("get", "cm", "applied", "-o=json"));
+      await plane.apply(applied({ one: "1", two: "2" }));
+      const requests = await plane.auditRequests({ since, user: "admin" });
+      assert.deepEqual(
+        requests.map(({ verb, code }) => [verb, code]).slice(-1),
+        [["create", 201]],
+      );
+      assert.deepEqual((await shown()).data, { one: "1", two: "2" });
+      await plane.apply(applied({ one: "3" }));
+      assert.deepEqual((await shown()).data, { one: "3" });
+      await assert.rejects(
+        plane.apply(applied({}, { name: "Not_A_Name" })),
+        /Not_A_Name.*RFC 1123/,
+      );
+      await assert.rejects(
+        plane.apply({ ...applied({}, { name: "strict" }), datum: {} }),
+        /unknown field "datum"/,
+      );
+    },
+  );
+
   await t.step("data outlives a crash of the API server", async () => {
     await plane.kubectl("create", "namespace", "kept");
     await plane.killApiServer();

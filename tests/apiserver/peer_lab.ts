@@ -118,9 +118,7 @@ export class PeerLab implements AsyncDisposable {
       JSON.stringify(kustomization),
     );
     await this.plane.kubectl("apply", "-k", directory);
-    await this.plane.kubectl(
-      ...["wait", "--for=condition=Established", "crd", "--all"],
-    );
+    await this.plane.definitionsEstablished();
   }
 
   /** Applies the overlay: definitions, rights, policies; nothing runs the workloads. */

@@ -64,8 +64,7 @@ async function startCluster(cluster: CoilCluster): Promise<void> {
   assert.ok(node);
   await step("definition and rights of the coordinator", async () => {
     await cluster.plane.kubectl("apply", "-k", DEPLOY);
-    const crd = "crd/spidercoordinators.spiderpool.spidernet.io";
-    await cluster.plane.kubectl("wait", "--for=condition=Established", crd);
+    await cluster.plane.definitionsEstablished();
     await cluster.plane.apply(POOL, DEFAULTS);
   });
   await step("coil-controller and coild", async () => {

@@ -187,9 +187,7 @@ export class Installation implements AsyncDisposable {
     if (addresses === "bridge") await this.#connectByBridge();
     await this.#apply();
     if (routes === "BIRD") await startBirds(this.plane, this.nodes);
-    await this.plane.kubectl(
-      ...["wait", "--for=condition=Established", "crd", "--all"],
-    );
+    await this.plane.definitionsEstablished();
     if (addresses === "Coil") {
       const { families } = this.plane;
       const subnet = families.map((family) => [family, POOL[family]] as const);

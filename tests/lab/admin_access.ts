@@ -2,10 +2,33 @@ import * as path from "node:path";
 import { binDir } from "./cache.ts";
 import { run } from "./command.ts";
 import { kubeconfigText, type KubeconfigUser } from "./kubeconfig.ts";
+import { ObjectCreation } from "./object_creation.ts";
 import { issueCertificate, type SharedPki } from "./pki.ts";
+import { eventually } from "./wait.ts";
 
 /** As the API server itself waits: the rules of a pool of 200 subnets take it seconds, on a busy machine more than ten. */
 const REQUEST_TIMEOUT_MS = 60_000;
+
+const DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/** A list of CustomResourceDefinitions, as far as it matters here. */
+interface Definitions {
+  readonly items: readonly {
+    readonly status?: {
+      readonly conditions?: readonly {
+        readonly type: string;
+        readonly status: string;
+      }[];
+    };
+  }[];
+}
+
+function isEstablished({ status }: Definitions["items"][number]): boolean {
+  const { conditions = [] } = status ?? {};
+  return conditions.some(({ type, status }) =>
+    type === "Established" && status === "True"
+  );
+}
 
 /** What {@link AdminAccess} needs to know. */
 export interface AdminAccessOptions {
@@ -35,6 +58,7 @@ export class AdminAccess {
   /** Directory of kubectl and, where they run on this machine, of the control plane's programs. */
   readonly programs: string;
   readonly #pki: SharedPki;
+  readonly #creation: ObjectCreation;
   #client: Deno.HttpClient;
   #users = 0;
 
@@ -47,6 +71,9 @@ export class AdminAccess {
     this.kubeconfig = path.join(options.runDir, "admin.kubeconfig");
     this.programs = options.programs ?? binDir();
     this.#pki = options.pki;
+    this.#creation = new ObjectCreation((...request) =>
+      this.request(...request)
+    );
     this.#client = Deno.createHttpClient({ caCerts: [options.ca] });
   }
 
@@ -55,12 +82,23 @@ export class AdminAccess {
     return await this.kubectlStdin(args, undefined);
   }
 
-  /** Creates or updates the objects with kubectl apply. */
+  /** Creates or updates the objects as kubectl apply does. */
   async apply(...objects: readonly unknown[]): Promise<void> {
-    const stdin = objects.map((o) =>
-      typeof o === "string" ? o : JSON.stringify(o)
-    ).join("\n---\n");
+    const left: unknown[] = [];
+    for (const object of objects) {
+      if (!await this.#creation.tryCreate(object)) left.push(object);
+    }
+    if (left.length === 0) return;
+    const stdin = left.map((object) => JSON.stringify(object)).join("\n---\n");
     await this.kubectlStdin(["apply", "-f", "-"], stdin);
+  }
+
+  /** Waits until the API server serves the resources of all definitions. */
+  async definitionsEstablished(): Promise<void> {
+    await eventually("all definitions to be Established", async () => {
+      const { items } = await this.request("GET", DEFINITIONS) as Definitions;
+      return items.length > 0 && items.every(isEstablished);
+    });
   }
 
   /** Runs kubectl as admin with a text on stdin. */

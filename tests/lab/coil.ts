@@ -90,7 +90,7 @@ export class CoilCluster implements AsyncDisposable {
     }
     await plane.kubectl("apply", "-f", path.join(ROOT, "crds"));
     await plane.kubectl("apply", "-k", path.join(ROOT, "deploy/base"));
-    await plane.kubectl("wait", "--for=condition=Established", "crd", "--all");
+    await plane.definitionsEstablished();
     const cluster = new CoilCluster(plane, nodes, binDir);
     for (const node of nodes) {
       await placePlugin(cluster.pluginDir(node), {
