@@ -10,6 +10,14 @@ export class Mutex {
     return this.#users > 0;
   }
 
+  /** The lock, if it is free: then no other work comes in between. Disposing twice is harmless. */
+  tryLock(): Disposable | undefined {
+    if (this.#users > 0) return undefined;
+    const { promise, resolve } = Promise.withResolvers<void>();
+    this.#tail = promise;
+    return { [Symbol.dispose]: this.#enter(resolve) };
+  }
+
   /**
    * Waits for the lock and returns it: `using _lock = await mutex.lock()`. Disposing twice is harmless.
    *
@@ -19,17 +27,12 @@ export class Mutex {
    */
   async lock(options: WaitOptions = {}): Promise<Disposable> {
     options.signal?.throwIfAborted();
+    const free = this.tryLock();
+    if (free !== undefined) return free;
     const before = this.#tail;
     const { promise: released, resolve } = Promise.withResolvers<void>();
     this.#tail = before.then(() => released);
-    this.#users++;
-    let held = true;
-    const release = () => {
-      if (!held) return;
-      held = false;
-      this.#users--;
-      resolve();
-    };
+    const release = this.#enter(resolve);
     try {
       await abortable(before, options.signal);
     } catch (error) {
@@ -37,6 +40,18 @@ export class Mutex {
       throw error;
     }
     return { [Symbol.dispose]: release };
+  }
+
+  /** Counts a user; returns what ends its use. */
+  #enter(end: () => void): () => void {
+    this.#users++;
+    let held = true;
+    return () => {
+      if (!held) return;
+      held = false;
+      this.#users--;
+      end();
+    };
   }
 }
 

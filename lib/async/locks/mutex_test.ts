@@ -21,6 +21,21 @@ Deno.test("Mutex.lock() admits one at a time, in order", async () => {
   assert.equal(mutex.isLocked, false);
 });
 
+Deno.test("Mutex.tryLock() takes the lock only when it is free", async () => {
+  const mutex = new Mutex();
+  const first = mutex.tryLock();
+  assert.ok(first);
+  assert.equal(mutex.tryLock(), undefined);
+  const second = mutex.lock();
+  first[Symbol.dispose]();
+  first[Symbol.dispose]();
+  assert.equal(mutex.tryLock(), undefined, "the second waits for it");
+  (await second)[Symbol.dispose]();
+  using third = mutex.tryLock();
+  assert.ok(third);
+  assert.equal(mutex.isLocked, true);
+});
+
 Deno.test("Mutex.lock() aborted while waiting does not hold up those behind", async () => {
   const mutex = new Mutex();
   const first = await mutex.lock();

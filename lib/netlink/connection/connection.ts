@@ -86,13 +86,14 @@ export class Connection implements Disposable {
 
   /**
    * Sends all requests at once and reads the outcome of each. The kernel
-   * carries them out in order and goes on after one that failed.
+   * carries them out in order and goes on after one that failed. Where the
+   * socket is free it is at work on them when this returns its promise.
    */
   async tryExecute(
     requests: readonly Request[],
     options: SendOptions = {},
   ): Promise<(NetlinkError | undefined)[]> {
-    using _turn = await this.#begin();
+    using _turn = this.#beginNow() ?? await this.#begin();
     const outcomes: (NetlinkError | undefined)[] = [];
     while (outcomes.length < requests.length) {
       const batch = options.whole === true
@@ -153,7 +154,16 @@ export class Connection implements Disposable {
 
   /** Waits for this caller's turn. A socket disposed of in between is closed when the turn ends. */
   async #begin(): Promise<Disposable> {
-    const lock = await this.#turn.lock();
+    return this.#begun(await this.#turn.lock());
+  }
+
+  /** This caller's turn, if no other has one. */
+  #beginNow(): Disposable | undefined {
+    const lock = this.#turn.tryLock();
+    return lock && this.#begun(lock);
+  }
+
+  #begun(lock: Disposable): Disposable {
     if (this.#closed) {
       lock[Symbol.dispose]();
       throw new TypeError("Cannot use netlink socket: closed");

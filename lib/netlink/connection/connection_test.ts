@@ -174,6 +174,19 @@ Deno.test("tryExecute() reads acknowledgements in one datagram or many, in any o
   ]);
 });
 
+Deno.test("tryExecute() has sent when it returns its promise, unless the socket is in use", async () => {
+  const transport = new ScriptedTransport((requests) =>
+    requests.map((sent) => [ack(sent)])
+  );
+  using connection = new Connection(transport);
+  const first = connection.tryExecute([request("a")]);
+  assert.equal(transport.sent.length, 1);
+  const second = connection.tryExecute([request("b")]);
+  assert.equal(transport.sent.length, 1);
+  await Promise.all([first, second]);
+  assert.equal(transport.sent.length, 2);
+});
+
 Deno.test("tryExecute() sends nothing for no requests", async () => {
   const transport = new ScriptedTransport(() => []);
   using connection = new Connection(transport);
