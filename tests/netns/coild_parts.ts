@@ -104,7 +104,7 @@ export async function partsOn(network: PodNetwork): Promise<Parts> {
     locks,
     networks: new NetworkMemory(),
     metrics: new CoildMetrics(createRegistry()),
-    blocks: { poolNames: () => [POOL] },
+    blocks: { poolNames: () => [POOL], exports: true },
     pods: {
       poolsOf: () => Promise.resolve([POOL]),
       sourcesOf: () => Promise.resolve("own" as const),

@@ -156,6 +156,7 @@ export class SwitchLab implements AsyncDisposable {
       originatingOnly: false,
       health: this.#health,
       onEnded: () => {},
+      onSwitched: () => {},
     });
     const pods = new Map(
       this.#pods.map((pod) => [`team/${pod.metadata?.name}`, pod]),

@@ -102,7 +102,7 @@ export class SimCoild {
       ipam,
       network,
       pods,
-      blocks,
+      blocks: { poolNames: () => blocks.poolNames(), exports: true },
       teardown,
       networks,
       locks,

@@ -159,6 +159,7 @@ Deno.test("source ports to one destination are reported before they run out", as
     const { established, ports, clients } = await server.flows();
     const report = gatewayReport({
       draining: false,
+      losses: { list: () => [] },
       limited: { names: () => [], limits: server.limits },
       readings: {
         conntrack: await server.conntrack(),

@@ -1,4 +1,4 @@
-import { type Attempt } from "../../../lib/aws/mod.ts";
+import type { Attempt } from "../../../lib/aws/mod.ts";
 
 /** For how long a throttled call is worth a word. */
 const THROTTLED_MS = 300_000;
