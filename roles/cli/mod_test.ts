@@ -54,8 +54,8 @@ for (const args of [["version"], ["--version"]]) {
 
 const MISTAKES: readonly (readonly [string, RegExp])[] = [
   ["shwo", /^Error: unknown command "shwo"\nSee "coil help"\.\n$/],
-  ["ipam", /"ipam" needs one of: show, map, check\n/],
-  ["ipam drop", /unknown command "ipam drop": not show, map, check\n/],
+  ["ipam", /"ipam" needs one of: show, map, check, drain\n/],
+  ["ipam drop", /unknown command "ipam drop": not show, map, check, drain\n/],
   ["egress", /"egress" needs one of: show\n/],
   ["egress show", /unknown argument "": not clients, gateways, sources\n/],
   ["egress show clients nat", /"nat" needs to be NAMESPACE\/NAME/],
@@ -141,6 +141,7 @@ printf '%s\\n' "\${COMPREPLY[@]}"`;
     "show",
     "map",
     "check",
+    "drain",
     "--help",
   ]);
   assert.deepEqual(await complete(["ipam", "show", "a"]), ["addresses"]);

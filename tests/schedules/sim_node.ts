@@ -102,7 +102,11 @@ export class SimCoild {
       ipam,
       network,
       pods,
-      blocks: { poolNames: () => blocks.poolNames(), exports: true },
+      blocks: {
+        poolNames: () => blocks.poolNames(),
+        exports: true,
+        synced: Promise.resolve(),
+      },
       teardown,
       networks,
       locks,
