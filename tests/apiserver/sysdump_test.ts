@@ -176,6 +176,7 @@ Deno.test("coil sysdump writes what can be had into one archive, and says what i
         "objects/namespaces.json",
         "objects/nodes.json",
         "objects/pods.json",
+        "objects/vpcnodes.json",
         "status.txt",
         "version.json",
       ]);

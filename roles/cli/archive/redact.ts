@@ -13,6 +13,8 @@ const NAME_FIELDS = new Set([
   ...["namespace", "nodeName", "node", "pod", "pool", "block", "egress"],
   ...["hostname", "holderIdentity", "host", "kubernetes.io/hostname"],
   ...["secretName", "serviceAccountName", "claimName"],
+  // EC2's IDs.
+  ...["instance", "subnet", "eni"],
   ...["coil.cybozu.com/pool", "coil.cybozu.com/node"],
 ]);
 

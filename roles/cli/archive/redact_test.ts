@@ -185,3 +185,17 @@ Deno.test("file() replaces only label values of metrics", () => {
     'free{pool="name-2",x="a\\"name-2"} 12\n',
   );
 });
+
+Deno.test("IDs of an EC2 instance and of its subnet are replaced", () => {
+  const redact = new Redactor();
+  const json = redact.json({
+    status: {
+      instance: "i-0abc",
+      enis: [{ subnet: "subnet-0abc" }],
+      conditions: [{ message: "subnet subnet-0abc had no free address" }],
+    },
+  });
+  const text = JSON.stringify(json);
+  assert.doesNotMatch(text, /0abc/);
+  assert.match(text, /"subnet name-\d had no free address"/);
+});

@@ -5,6 +5,7 @@ import {
   EGRESS_CLIENT_SLICES,
   EGRESSES,
   SPIDER_COORDINATORS,
+  VPC_NODES,
 } from "../../../lib/api/mod.ts";
 import {
   CONFIG_MAPS,
@@ -53,6 +54,7 @@ export const OBJECTS: readonly ObjectReader[] = [
   all(EGRESSES),
   all(EGRESS_CLIENT_SLICES),
   all(SPIDER_COORDINATORS),
+  all(VPC_NODES),
   all(DEPLOYMENTS, OF_COIL),
   all(DAEMON_SETS, OF_COIL),
   all(PODS, OF_COIL),
