@@ -31,6 +31,7 @@ const UNSEEN: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "update addresspools/finalizers": "OwnerReferencesPermissionEnforcement",
     "update egresses/finalizers": "OwnerReferencesPermissionEnforcement",
     "bind clusterroles": "asked for by the API server itself",
+    "list vpcnodes": "coil ipam show in the controller's pod",
     "get deployments": "taking over from upstream's controller",
     "get services": "taking over from upstream's controller",
     "get poddisruptionbudgets": "taking over from upstream's controller",
