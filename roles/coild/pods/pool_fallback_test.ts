@@ -25,7 +25,10 @@ async function ask(...pools: string[]) {
       asked.push(pool);
       const cause = CAUSES[pool];
       if (cause === undefined) return Promise.resolve(`of ${pool}`);
-      return Promise.reject(new AddressError(`${pool} failed`, { cause }));
+      const event = `${pool} fails`;
+      return Promise.reject(
+        new AddressError(`${pool} failed`, { cause, event }),
+      );
     });
   } catch (error) {
     outcome = error;
@@ -53,4 +56,5 @@ Deno.test("allocateFromFirst() goes on to the next pool only when one certainly 
   const { outcome } = await ask("typo", "full");
   assert.ok(outcome instanceof AddressError);
   assert.equal(outcome.cause, CAUSES["typo"], "decides on code and Event");
+  assert.equal(outcome.event, "typo fails; full fails");
 });

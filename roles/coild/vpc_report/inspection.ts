@@ -61,7 +61,7 @@ export function inspectedAddresses(
       pod: undefined,
       eni: eniOf(address),
     }))
-    .filter(({ address, eni }) => eni !== "" && !taken.has(String(address)));
+    .filter(({ address }) => !taken.has(String(address)));
   return [...used, ...cooling].sort((a, b) => a.address.compare(b.address));
 }
 

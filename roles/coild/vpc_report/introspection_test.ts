@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { settle } from "../../../lib/async/testing.ts";
 import { configureLogging } from "../../../lib/telemetry/mod.ts";
 import { serveIntrospection } from "./introspection.ts";
 import { FACTS } from "./testing.ts";
@@ -8,14 +9,14 @@ configureLogging({ write: (line) => lines.push(line) });
 
 async function serving(
   address: string,
-  test: (port: number) => Promise<void>,
+  test: (port: number, finished: Promise<void>) => Promise<void>,
 ): Promise<void> {
   const stop = new AbortController();
   const facts = () => Promise.resolve(FACTS);
   const { signal } = stop;
   const { port, finished } = serveIntrospection({ address, facts, signal });
   try {
-    await test(port);
+    await test(port, finished);
   } finally {
     stop.abort();
     await finished;
@@ -51,9 +52,11 @@ Deno.test("introspection answers what there is, and says what there is to ask fo
 
 Deno.test("introspection listens nowhere when its address is empty", async () => {
   for (const address of ["", "0"]) {
-    await serving(address, (port) => {
+    await serving(address, async (port, finished) => {
       assert.equal(port, 0);
-      return Promise.resolve();
+      const ended = finished.then(() => "ended");
+      const first = await Promise.race([ended, settle().then(() => "runs")]);
+      assert.equal(first, "runs", "a loop ends by its signal");
     });
   }
   assert.deepEqual(lines, []);

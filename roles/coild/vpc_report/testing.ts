@@ -100,7 +100,8 @@ export const FACTS: InspectionFacts = {
   ],
   resting: [
     { address: Address.parse("10.0.1.6"), restedMs: 10_000 },
-    { address: Address.parse("10.0.9.9"), restedMs: 10_000 },
+    // It was given again a moment ago.
+    { address: Address.parse("10.0.1.5"), restedMs: 40_000 },
   ],
   podOf: (address) =>
     String(address) === "10.0.1.5"

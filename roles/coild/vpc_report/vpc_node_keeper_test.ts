@@ -56,7 +56,10 @@ async function keeping(
   test: (fixture: {
     readonly server: Server;
     readonly clock: FakeClock;
-    set(enis: readonly VpcNodeEni[]): void;
+    set(
+      enis: readonly VpcNodeEni[],
+      conditions?: VpcNodeStatus["conditions"],
+    ): void;
     replaceNode(uid: string | undefined): void;
     /** Calls since the last time, after another look or more. */
     calls(ms?: number): Promise<string>;
@@ -64,7 +67,7 @@ async function keeping(
 ): Promise<void> {
   const [server, clock] = [new Server(), new FakeClock()];
   let uid: string | undefined = "uid-1";
-  let status: VpcNodeStatus = { enis: [ENI] };
+  let status: VpcNodeStatus = { enis: [ENI], conditions: [] };
   const keeper = new VpcNodeKeeper({
     client: server.client,
     node: () => uid === undefined ? undefined : { name: "node1", uid },
@@ -77,7 +80,7 @@ async function keeping(
     await test({
       server,
       clock,
-      set: (enis) => status = { enis },
+      set: (enis, conditions = []) => status = { enis, conditions },
       replaceNode: (next) => uid = next,
       async calls(ms = LOOK_MS) {
         await clock.advance(ms);
@@ -93,7 +96,7 @@ async function keeping(
 Deno.test("VpcNodeKeeper makes the object, owned by the Node, and writes what differs", async () => {
   await keeping(async ({ server, set, calls }) => {
     assert.equal(await calls(0), "GET POST PATCH");
-    assert.deepEqual(server.object?.status, { enis: [ENI] });
+    assert.deepEqual(server.object?.status?.enis, [ENI]);
     const [owner] = server.object?.metadata.ownerReferences ?? [];
     assert.deepEqual([owner?.kind, owner?.uid], ["Node", "uid-1"]);
     assert.equal(await calls(), "");
@@ -118,15 +121,29 @@ Deno.test("VpcNodeKeeper writes counts alone once a minute, however often they c
   });
 });
 
+Deno.test("VpcNodeKeeper writes a condition that turns at once", async () => {
+  await keeping(async ({ set, calls }) => {
+    await calls(0);
+    set([ENI], [{
+      type: "Throttled",
+      status: "True",
+      reason: "RequestLimitExceeded",
+      message: "m",
+      lastTransitionTime: "2026-01-01T00:00:00Z",
+    }]);
+    assert.equal(await calls(), "PATCH");
+  });
+});
+
 Deno.test("VpcNodeKeeper makes an object again that was deleted, with the next change or within some time", async () => {
   await keeping(async ({ server, set, calls }) => {
     await calls(0);
     server.lose();
     set([]);
-    assert.equal(await calls(), "PATCH GET POST PATCH");
+    assert.equal(await calls(2 * LOOK_MS), "PATCH GET POST PATCH");
     server.lose();
     assert.equal(await calls(), "");
-    assert.equal(await calls(600_000), "GET POST PATCH");
+    assert.equal(await calls(700_000), "GET POST PATCH");
   });
 });
 
