@@ -32,6 +32,9 @@ const INTERVAL_MS = 30_000;
 /** The least time between two looks at the links. */
 const MIN_INTERVAL_MS = 1_000;
 
+// mutate: any name.
+const TABLE = ["table"] as const;
+
 export interface SourceGuardOptions {
   readonly table: Pick<SourceTable, "ensure" | "countForged"> & {
     /** Listens to what others do to the table. */
@@ -42,6 +45,8 @@ export interface SourceGuardOptions {
   readonly locks: KeyedMutex;
   /** Gets each restoration of the table. */
   readonly reports?: Pick<RepairReports, "repaired">;
+  /** Default 30 s. */
+  readonly lookMs?: number | undefined;
 }
 
 /**
@@ -102,7 +107,7 @@ export class SourceGuard {
       return isRepair;
     } catch (error) {
       this.#inPlace = false;
-      const problem = error instanceof Error ? error.message : String(error);
+      const problem = String(error);
       // Once, not each time: it lasts until the node has another kernel.
       if (problem !== this.#problem) {
         log.error("Source validation is off", { err: error });
@@ -131,13 +136,13 @@ export class SourceGuard {
    * changes the table, or pods or namespaces change in what this is about.
    */
   async run(signal: AbortSignal): Promise<void> {
-    const table = new LookLoop<"table">({
-      all: ["table"],
-      everyMs: INTERVAL_MS,
+    const table = new LookLoop<typeof TABLE[number]>({
+      all: TABLE,
+      everyMs: this.#with.lookMs ?? INTERVAL_MS,
       look: () => this.ensureTable(),
       onFailure: () => {}, // it has none
     });
-    const lookAtTable = () => table.want(["table"]);
+    const lookAtTable = () => table.want(TABLE);
     await using tasks = new TaskGroup({ signal });
     tasks.run("looking at the table", (s) => table.run(s));
     tasks.run("listening to nf_tables", (s) => this.#listen(lookAtTable, s));

@@ -26,8 +26,11 @@ function link(n: number, sources?: PodSources): PodLink {
 function guardOf(
   links: readonly PodLink[],
   choices: Readonly<Record<string, SourceChoice>> = {},
+  { lookMs }: { readonly lookMs?: number } = {},
 ) {
   const set: string[] = [];
+  const repaired: string[] = [];
+  const kernel = { isChanged: true, failsToList: false };
   const looks = { table: 0, links: 0 };
   const listening = { tries: 0 };
   let told = Promise.withResolvers<TableNotification[]>();
@@ -40,7 +43,7 @@ function guardOf(
       ensure: () => {
         looks.table++;
         if (failure !== undefined) return Promise.reject(failure);
-        return Promise.resolve(true);
+        return Promise.resolve(kernel.isChanged);
       },
       countForged: () => Promise.resolve({ ipv4: 1, ipv6: 2 }),
       watch: (): Listener<TableNotification> => {
@@ -61,6 +64,7 @@ function guardOf(
     network: {
       list: () => {
         looks.links++;
+        if (kernel.failsToList) return Promise.reject(new Error("no memory"));
         return Promise.resolve(links);
       },
       setSources: (pod, sources) => {
@@ -72,10 +76,14 @@ function guardOf(
       choiceOf: (address) => choices[address.toString()],
       subscribe: () => ({ [Symbol.dispose]: () => {} }),
     },
+    reports: { repaired: (what) => void repaired.push(...what) },
+    lookMs,
   });
   return {
     guard,
     set,
+    kernel,
+    repaired,
     locks,
     looks,
     listening,
@@ -153,15 +161,64 @@ Deno.test("run() looks at the table when somebody has changed it, and not at the
   });
 });
 
-Deno.test("run() goes on where the kernel does not let it listen, and says so once", async () => {
-  const { guard, listening, deafen } = guardOf([link(1)]);
+Deno.test("ensureTable() reports what another program has done to the table, and nothing else", async () => {
+  const { guard, kernel, repaired, fail } = guardOf([]);
+  assert.equal(await guard.ensureTable(), false, "the first table");
+  kernel.isChanged = false;
+  assert.equal(await guard.ensureTable(), false, "as it was");
+  assert.deepEqual(repaired, []);
+  kernel.isChanged = true;
+  assert.equal(await guard.ensureTable(), true);
+  assert.deepEqual(repaired, ["sources"]);
+  fail(new Error("no nft_fib_inet"));
+  assert.equal(await guard.ensureTable(), false);
+  fail();
+  assert.equal(await guard.ensureTable(), false, "a first table again");
+  assert.deepEqual(repaired, ["sources"]);
+});
+
+Deno.test("run() looks at the table from time to time", async () => {
+  const { guard, kernel, looks } = guardOf([], {}, { lookMs: 10 });
+  kernel.isChanged = false;
+  await running(guard, () => until(() => looks.table > 5));
+});
+
+Deno.test("run() goes on when it could not look at the links, and says so", async () => {
+  const { guard, kernel, looks, tell } = guardOf([link(1)]);
+  kernel.failsToList = true;
+  const lines: string[] = [];
+  configureLogging({ write: (line) => lines.push(line) });
+  await guard.ensureTable();
+  await running(guard, async () => {
+    await until(() => lines.some((line) => line.includes("can forge sources")));
+    await until(() => looks.table === 2);
+    tell();
+    await until(() => looks.table === 3);
+  });
+  assert.equal(looks.links, 1);
+});
+
+/** What is logged where the kernel does not let the guard listen. */
+async function deafness(
+  { guard, listening, deafen }: ReturnType<typeof guardOf>,
+): Promise<readonly string[]> {
   deafen();
   const lines: string[] = [];
   configureLogging({ write: (line) => lines.push(line) });
+  await guard.ensureTable();
   await running(guard, async () => {
     await until(() => listening.tries === 2);
     await sleep(10);
   });
-  const told = lines.filter((line) => line.includes("Cannot subscribe"));
-  assert.equal(told.length, 1);
+  return lines.filter((line) => line.includes("Cannot subscribe"));
+}
+
+Deno.test("run() goes on where the kernel does not let it listen, and says so once", async () => {
+  assert.equal((await deafness(guardOf([link(1)]))).length, 1);
+});
+
+Deno.test("run() says nothing of listening where the kernel cannot have the table", async () => {
+  const without = guardOf([link(1)]);
+  without.fail(new Error("no nft_fib_inet"));
+  assert.deepEqual(await deafness(without), []);
 });
