@@ -27,6 +27,7 @@ const BAD_KEYS: ReadonlySet<string> = new Set([
 ]);
 
 /** What an admin can do, by the code. */
+// mutate: words for people.
 const ADVICE: Readonly<Record<string, string>> = {
   AddressLimitExceeded: "raise the account's quota in this region",
   AttachmentLimitExceeded:

@@ -32,6 +32,32 @@ Deno.test("AwsError says by code and status what may be done", () => {
   }
 });
 
+Deno.test("AwsError knows each code of too many calls, of a refusal and of bad keys", () => {
+  const kinds = {
+    isThrottled: [
+      ...["EC2ThrottledException", "RequestLimitExceeded", "RequestThrottled"],
+      ...["RequestThrottledException", "ThrottledException", "Throttling"],
+      ...["ThrottlingException", "TooManyRequestsException"],
+    ],
+    isDenied: [
+      ...["AccessDenied", "AccessDeniedException", "UnauthorizedOperation"],
+    ],
+    hasBadKeys: [
+      ...["AuthFailure", "ExpiredToken", "ExpiredTokenException"],
+      ...["InvalidClientTokenId", "RequestExpired"],
+      ...["UnrecognizedClientException"],
+    ],
+  };
+  const names = Object.keys(kinds);
+  for (const [kind, codes] of Object.entries(kinds)) {
+    for (const code of codes) {
+      const error = refusal(code);
+      const found = names.filter((name) => Reflect.get(error, name) === true);
+      assert.deepEqual(found, [kind], code);
+    }
+  }
+});
+
 Deno.test("AwsError says what to do", () => {
   const reason = "The specified subnet does not have enough addresses.";
   assert.equal(

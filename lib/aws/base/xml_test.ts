@@ -109,7 +109,11 @@ Deno.test("parseXml() refuses what AWS does not send", () => {
   }
 });
 
-Deno.test("parseXml() reads as many levels as it says", () => {
+Deno.test("parseXml() reads as many levels and elements, and as long a name, as it says", () => {
+  const count = 499_999;
+  const { children } = parseXml(`<a>${"<b/>".repeat(count)}</a>`);
+  assert.equal(children.length, count);
+  assert.equal(parseXml(`<${"a".repeat(128)}/>`).name.length, 128);
   assert.equal(
     parseXml("<a>".repeat(24) + "</a>".repeat(24)).children.length,
     1,

@@ -124,6 +124,15 @@ Deno.test("a web identity gets the keys of its role from STS, by a call that is 
   assert.equal(server.seen[0]?.headers.get("authorization"), null);
 });
 
+Deno.test("a session with a role has the name that the environment gives it", async () => {
+  await using identity = await webIdentity();
+  const { server } = await issued(() => new Response(STS_ANSWER), (url) => ({
+    ...identity.env(url),
+    AWS_ROLE_SESSION_NAME: "node-7",
+  }));
+  assert.equal(server.forms[0]?.["RoleSessionName"], "node-7");
+});
+
 Deno.test("STS' refusal of a web identity says what to do", async () => {
   await using identity = await webIdentity();
   const message = await refused(
@@ -191,6 +200,19 @@ Deno.test("a container's agent elsewhere is asked by TLS only", async () => {
         AWS_CONTAINER_CREDENTIALS_FULL_URI: url,
       })),
       /without TLS only agents on this machine are asked/,
+    );
+  }
+});
+
+Deno.test("a container's path leads to no other host, and comes before a whole address", async () => {
+  for (const path of ["@evil.example/", ".evil.example/"]) {
+    const message = await refused(NEVER, (url) => ({
+      AWS_CONTAINER_CREDENTIALS_RELATIVE_URI: path,
+      AWS_CONTAINER_CREDENTIALS_FULL_URI: url,
+    }));
+    assert.equal(
+      message,
+      `Cannot get credentials from "http://169.254.170.2${path}": without TLS only agents on this machine are asked`,
     );
   }
 });
