@@ -64,6 +64,8 @@ export class VpcNode implements AsyncDisposable {
   problems: readonly VpcHostProblem[] = [];
   /** How long it takes to change the kernel. */
   ensureMs = 0;
+  /** Until then the kernel cannot be read, by `performance.now()`. */
+  failsUntilMs: number = -Infinity;
 
   private constructor(cloud: Cloud) {
     this.cloud = cloud;
@@ -111,6 +113,9 @@ export class VpcNode implements AsyncDisposable {
       vpc: vpcOptionsOf(parsed.values),
       host: {
         ensure: async (settings) => {
+          if (performance.now() < this.failsUntilMs) {
+            throw new Error("no memory");
+          }
           this.settings = settings;
           if (this.ensureMs > 0) await sleep(this.ensureMs);
           return { changed: [], problems: this.problems };
