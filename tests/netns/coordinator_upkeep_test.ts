@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { TaskGroup } from "../../lib/async/mod.ts";
-import { untilPasses } from "../../lib/async/testing.ts";
+import { untilPasses, untilQuiet } from "../../lib/async/testing.ts";
 import { FAMILIES } from "../../lib/inet/mod.ts";
 import { Netns } from "../../lib/linux/mod.ts";
 import { RouteMonitor } from "../../lib/netlink/mod.ts";
@@ -22,14 +22,14 @@ import { netnsTest } from "./testing.ts";
 const ETH0: NicSpec = { name: "eth0", network: 6, number: 100 };
 const NET1: NicSpec = { name: "net1", network: 7, number: 100 };
 
-/** coild's upkeep of the lab's host, which looks only when it hears something. */
+/** coild's upkeep of the lab's host, which looks only when it hears something, unless it is to do so from time to time. */
 class Upkeep implements AsyncDisposable {
   looks = 0;
   readonly counter = new CallCounter();
   readonly #tasks = new TaskGroup();
   readonly #netns: Netns;
 
-  constructor(lab: CoordinatorLab) {
+  constructor(lab: CoordinatorLab, { lookMs = 3_600_000 } = {}) {
     const netns = Netns.open(lab.host.path);
     this.#netns = netns;
     const upkeep = new CoordinatorUpkeep({
@@ -44,7 +44,7 @@ class Upkeep implements AsyncDisposable {
         }),
       counter: this.counter,
       leastMs: 20,
-      lookMs: 3_600_000,
+      lookMs,
     });
     this.#tasks.run("upkeep", (signal) => upkeep.run(signal));
   }
@@ -204,6 +204,50 @@ netnsTest(
     await running;
     await untilPasses(async () =>
       assert.deepEqual(await rules(), [false, false])
+    );
+  },
+);
+
+netnsTest(
+  "coordinator: pods are looked at from time to time, after a failure, and again while calls are under way",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    await lab.joined([ETH0]);
+    // More than the few that a start and what it changes are followed by.
+    const many = 20;
+    const more = async (upkeep: Upkeep) => {
+      const looks = upkeep.looks + many;
+      await untilPasses(() => assert.ok(upkeep.looks > looks));
+    };
+    {
+      // The kernel reports nothing.
+      await using upkeep = new Upkeep(lab, { lookMs: 50 });
+      await more(upkeep);
+    }
+    const { change } = lab;
+    let failures = 0;
+    lab.change = (outside) => {
+      if (++failures > many) return change(outside);
+      throw new Error("no kernel");
+    };
+    await using upkeep = new Upkeep(lab);
+    await untilPasses(() => assert.ok(failures > many));
+    const call = Promise.withResolvers<void>();
+    const running = upkeep.counter.count(() => call.promise);
+    await changeAddress(lab, "add", 11);
+    await more(upkeep);
+    call.resolve();
+    await running;
+    // What a call may be at work on is left for the next look.
+    await untilQuiet(() => upkeep.looks, 200);
+    const other = Promise.withResolvers<void>();
+    const counted = upkeep.counter.count(() => other.promise);
+    await lab.host.ip("rule", "delete", "pref", "1000");
+    await more(upkeep);
+    other.resolve();
+    await counted;
+    await untilPasses(async () =>
+      assert.match(await lab.host.ip("rule"), /^1000:/m)
     );
   },
 );
