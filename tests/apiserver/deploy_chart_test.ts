@@ -22,6 +22,7 @@ const PAIRS: readonly (readonly [
   ["overlays/egress-only", ["ipam.enabled=false"]],
   ["overlays/router", ["router.enabled=true"]],
   ["overlays/coordinator", ["coordinator.enabled=true"]],
+  ["overlays/vpc", ["addresses=vpc"]],
   [
     "overlays/coordinator-only",
     ["coordinator.enabled=true", "ipam.enabled=false", "egress.enabled=false"],
@@ -238,6 +239,18 @@ for (
     ["coild.maxUnavailable=0%", "/coild/maxUnavailable"],
     ["coild.runDir=run", "/coild/runDir"],
     ["ipam.enabled=false,egress.enabled=false", "so there is nothing to do"],
+    ["addresses=eni", "value must be one of"],
+    ["addresses=vpc,vpc.clusterName=*", "/vpc/clusterName"],
+    ["addresses=vpc,ipam.enabled=false", "ipam.enabled must be true"],
+    ["addresses=vpc,egress.enabled=false", "vpc.clusterName must be set"],
+    [
+      "addresses=vpc,pools[0].name=default,pools[0].subnets[0].ipv4=10.0.0.0/8",
+      "pools must be empty",
+    ],
+    [
+      "addresses=vpc,coild.extraArgs={--cluster-name=x}",
+      "which the chart sets",
+    ],
     [
       "ipam.enabled=false,egress.enabled=false,coordinator.enabled=true,coild.runDir=/run/other",
       "coild.runDir must be /run/coil",

@@ -16,6 +16,7 @@ export const OVERLAYS = [
   "router",
   "coordinator",
   "coordinator-only",
+  "vpc",
   "compat",
 ] as const;
 

@@ -6,6 +6,27 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end }}
 
+{{/* "true" where addresses are from pools. */}}
+{{- define "coil.pools" -}}
+{{- if and .Values.ipam.enabled (eq .Values.addresses "pools") }}true{{ end -}}
+{{- end }}
+
+{{/* "true" where addresses are from the VPC. */}}
+{{- define "coil.vpc" -}}
+{{- if and .Values.ipam.enabled (eq .Values.addresses "vpc") }}true{{ end -}}
+{{- end }}
+
+{{/* The cluster that network interfaces of EC2 are tagged with. */}}
+{{- define "coil.vpcEnv" -}}
+{{- if include "coil.vpc" . }}
+- name: COIL_CLUSTER_NAME
+  valueFrom:
+    configMapKeyRef:
+      name: coil-vpc
+      key: cluster-name
+{{- end }}
+{{- end }}
+
 {{- define "coil.image" -}}
 {{- with .Values.image -}}
 {{- if .digest -}}
