@@ -7,8 +7,6 @@
 
 /** When a gateway is lost, and for how long it is held off after that. */
 export interface HealthLimits {
-  /** So many probes in a row without an answer, and the gateway is lost. */
-  readonly misses: number;
   /** How long a gateway that answers again gets no new connections; twice as long with each further loss. */
   readonly holdMs: number;
   readonly maxHoldMs: number;
@@ -37,6 +35,7 @@ export type GatewayHealth =
     readonly kind: "held";
     readonly losses: number;
     readonly untilMs: number;
+    readonly misses: number;
   };
 
 /** What a gateway is before its first probe. */
@@ -44,15 +43,29 @@ export function newHealth(): GatewayHealth {
   return { kind: "unknown", misses: 0 };
 }
 
-/** What a gateway is after one probe more that was answered, or that was not while others were. */
+/** A probe that was answered, or was not while others were. */
+export interface Probe {
+  readonly isAnswered: boolean;
+  readonly nowMs: number;
+  /** So many in a row without an answer, and the gateway is lost. */
+  readonly misses: number;
+}
+
+/** What a gateway is after one probe more. */
 export function afterProbe(
   health: GatewayHealth,
-  probe: { readonly isAnswered: boolean; readonly nowMs: number },
+  probe: Probe,
   limits: HealthLimits,
 ): GatewayHealth {
   return probe.isAnswered
     ? afterAnswer(health, probe.nowMs, limits)
-    : afterMiss(health, probe.nowMs, limits);
+    : afterMiss(health, probe, limits);
+}
+
+/** Whether a gateway may be lost soon. */
+export function isInDoubt(health: GatewayHealth): boolean {
+  return health.kind === "suspect" ||
+    health.kind === "held" && health.misses > 0;
 }
 
 function afterAnswer(
@@ -71,34 +84,38 @@ function afterAnswer(
     }
     case "lost": {
       const { losses } = health;
-      return { kind: "held", losses, untilMs: nowMs + holdMs(losses, limits) };
+      const untilMs = nowMs + holdMs(losses, limits);
+      return { kind: "held", losses, untilMs, misses: 0 };
     }
     case "held":
-      if (nowMs < health.untilMs) return health;
+      if (nowMs < health.untilMs) return { ...health, misses: 0 };
       return { kind: "healthy", losses: health.losses, sinceMs: nowMs };
   }
 }
 
 function afterMiss(
   health: GatewayHealth,
-  nowMs: number,
+  { nowMs, misses: enough }: Probe,
   limits: HealthLimits,
 ): GatewayHealth {
-  if (health.kind === "lost") return health;
-  if (health.kind === "unknown") {
-    return { kind: "unknown", misses: health.misses + 1 };
+  switch (health.kind) {
+    case "lost":
+      return health;
+    case "unknown":
+      return { kind: "unknown", misses: health.misses + 1 };
+    case "held": {
+      const { losses, misses } = health;
+      if (misses + 1 < enough) return { ...health, misses: misses + 1 };
+      return { kind: "lost", losses: losses + 1 };
+    }
+    default: {
+      const { losses, sinceMs } = health;
+      const misses = health.kind === "suspect" ? health.misses + 1 : 1;
+      if (misses < enough) return { kind: "suspect", losses, sinceMs, misses };
+      const isCalm = nowMs - sinceMs >= limits.calmMs;
+      return { kind: "lost", losses: isCalm ? 1 : losses + 1 };
+    }
   }
-  // It had only just come back.
-  if (health.kind === "held") {
-    return { kind: "lost", losses: health.losses + 1 };
-  }
-  const { sinceMs } = health;
-  const misses = health.kind === "suspect" ? health.misses + 1 : 1;
-  if (misses < limits.misses) {
-    return { kind: "suspect", losses: health.losses, sinceMs, misses };
-  }
-  const isCalm = nowMs - sinceMs >= limits.calmMs;
-  return { kind: "lost", losses: isCalm ? 1 : health.losses + 1 };
 }
 
 function holdMs(losses: number, { holdMs, maxHoldMs }: HealthLimits): number {

@@ -9,31 +9,37 @@ import {
 } from "./health.ts";
 
 const LIMITS: HealthLimits = {
-  misses: 3,
   holdMs: 1_000,
   maxHoldMs: 60_000,
   calmMs: 600_000,
 };
 const PERIOD_MS = 250;
+const MISSES = 3;
 
 /** Probes from 0 on, one each period, of a gateway that is known: `+` is answered, `-` is not. */
 function probed(answers: string, limits = LIMITS): GatewayHealth {
-  const first = { isAnswered: true, nowMs: 0 };
+  const first = { isAnswered: true, nowMs: 0, misses: MISSES };
   let health = afterProbe(newHealth(), first, limits);
   [...answers].forEach((answer, i) => {
-    const probe = { isAnswered: answer === "+", nowMs: (i + 1) * PERIOD_MS };
-    health = afterProbe(health, probe, limits);
+    health = afterProbe(health, {
+      isAnswered: answer === "+",
+      nowMs: (i + 1) * PERIOD_MS,
+      misses: MISSES,
+    }, limits);
   });
   return health;
 }
 
 Deno.test("afterProbe() loses a gateway after three misses in a row, and holds it off when it answers", () => {
-  const kinds = ["", "-", "--", "--+", "---", "----", "---+", "---+-"]
+  const kinds = ["", "-", "--", "--+", "---", "----", "---+"]
     .map((answers) => probed(answers).kind);
   assert.deepEqual(kinds, [
     ...["healthy", "suspect", "suspect", "healthy"],
-    ...["lost", "lost", "held", "lost"],
+    ...["lost", "lost", "held"],
   ]);
+  const again = ["---+--", "---+--+--", "---+---"]
+    .map((answers) => probed(answers).kind);
+  assert.deepEqual(again, ["held", "held", "lost"]);
   assert.equal(probed(`---${"+".repeat(4)}`).kind, "held");
   assert.equal(probed(`---${"+".repeat(5)}`).kind, "healthy");
 });
@@ -45,13 +51,11 @@ Deno.test("afterProbe() holds a gateway that flaps off for longer each time, unt
     return health.untilMs - answers.length * PERIOD_MS;
   };
   assert.deepEqual(
-    [1, 2, 3, 7, 20].map((losses) =>
-      holdMs("---" + "+-".repeat(losses - 1) + "+")
-    ),
+    [1, 2, 3, 7, 20].map((losses) => holdMs("---+".repeat(losses))),
     [1_000, 2_000, 4_000, 60_000, 60_000],
   );
   const calm = "+".repeat(9 + LIMITS.calmMs / PERIOD_MS);
-  assert.equal(holdMs(`---+-${calm}---+`), 1_000);
+  assert.equal(holdMs(`---+---${calm}---+`), 1_000);
 });
 
 Deno.test("afterProbe() never loses a gateway of which at most two probes in a row are missed", () => {
@@ -65,7 +69,11 @@ Deno.test("afterProbe() never loses a gateway of which at most two probes in a r
 Deno.test("afterProbe() takes a gateway that has never answered for no lost one", () => {
   let health = newHealth();
   for (let nowMs = 1; nowMs <= 100; nowMs++) {
-    health = afterProbe(health, { isAnswered: false, nowMs }, LIMITS);
+    health = afterProbe(
+      health,
+      { isAnswered: false, nowMs, misses: MISSES },
+      LIMITS,
+    );
   }
   assert.deepEqual(health, { kind: "unknown", misses: 100 });
 });

@@ -69,7 +69,7 @@ export class ProbeLine implements Disposable {
     const buffer = new Uint8Array(PAYLOAD_BYTES + 1);
     const receive = () => this.#socket?.receiveNow(buffer) ?? "none";
     let [left, errors] = [this.#sent - before + 1, MAX_ERRORS];
-    while (left > 0 && errors > 0) {
+    while (left > 0 && errors > 0 && this.#answered < this.#sent) {
       const length = unlessRefused(receive);
       if (length === "none") break;
       if (length === undefined) errors--;

@@ -5,17 +5,25 @@ import {
   avoided,
   type GatewayHealth,
   type HealthLimits,
+  isInDoubt,
   newHealth,
 } from "./health.ts";
+import { ProbeLoss } from "./loss.ts";
 import { type OpenProbeSocket, ProbeLine } from "./probe_line.ts";
-import { witnessed } from "./witnesses.ts";
+import { bestWitnesses, type Witness, witnessed } from "./witnesses.ts";
 
-/** Between two rounds of probes, give or take a fifth. */
+/** Between two rounds of probes of all gateways, give or take a fifth, as all of these. */
 const PERIOD_MS = 250;
-/** Likewise, while a gateway is suspected that may be lost after the next round. */
-const SUSPECT_PERIOD_MS = 100;
-/** How many probes a node sends in a second at most, but for the two rounds in which a gateway is suspected; with more gateways rounds are rarer. */
-const MAX_PER_SECOND = 400;
+/** How long an answer may take, of a gateway that is not in doubt. */
+const ANSWER_MS = 100;
+/** Between two probes of a gateway in doubt. */
+const DOUBT_PERIOD_MS = 28;
+/** How many probes a node sends in a second at most; with more gateways rounds are rarer. */
+const MAX_PER_SECOND = 2_000;
+/** Likewise to gateways in doubt and their witnesses, for as long as there are some. */
+const MAX_IN_DOUBT_PER_SECOND = 2_000;
+/** So many gateways of a group are asked each time that one is in doubt. */
+const WITNESSES = 3;
 /** After so long without an answer another socket is tried. */
 const REOPEN_MS = 5_000;
 /** So many probes of a gateway that has never answered; further ones are rarer and rarer. */
@@ -23,7 +31,6 @@ const EAGER_PROBES = 4;
 const MAX_UNKNOWN_MS = 30_000;
 
 const LIMITS: HealthLimits = {
-  misses: 3,
   holdMs: 5_000,
   maxHoldMs: 300_000,
   calmMs: 600_000,
@@ -62,29 +69,35 @@ export interface ProberOptions {
 }
 
 interface Probed {
+  readonly name: string;
   readonly address: Address;
   readonly line: ProbeLine;
+  readonly loss: ProbeLoss;
   health: GatewayHealth;
-  /** When the next probe is due, the last one was sent, and the last one that was answered. */
+  /** When the next probe is due, the last one was sent, the last one that was answered was, and an answer to the last one is missed. */
   dueMs: number;
   sentMs: number;
   answeredMs: number;
+  missedMs: number;
   isAwaiting: boolean;
   openedMs: number;
 }
 
 /**
- * Probes the gateways of a node's clients, in rounds. A probe without an answer
- * counts only if another gateway of the group answers in the same round: else
- * the node is cut off, for all that is known.
+ * Probes the gateways of a node's clients, in rounds, and those in doubt more
+ * often. A probe without an answer counts only if another gateway of the group
+ * answers one that was sent no earlier: else the node is cut off, for all that is
+ * known.
  */
 export class GatewayProber implements Disposable {
   readonly #with: ProberOptions;
   readonly #clock: Clock;
   readonly #random: () => number;
   readonly #probed = new Map<string, Probed>();
-  /** Whether a gateway may be lost after the next round. */
-  #isClose = false;
+  /** When the next round is due. */
+  #roundMs = -Infinity;
+  /** Gateways that may be lost soon. */
+  readonly #inDoubt = new Set<string>();
   #avoided: ReadonlySet<string> = new Set();
   #lost: ReadonlySet<string> = new Set();
 
@@ -115,8 +128,8 @@ export class GatewayProber implements Disposable {
   async run(signal: AbortSignal): Promise<void> {
     using _closed = this;
     for (;;) {
-      this.#round();
-      const ms = this.#periodMs() * (0.8 + 0.4 * this.#random());
+      this.#step();
+      const ms = this.#nextMs() - this.#clock.nowMs();
       await sleep(ms, { signal, clock: this.#clock });
     }
   }
@@ -126,44 +139,132 @@ export class GatewayProber implements Disposable {
     this.#probed.clear();
   }
 
-  #periodMs(): number {
-    if (this.#isClose) return SUSPECT_PERIOD_MS;
-    return Math.max(PERIOD_MS, 1_000 * this.#probed.size / MAX_PER_SECOND);
+  #spread(ms: number): number {
+    return ms * (0.8 + 0.4 * this.#random());
   }
 
-  /** Judges the probes of the last round and sends those of the next one. */
-  #round(): void {
+  /** Takes answers, judges what has none, and sends what is due. */
+  #step(): void {
     const groups = this.#with.groups();
     this.#follow(groups);
     const nowMs = this.#clock.nowMs();
-    const answering = new Set(
-      this.#probed.entries().filter(([, { line }]) => line.takeAnswers())
-        .map(([key]) => key),
-    );
-    const silent = groups.flatMap((group) => this.#witnessed(group, answering));
-    this.#judge({ answering, silent: new Set(silent), nowMs });
-    this.#isClose = silent.some((name) =>
-      this.#probed.get(name)?.health.kind === "suspect"
-    );
-    this.#decide(groups);
+    const late: Probed[] = [];
     for (const probed of this.#probed.values()) {
-      if (probed.dueMs > nowMs) continue;
-      probed.line.send();
-      probed.sentMs = nowMs;
-      probed.isAwaiting = true;
+      if (!probed.isAwaiting) continue;
+      if (probed.line.takeAnswers()) {
+        probed.answeredMs = probed.sentMs;
+        this.#judge(probed, { isAnswered: true, nowMs });
+      } else if (probed.missedMs <= nowMs) {
+        late.push(probed);
+      }
+    }
+    if (late.length > 0) this.#miss(late, { groups, nowMs });
+    this.#decide(groups);
+    this.#send(groups, nowMs);
+  }
+
+  #miss(
+    late: readonly Probed[],
+    { groups, nowMs }: {
+      readonly groups: readonly GatewayGroup[];
+      readonly nowMs: number;
+    },
+  ): void {
+    const counting = new Set(
+      groups.flatMap((group) => witnessed(this.#witnesses(group))),
+    );
+    for (const probed of late) {
+      const { name, health } = probed;
+      const counts = counting.has(name);
+      probed.isAwaiting = false;
+      this.#inDoubt.delete(name);
+      if (counts || health.kind === "unknown") {
+        this.#judge(probed, { isAnswered: false, nowMs });
+      }
+      if (counts && isInDoubt(probed.health)) this.#inDoubt.add(name);
+      reopenInTime(probed, nowMs);
     }
   }
 
-  #witnessed(
-    { gateways }: GatewayGroup,
-    answering: ReadonlySet<string>,
-  ): string[] {
-    const local = gateways.filter((each) => this.#with.isLocal(each));
-    return witnessed({
-      gateways: gateways.map(String),
-      answering,
-      local: new Set(local.map(String)),
+  #judge(
+    probed: Probed,
+    { isAnswered, nowMs }: {
+      readonly isAnswered: boolean;
+      readonly nowMs: number;
+    },
+  ): void {
+    const { health, loss, name } = probed;
+    // Of a gateway that is lost nothing is learned but by its answer.
+    const isKnown = health.kind !== "unknown" && health.kind !== "lost";
+    if (isKnown || isAnswered) loss.add(isAnswered);
+    const probe = { isAnswered, nowMs, misses: loss.misses };
+    probed.health = afterProbe(health, probe, LIMITS);
+    probed.isAwaiting = false;
+    if (isAnswered) this.#inDoubt.delete(name);
+    probed.dueMs = probed.health.kind === "unknown"
+      ? nowMs + unknownWaitMs(probed.health.misses)
+      : 0;
+  }
+
+  #witnesses({ gateways }: GatewayGroup): Witness[] {
+    return gateways.flatMap((gateway) => {
+      const probed = this.#probed.get(gateway.toString());
+      if (probed === undefined) return [];
+      const { name, sentMs, answeredMs } = probed;
+      const isLocal = this.#with.isLocal(gateway);
+      return [{ name, isLocal, sentMs, answeredMs }];
     });
+  }
+
+  /** Those in doubt that are to be asked now, and who is asked with them. */
+  #doubted(groups: readonly GatewayGroup[]): ReadonlySet<string> {
+    const doubted = new Set(
+      this.#inDoubt.values().filter((name) =>
+        this.#probed.get(name)?.isAwaiting === false
+      ),
+    );
+    if (doubted.size === 0) return doubted;
+    const concerned = groups.filter(({ gateways }) =>
+      gateways.some((each) => doubted.has(each.toString()))
+    );
+    const witnesses = concerned.flatMap((group) =>
+      bestWitnesses(this.#witnesses(group), WITNESSES)
+    );
+    return doubted.union(new Set(witnesses));
+  }
+
+  #send(groups: readonly GatewayGroup[], nowMs: number): void {
+    const doubted = this.#doubted(groups);
+    const isRound = nowMs >= this.#roundMs;
+    if (isRound) this.#roundMs = nowMs + this.#spread(this.#periodMs());
+    const answerMs = this.#spread(ANSWER_MS);
+    const doubtMs = this.#spread(
+      Math.max(DOUBT_PERIOD_MS, msFor(doubted.size, MAX_IN_DOUBT_PER_SECOND)),
+    );
+    for (const probed of this.#probed.values()) {
+      const isDue = isRound && probed.dueMs <= nowMs;
+      if (probed.isAwaiting || !isDue && !doubted.has(probed.name)) continue;
+      probed.line.send();
+      probed.sentMs = nowMs;
+      probed.isAwaiting = true;
+      probed.missedMs = nowMs +
+        (isInDoubt(probed.health) ? doubtMs : answerMs);
+    }
+  }
+
+  #periodMs(): number {
+    return Math.max(PERIOD_MS, msFor(this.#probed.size, MAX_PER_SECOND));
+  }
+
+  /** When there is something to do next. */
+  #nextMs(): number {
+    const nowMs = this.#clock.nowMs();
+    let nextMs = this.#roundMs;
+    for (const { isAwaiting, missedMs } of this.#probed.values()) {
+      // One that was late waits for the next round.
+      if (isAwaiting) nextMs = Math.min(nextMs, missedMs);
+    }
+    return Math.max(nextMs, nowMs);
   }
 
   #follow(groups: readonly GatewayGroup[]): void {
@@ -175,46 +276,25 @@ export class GatewayProber implements Disposable {
       if (wanted.has(key)) continue;
       line[Symbol.dispose]();
       this.#probed.delete(key);
+      this.#inDoubt.delete(key);
     }
     const { open, port } = this.#with;
     const openedMs = this.#clock.nowMs();
     for (const [key, address] of wanted) {
       if (this.#probed.has(key)) continue;
       this.#probed.set(key, {
+        name: key,
         address,
         line: new ProbeLine(address, port, open),
+        loss: new ProbeLoss(),
         health: newHealth(),
         dueMs: 0,
         sentMs: 0,
-        answeredMs: 0,
+        answeredMs: -Infinity,
+        missedMs: 0,
         isAwaiting: false,
         openedMs,
       });
-    }
-  }
-
-  #judge(
-    { answering, silent, nowMs }: {
-      readonly answering: ReadonlySet<string>;
-      /** The gateways of which a missing answer counts. */
-      readonly silent: ReadonlySet<string>;
-      readonly nowMs: number;
-    },
-  ): void {
-    for (const [key, probed] of this.#probed) {
-      const isAnswered = answering.has(key);
-      if (!isAnswered && !probed.isAwaiting) continue;
-      probed.isAwaiting = false;
-      const isUnknown = probed.health.kind === "unknown";
-      if (isAnswered || isUnknown || silent.has(key)) {
-        const probe = { isAnswered, nowMs };
-        probed.health = afterProbe(probed.health, probe, LIMITS);
-      }
-      if (isAnswered) probed.answeredMs = probed.sentMs;
-      else reopenInTime(probed, nowMs);
-      probed.dueMs = probed.health.kind === "unknown"
-        ? nowMs + unknownWaitMs(probed.health.misses)
-        : 0;
     }
   }
 
@@ -252,6 +332,11 @@ export class GatewayProber implements Disposable {
     const silentMs = this.#clock.nowMs() - probed.answeredMs;
     this.#with.onLoss({ gateway: probed.address, silentMs });
   }
+}
+
+/** What so many probes take at this rate. */
+function msFor(probes: number, perSecond: number): number {
+  return 1_000 * probes / perSecond;
 }
 
 /** Routes and the node's own addresses may have changed. Not at once: an answer may be late. */

@@ -63,7 +63,7 @@ Deno.test("GatewayProber loses a gateway that answers no more, within a second, 
   lab.alive(B);
   await lab.clock.advance(800);
   assert.deepEqual(lab.changes, [`internet/nat: ${A} / ${A}`]);
-  assert.deepEqual(lab.losses, [`${A} 700`]);
+  assert.deepEqual(lab.losses, [`${A} 602`]);
   lab.alive(A, B);
   await lab.clock.advance(1_000);
   assert.deepEqual(lab.changes.slice(1), [`internet/nat: ${A} / `]);
@@ -145,11 +145,52 @@ Deno.test("GatewayProber forgets gateways that no client has", async () => {
 });
 
 Deno.test("GatewayProber asks many gateways less often", async () => {
-  const many = Array.from({ length: 400 }, (_, i) => A.offset(BigInt(i)));
+  const many = Array.from({ length: 1_000 }, (_, i) => A.offset(BigInt(i)));
   await using lab = new Lab(many);
   await lab.clock.advance(10_000);
   const total = lab.network.counts.values().reduce((a, b) => a + b, 0);
-  assert.ok(total >= 4_000 && total <= 4_800, `${total}`);
+  assert.ok(total >= 20_000 && total <= 21_000, `${total}`);
+});
+
+/** Says "lost" of a share of probes, by chance, the same way each time. */
+function lossOf(share: number): () => boolean {
+  let state = 4_711;
+  return () => {
+    state = (state * 48_271) % 2_147_483_647;
+    return state / 2_147_483_647 < share;
+  };
+}
+
+// Lost one way, and lost both ways with the same chance.
+for (const [share, withinMs] of [[0.3, 2_000], [0.51, 4_000]] as const) {
+  Deno.test(`GatewayProber loses no gateway in ten minutes of ${share} of all probes lost, and one that is gone within ${withinMs} ms`, async () => {
+    await using lab = new Lab([A, B, C]);
+    lab.network.isLost = lossOf(share);
+    await lab.clock.advance(600_000);
+    assert.deepEqual(lab.changes, []);
+    lab.alive(B, C);
+    await lab.clock.advance(withinMs);
+    assert.deepEqual([...lab.prober.lost], [A.toString()]);
+    // Of few that answer, many probes are asked.
+    const asked = lab.network.counts.values().reduce((a, b) => a + b, 0);
+    assert.ok(asked < 3 * 600 * 12, `${asked}`);
+  });
+}
+
+Deno.test("GatewayProber asks three others at most along with a gateway in doubt", async () => {
+  const many = Array.from({ length: 100 }, (_, i) => A.offset(BigInt(i)));
+  await using lab = new Lab(many);
+  await lab.clock.advance(1_000);
+  lab.alive(...many.slice(1));
+  lab.network.counts.clear();
+  await lab.clock.advance(700);
+  assert.deepEqual([...lab.prober.lost], [A.toString()]);
+  const [doubted = 0, ...others] = many.map((each) =>
+    lab.network.counts.get(each.toString()) ?? 0
+  );
+  assert.ok(doubted >= 10, `${doubted}`);
+  const more = others.filter((count) => count > 4).length;
+  assert.ok(more > 0 && more <= 3, `${more}`);
 });
 
 Deno.test("GatewayProber does not lose the only gateway, nor one because of another Egress or family", async () => {

@@ -12,6 +12,8 @@ export class ProbedGateways {
   readonly alive: Set<string> = new Set();
   /** Gateways to which there is no route. */
   readonly unreachable: Set<string> = new Set();
+  /** Whether the next probe of a gateway is lost on its way. */
+  isLost: (gateway: string) => boolean = () => false;
   /** How many errors of earlier datagrams wait, by gateway: each spoils one call, as the kernel does it. */
   readonly refusals: Map<string, number> = new Map();
   /** The last probe of each. */
@@ -37,7 +39,8 @@ export class ProbedGateways {
         this.#spoil(key, "send");
         this.counts.set(key, (this.counts.get(key) ?? 0) + 1);
         this.sent.set(key, bytes);
-        if (this.alive.has(key)) waiting.push(bytes.slice(PROBE_PAYLOAD_AT));
+        if (!this.alive.has(key) || this.isLost(key)) return;
+        waiting.push(bytes.slice(PROBE_PAYLOAD_AT));
       },
       receiveNow: (buffer) => {
         this.#spoil(key, "recv");

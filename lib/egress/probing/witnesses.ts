@@ -1,28 +1,38 @@
-/** What a round shows of a group of gateways, all by name. */
-export interface GroupRound {
-  readonly gateways: readonly string[];
-  /** Those that answered. */
-  readonly answering: ReadonlySet<string>;
-  /** Those on this node: they answer even while it is cut off. */
-  readonly local: ReadonlySet<string>;
+/** A gateway of a group, as far as its probes go. */
+export interface Witness {
+  readonly name: string;
+  /** On this node: it answers even while the node is cut off. */
+  readonly isLocal: boolean;
+  /** When its last probe was sent, and the last one that was answered. */
+  readonly sentMs: number;
+  readonly answeredMs: number;
 }
 
 /**
- * The gateways of which it counts that they did not answer: another one did. One
- * on this node is a witness only where there is no other.
+ * The gateways of a group of which it counts that they have not answered:
+ * another one answered a probe that was sent no earlier. One on this node is a
+ * witness only where there is no other.
  */
-export function witnessed(
-  { gateways, answering, local }: GroupRound,
+export function witnessed(group: readonly Witness[]): string[] {
+  const remote = group.filter(({ isLocal }) => !isLocal);
+  const latest = (some: readonly Witness[]) =>
+    some.reduce((ms, each) => Math.max(ms, each.answeredMs), -Infinity);
+  const [ofAll, ofRemote] = [latest(group), latest(remote)];
+  return group.filter(({ isLocal, sentMs, answeredMs }) => {
+    if (answeredMs >= sentMs) return false;
+    const hasRemote = remote.length > (isLocal ? 0 : 1);
+    return (hasRemote ? ofRemote : ofAll) >= sentMs;
+  }).map(({ name }) => name);
+}
+
+/** Those of a group that are most likely to answer next, of other nodes first. */
+export function bestWitnesses(
+  group: readonly Witness[],
+  count: number,
 ): string[] {
-  const remote = gateways.filter((name) => !local.has(name));
-  const counts = (names: readonly string[]) => ({
-    all: names.length,
-    answering: names.filter((name) => answering.has(name)).length,
-  });
-  const [ofAll, ofRemote] = [counts(gateways), counts(remote)];
-  return gateways.filter((name) => {
-    if (answering.has(name)) return false;
-    const hasRemote = ofRemote.all > (local.has(name) ? 0 : 1);
-    return (hasRemote ? ofRemote : ofAll).answering > 0;
-  });
+  const score = ({ isLocal, answeredMs }: Witness) =>
+    isLocal ? -Infinity : answeredMs;
+  return group.filter(({ sentMs, answeredMs }) => answeredMs >= sentMs)
+    .toSorted((a, b) => score(b) - score(a))
+    .slice(0, count).map(({ name }) => name);
 }
