@@ -38,6 +38,7 @@ export {
   type ClientReport,
   isClient,
   listChosen,
+  listLost,
 } from "./client/apply.ts";
 export { gatewayMark } from "./plan/choice.ts";
 export {

@@ -21,12 +21,14 @@ netnsTest(
       connections: CONNECTIONS,
     });
     const [lost, other] = GATEWAYS.map(gatewayMark);
-    const both = [lost, other].toSorted();
-    for (const marks of await lab.ready()) {
-      assert.deepEqual(marks.toSorted(), both);
+    const ready = [lost, other].toSorted();
+    for (const marks of await lab.marks()) {
+      assert.deepEqual(marks, { ready, lost: [] });
     }
     await lab.lose();
-    for (const marks of await lab.ready()) assert.deepEqual(marks, [other]);
+    for (const marks of await lab.marks()) {
+      assert.deepEqual(marks, { ready: [other], lost: [lost] });
+    }
     assert.equal(lab.aborted, CLIENTS * CONNECTIONS);
     const chosen = lab.chosenBeforeEnds;
     assert.ok(chosen > CLIENTS - WORKERS, `only ${chosen} had chosen`);

@@ -9,7 +9,7 @@ import process from "node:process";
 import { KeyedMutex, TaskGroup } from "../../lib/async/mod.ts";
 import type { Egress } from "../../lib/api/mod.ts";
 import { type EgressFacts, gatewayMark } from "../../lib/egress/mod.ts";
-import { applyChoices } from "../../lib/egress/client/apply.ts";
+import { applyChoices, listLost } from "../../lib/egress/client/apply.ts";
 import { Address } from "../../lib/inet/mod.ts";
 import type { V1EndpointSlice, V1Pod } from "../../lib/kube/mod.ts";
 import { inNetns, Netns } from "../../lib/linux/mod.ts";
@@ -38,8 +38,8 @@ export const GATEWAYS: readonly [Address, Address] = [
 const NAME = "nat";
 const NAMESPACE = "internet";
 const SERVICE = "10.96.0.9";
-/** Of the tunnel to that Service. */
-const READY_SET = "ready_fou4_0a600009";
+/** The tunnel to that Service. */
+const TUNNEL = "fou4_0a600009";
 /** The server's port of connections through the first gateway. */
 const PORT = 7001;
 const TIMEOUT_MS = 120_000;
@@ -100,7 +100,11 @@ const MARKS: NftTable = {
 export class SwitchLab implements AsyncDisposable {
   readonly #prefix = `ct-s-${crypto.randomUUID().slice(0, 6)}-`;
   readonly #stack = new AsyncDisposableStack();
-  readonly #health = { avoided: new Set<string>(), lost: new Set<string>() };
+  readonly #health = {
+    avoided: new Set<string>(),
+    lost: new Set<string>(),
+    recall() {},
+  };
   readonly #pods: readonly V1Pod[];
   readonly #book = new AttachmentBook();
   readonly #setup: EgressSetup;
@@ -274,16 +278,19 @@ export class SwitchLab implements AsyncDisposable {
     return { switchedMs, endedMs, processorMs: processorMs() - used };
   }
 
-  /** The marks of the gateways that new connections of each client go to. */
-  async ready(): Promise<number[][]> {
-    const all: number[][] = [];
-    for (const path of this.#paths) {
+  /** Of each client the marks of the gateways that new connections go to, and of those that are lost. */
+  async marks(): Promise<
+    { readonly ready: number[]; readonly lost: number[] }[]
+  > {
+    return await Promise.all(this.#paths.map(async (path) => {
       using netns = Netns.open(path);
-      await using nftables = NetfilterSocket.open({ netns });
-      const set = await nftables.listSet(EGRESS_NFT_TABLE, READY_SET);
-      all.push(set.flat().map(Number));
-    }
-    return all;
+      using nftables = NetfilterSocket.open({ netns });
+      const set = await nftables.listSet(EGRESS_NFT_TABLE, `ready_${TUNNEL}`);
+      return {
+        ready: set.flat().map(Number).toSorted(),
+        lost: [...await listLost([{ tunnel: TUNNEL }], { netns })],
+      };
+    }));
   }
 
   get #paths(): readonly string[] {

@@ -2,11 +2,17 @@ import type { Netns } from "../../linux/mod.ts";
 import { EGRESS_NFT_TABLE } from "../../names/mod.ts";
 import {
   NetfilterSocket,
+  NetlinkError,
   type NftRefill,
   prepareRefill,
   RouteSocket,
 } from "../../netlink/mod.ts";
-import { choiceSets, isGatewayMark } from "../plan/choice.ts";
+import {
+  choiceSets,
+  type GatewayChoice,
+  isGatewayMark,
+  lostSetName,
+} from "../plan/choice.ts";
 import { type ClientPlan, planClient } from "../plan/plan.ts";
 import type {
   ShadowedDestination,
@@ -144,6 +150,24 @@ export async function listChosen(
   return new Set(
     rules.flatMap(({ fwmark = 0 }) => isGatewayMark(fwmark) ? [fwmark] : []),
   );
+}
+
+/** The marks of the gateways that a client's table has as lost; none where it is not as the choices are. */
+export async function listLost(
+  choices: readonly Pick<GatewayChoice, "tunnel">[],
+  { netns }: ClientOptions,
+): Promise<ReadonlySet<number>> {
+  using nft = NetfilterSocket.open({ netns });
+  const lost = new Set<number>();
+  for (const { tunnel } of choices) {
+    try {
+      const set = await nft.listSet(EGRESS_NFT_TABLE, lostSetName(tunnel));
+      for (const mark of set.flat()) lost.add(Number(mark));
+    } catch (error) {
+      if (!(error instanceof NetlinkError && error.isAbsent)) throw error;
+    }
+  }
+  return lost;
 }
 
 /** The plan of a pod that is no client. */

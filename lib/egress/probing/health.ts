@@ -43,6 +43,11 @@ export function newHealth(): GatewayHealth {
   return { kind: "unknown", misses: 0 };
 }
 
+/** What a gateway is that was lost before a start. */
+export function lostBefore(): GatewayHealth {
+  return { kind: "lost", losses: 1 };
+}
+
 /** A probe that was answered, or was not while others were. */
 export interface Probe {
   readonly isAnswered: boolean;

@@ -6,6 +6,7 @@ import {
   type GatewayHealth,
   type HealthLimits,
   isInDoubt,
+  lostBefore,
   newHealth,
 } from "./health.ts";
 import { ProbeLoss } from "./loss.ts";
@@ -98,6 +99,8 @@ export class GatewayProber implements Disposable {
   #roundMs = -Infinity;
   /** Gateways that may be lost soon. */
   readonly #inDoubt = new Set<string>();
+  /** Gateways that are lost since before the start, and not followed yet. */
+  readonly #recalled = new Set<string>();
   #avoided: ReadonlySet<string> = new Set();
   #lost: ReadonlySet<string> = new Set();
 
@@ -122,6 +125,23 @@ export class GatewayProber implements Disposable {
     return new Map(
       this.#probed.entries().map(([key, { health }]) => [key, health.kind]),
     );
+  }
+
+  /** Takes gateways for lost that were so before a start, until they answer. */
+  recall(gateways: readonly Address[]): void {
+    const lost = new Set(
+      gateways.map(String).filter((name) => {
+        const probed = this.#probed.get(name);
+        if (probed === undefined) this.#recalled.add(name);
+        // What is known by a probe is known better.
+        else if (probed.health.kind !== "unknown") return false;
+        else probed.health = lostBefore();
+        return true;
+      }),
+    );
+    this.#avoided = this.#avoided.union(lost);
+    this.#lost = this.#lost.union(lost);
+    this.#tellChange(this.#with.groups(), lost);
   }
 
   /** Probes until the signal. */
@@ -287,7 +307,7 @@ export class GatewayProber implements Disposable {
         address,
         line: new ProbeLine(address, port, open),
         loss: new ProbeLoss(),
-        health: newHealth(),
+        health: this.#recalled.delete(key) ? lostBefore() : newHealth(),
         dueMs: 0,
         sentMs: 0,
         answeredMs: -Infinity,
@@ -301,8 +321,9 @@ export class GatewayProber implements Disposable {
   #decide(groups: readonly GatewayGroup[]): void {
     const names = new Set(
       groups.flatMap((group) => [...this.#avoidedOf(group)]),
-    );
+    ).union(this.#recalled);
     const isLost = (name: string) =>
+      this.#recalled.has(name) ||
       this.#probed.get(name)?.health.kind === "lost";
     const lost = new Set(names.values().filter(isLost));
     const changed = names.symmetricDifference(this.#avoided)
@@ -312,9 +333,17 @@ export class GatewayProber implements Disposable {
     this.#avoided = names;
     this.#lost = lost;
     for (const name of newlyLost) this.#tellLoss(name);
+    this.#tellChange(groups, changed);
+  }
+
+  #tellChange(
+    groups: readonly GatewayGroup[],
+    changed: ReadonlySet<string>,
+  ): void {
     const concerned = groups.filter(({ gateways }) =>
       gateways.some((each) => changed.has(each.toString()))
     );
+    if (concerned.length === 0) return;
     this.#with.onChange(new Set(concerned.map(({ name }) => name)));
   }
 

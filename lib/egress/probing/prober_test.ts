@@ -87,6 +87,33 @@ Deno.test("GatewayProber moves nothing while the node is cut off, and loses who 
   assert.deepEqual([...lab.prober.lost], [A.toString()]);
 });
 
+Deno.test("GatewayProber recalls what was lost before a start, until it answers; what it knows by its probes it knows better", async () => {
+  await using lab = new Lab([A, B], [B]);
+  lab.prober.recall([A]);
+  assert.deepEqual(lab.changes, [`internet/nat: ${A} / ${A}`]);
+  await lab.clock.advance(60_000);
+  assert.equal(lab.changes.length, 1);
+  lab.alive(A, B);
+  await lab.clock.advance(6_000);
+  assert.deepEqual(lab.changes.slice(1), [
+    `internet/nat: ${A} / `,
+    "internet/nat:  / ",
+  ]);
+  lab.prober.recall([A]);
+  assert.deepEqual([...lab.prober.lost], []);
+  // Its client comes later.
+  lab.prober.recall([C]);
+  await lab.clock.advance(1_000);
+  assert.deepEqual([...lab.prober.lost], [C.toString()]);
+  lab.groups = [{ name: "internet/nat", gateways: [A, B, C] }];
+  await lab.clock.advance(1_000);
+  assert.deepEqual([...lab.prober.lost], [C.toString()]);
+  assert.deepEqual(lab.losses, []);
+  lab.alive(A, B, C);
+  await lab.clock.advance(1_000);
+  assert.deepEqual([...lab.prober.lost], []);
+});
+
 Deno.test("GatewayProber never loses a gateway that has not answered yet, and asks it less and less often", async () => {
   await using lab = new Lab([A, B], [B]);
   await lab.clock.advance(600_000);

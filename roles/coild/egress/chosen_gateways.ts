@@ -1,4 +1,8 @@
-import type { ClientGateway, GatewayGroup } from "../../../lib/egress/mod.ts";
+import {
+  type ClientGateway,
+  type GatewayGroup,
+  gatewayMark,
+} from "../../../lib/egress/mod.ts";
 import { type Address, distinct, FAMILIES } from "../../../lib/inet/mod.ts";
 
 /** What probing has found out; addresses as text. */
@@ -7,6 +11,8 @@ export interface GatewayHealthView {
   readonly avoided: ReadonlySet<string>;
   /** Those of them that do not answer. */
   readonly lost: ReadonlySet<string>;
+  /** Has gateways in both that were lost before a start, until they answer. */
+  recall(gateways: readonly Address[]): void;
 }
 
 /** The gateways that clients choose from, by Egress and family. */
@@ -58,6 +64,16 @@ export function goneOf(
   ).flatMap(({ name }) => known.get(name) ?? []);
   return distinct(before.flatMap(chosenOf))
     .filter((each) => !left.has(each.toString()));
+}
+
+/** Those whose marks are among these. */
+export function markedOf(
+  gateways: readonly ClientGateway[],
+  marks: ReadonlySet<number>,
+): Address[] {
+  if (marks.size === 0) return [];
+  return distinct(gateways.flatMap(chosenOf))
+    .filter((each) => marks.has(gatewayMark(each)));
 }
 
 /** Those that got new connections, and are not to get any now. */

@@ -8,6 +8,7 @@ import {
   type EndedConnections,
   inspectClient,
   listChosen,
+  listLost,
   prepareKernel,
 } from "../../../lib/egress/mod.ts";
 import { type Address, type Family, Prefix } from "../../../lib/inet/mod.ts";
@@ -63,6 +64,9 @@ export interface EgressPlane {
 
   /** The marks of the gateways whose connections stay with them. */
   chosen(options: PlaneOptions): Promise<ReadonlySet<number>>;
+
+  /** The marks of the gateways that the pod's network has as lost. */
+  lost(plan: ClientPlan, options: PlaneOptions): Promise<ReadonlySet<number>>;
 }
 
 export const KERNEL_PLANE: EgressPlane = {
@@ -74,6 +78,7 @@ export const KERNEL_PLANE: EgressPlane = {
   clear: clearClient,
   inspect: inspectClient,
   chosen: listChosen,
+  lost: ({ choices }, options) => listLost(choices, options),
   endConnections,
   async refused({ netns }) {
     using socket = RouteSocket.open({ netns });

@@ -36,7 +36,7 @@ import {
   InvalidNetworkError,
 } from "../base/errors.ts";
 import { podKey } from "../base/keys.ts";
-import { goneOf, leftOf, lostOf } from "./chosen_gateways.ts";
+import { goneOf, leftOf, lostOf, markedOf } from "./chosen_gateways.ts";
 import { keepChoices } from "./kept_choices.ts";
 import { recall, unknownGateways } from "./lost_egresses.ts";
 import type { PodFacts } from "../cluster/pod_source.ts";
@@ -241,7 +241,7 @@ export class EgressSetup {
       : await this.#with.plane.refused({ netns });
     // What was chosen before a start is known from the kernel alone.
     const kept = state === undefined
-      ? await this.#keepChosen(gateways, netns)
+      ? await this.#readChosen(plan, { gateways, netns })
       : gateways;
     try {
       // While their packets take the old way; on another one only those that send would notice.
@@ -303,11 +303,17 @@ export class EgressSetup {
     return { plan, gateways };
   }
 
-  async #keepChosen(
-    gateways: readonly ClientGateway[],
-    netns: Netns,
+  async #readChosen(
+    plan: ClientPlan,
+    { gateways, netns }: {
+      readonly gateways: readonly ClientGateway[];
+      readonly netns: Netns;
+    },
   ): Promise<readonly ClientGateway[]> {
-    const marks = await this.#with.plane.chosen({ netns });
+    const { health, plane } = this.#with;
+    const marks = await plane.chosen({ netns });
+    const lost = marks.size === 0 ? marks : await plane.lost(plan, { netns });
+    health.recall(markedOf(gateways, lost));
     return keepChoices(
       gateways,
       ({ senders }) => senders.some((each) => marks.has(gatewayMark(each))),

@@ -40,7 +40,15 @@ class Site {
   unsupported: Error | undefined;
   /** What the EndpointSlices have. */
   senders: readonly string[] = SENDERS;
-  readonly health = { avoided: new Set<string>(), lost: new Set<string>() };
+  readonly health = {
+    avoided: new Set<string>(),
+    lost: new Set<string>(),
+    recall: (gateways: readonly Address[]) => {
+      if (gateways.length > 0) this.done.push(`recall ${gateways.join(" ")}`);
+    },
+  };
+  /** Marks of gateways that the kernel has as lost. */
+  readonly lost = new Set<number>();
   readonly setup: EgressSetup;
   /** Of each gateway in the last plan: which ones a client may choose. */
   choices: string[] = [];
@@ -72,6 +80,7 @@ class Site {
         this.done.push("chosen");
         return this.marks;
       },
+      lost: async () => this.lost,
     };
     const reports: Pick<EgressReports, "tell" | "forget"> = {
       tell: (_attachment, { isNew = false }) =>
@@ -195,6 +204,22 @@ Deno.test("what was chosen before a start stays chosen, and only then the kernel
   const other = new Site();
   await other.update(CLIENT);
   assert.deepEqual(other.choices, [], "none was chosen");
+});
+
+Deno.test("what was lost before a start is recalled before anything is changed", async () => {
+  const site = new Site("Direct");
+  for (const each of SENDERS) site.marks.add(gatewayMark(Address.parse(each)));
+  const [, second = ""] = SENDERS;
+  site.lost.add(gatewayMark(Address.parse(second)));
+  await site.update(CLIENT);
+  assert.deepEqual(site.taken(), [
+    "chosen",
+    `recall ${second}`,
+    "apply",
+    "tell",
+  ]);
+  await site.update(CLIENT);
+  assert.deepEqual(site.taken(), ["tell"]);
 });
 
 /** A client that has chosen from both gateways. */
