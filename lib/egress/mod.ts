@@ -22,6 +22,7 @@ export {
   type EgressLookup,
   egressRefsOf,
   type InvalidDestination,
+  type IsTaken,
   type MissingObject,
   namesEgress,
   problemOf,

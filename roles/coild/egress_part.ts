@@ -89,6 +89,7 @@ export function connectEgress(dependencies: EgressDependencies): EgressPart {
   const setup: EgressSetup = new EgressSetup({
     source,
     health: prober,
+    isTaken: (address, uid) => pods.isOfAnother(address, uid),
     onEnded: (done, gateways) => losses.ended(done, gateways),
     onSwitched: (lost) => losses.left(lost),
     plane,

@@ -88,6 +88,7 @@ function follow(parts: Parts, pods: Pods): AsyncDisposable & {
       subscribe: () => ({ [Symbol.dispose]() {} }),
     } as never,
     setup: {
+      egressesAt: () => new Set(),
       isNone: ({ key }: Attachment) => clean.has(key.containerId),
       update: ({ key }: Attachment, { metadata }: V1Pod) => {
         updates.push(`${metadata?.name} ${key.containerId}`);

@@ -159,6 +159,7 @@ export class SwitchLab implements AsyncDisposable {
       port: 5555,
       originatingOnly: false,
       health: this.#health,
+      isTaken: () => false,
       onEnded: () => {},
       onSwitched: () => {},
     });

@@ -18,6 +18,8 @@ export interface ClientGateway {
   readonly sourcePortAuto: boolean;
   /** The addresses of its pods: only these, and the Service's, may send tunnelled packets to the client. */
   readonly senders: readonly Address[];
+  /** The UIDs of its pods by their addresses, where they are known. */
+  readonly uids?: ReadonlyMap<string, string>;
   /**
    * The addresses of its pods that new connections are spread over by the
    * client itself; absent where the Service chooses.

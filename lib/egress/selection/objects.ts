@@ -56,7 +56,7 @@ export function clusterIpsOf(
 /** Label of an EndpointSlice: the Service it belongs to. */
 export const SERVICE_NAME_LABEL = "kubernetes.io/service-name";
 
-/** Keeps a slice's Service, and of its endpoints addresses, conditions and the pod's name. */
+/** Keeps a slice's Service, and of its endpoints addresses, conditions and which pod it is. */
 export function transformSlice(slice: V1EndpointSlice): V1EndpointSlice {
   const service = slice.metadata?.labels?.[SERVICE_NAME_LABEL];
   return {
@@ -72,7 +72,7 @@ export function transformSlice(slice: V1EndpointSlice): V1EndpointSlice {
       addresses: endpoint.addresses,
       ...keepFields(endpoint, "conditions"),
       ...(endpoint.targetRef?.name !== undefined && {
-        targetRef: { name: endpoint.targetRef.name },
+        targetRef: keepFields(endpoint.targetRef, "name", "uid"),
       }),
     })),
   };

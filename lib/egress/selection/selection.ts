@@ -29,6 +29,9 @@ export interface EgressFacts {
 /** Finds an Egress and what belongs to it. */
 export type EgressLookup = (ref: EgressRef) => EgressFacts;
 
+/** Whether an address that an endpoint has belongs to another pod than the endpoint's by now. */
+export type IsTaken = (address: Address, uid: string) => boolean;
+
 /** An object that an annotation leads to and that does not exist. */
 export interface MissingObject extends EgressRef {
   readonly kind: "Egress" | "Service";
@@ -74,10 +77,14 @@ export function problemOf(annotations: Annotations): string | undefined {
   return egressAnnotationProblem(parseEgressAnnotations(annotations));
 }
 
-/** Makes gateways of the Egresses that are asked for, from what the API server has of them. Pure. */
+/**
+ * Makes gateways of the Egresses that are asked for, from what the API server
+ * has of them. Endpoints whose addresses are taken count as gone. Pure.
+ */
 export function selectGateways(
   refs: readonly EgressRef[],
   lookup: EgressLookup,
+  isTaken: IsTaken = () => false,
 ): Selection {
   const gateways: ClientGateway[] = [];
   const missing: MissingObject[] = [];
@@ -94,9 +101,13 @@ export function selectGateways(
     for (const text of egress.spec.destinations) {
       if (Prefix.tryParse(text) === undefined) invalid.push({ gateway, text });
     }
-    gateways.push(gatewayOf(gateway, { egress, service, slices }));
+    const endpoints = slices.flatMap(endpointsOf)
+      .filter(({ address, uid }) =>
+        uid === undefined || !isTaken(address, uid)
+      );
+    gateways.push(gatewayOf(gateway, { egress, service, endpoints }));
     if (service === undefined) continue;
-    for (const address of servingPods(service, slices)) {
+    for (const address of servingPods(service, endpoints)) {
       targets.push({ egress: ref, address });
     }
   }
@@ -105,18 +116,21 @@ export function selectGateways(
 
 function gatewayOf(
   name: string,
-  { egress, service, slices }: EgressFacts & { readonly egress: Egress },
+  { egress, service, endpoints }: Pick<EgressFacts, "service"> & {
+    readonly egress: Egress;
+    readonly endpoints: readonly Endpoint[];
+  },
 ): ClientGateway {
   const { destinations, failurePolicy, fouSourcePortAuto, lostConnections } =
     egress.spec;
   const isDirect = egress.spec.gatewaySelection === "Direct";
-  const endpoints = slices.flatMap(endpointsOf);
   return {
     name,
     service: service === undefined ? {} : addressesOf(service),
     destinations: destinations.flatMap((text) => Prefix.tryParse(text) ?? []),
     sourcePortAuto: fouSourcePortAuto ?? false,
     senders: distinct(endpoints.map(({ address }) => address)),
+    ...(isDirect && { uids: uidsOf(endpoints) }),
     ...(isDirect && { direct: chosenAddresses(endpoints) }),
     ...(lostConnections === "Keep" && { keepsLost: true }),
     available: service === undefined ? [] : availableFamilies(endpoints),
@@ -137,6 +151,7 @@ function addressesOf(service: V1Service): DualStack<Address> {
 interface Endpoint {
   readonly address: Address;
   readonly pod: string;
+  readonly uid: string | undefined;
   readonly ready: boolean;
   readonly serving: boolean;
 }
@@ -153,11 +168,24 @@ function endpointsOf(slice: V1EndpointSlice): Endpoint[] {
       return address === undefined ? [] : [{
         address,
         pod: pod ?? address.toString(),
+        uid: endpoint.targetRef?.uid,
         ready: isReady,
         serving: isServing,
       }];
     });
   });
+}
+
+/** Where a pod has the address of one that ends, the one that is ready counts. */
+function uidsOf(endpoints: readonly Endpoint[]): ReadonlyMap<string, string> {
+  const ordered = endpoints.toSorted((a, b) =>
+    Number(a.ready) - Number(b.ready)
+  );
+  return new Map(
+    ordered.flatMap(({ address, uid }) =>
+      uid === undefined ? [] : [[address.toString(), uid]]
+    ),
+  );
 }
 
 function availableFamilies(endpoints: readonly Endpoint[]): Family[] {
@@ -183,11 +211,11 @@ function chosenAddresses(endpoints: readonly Endpoint[]): Address[] {
 /** One address of each pod that serves, of the cluster's primary family where it has one. */
 function servingPods(
   service: V1Service,
-  slices: readonly V1EndpointSlice[],
+  endpoints: readonly Endpoint[],
 ): Address[] {
   const [primary] = clusterIpsOf(service).map((text) => Address.tryParse(text));
   const pods = new Map<string, Address>();
-  for (const { address, pod, ready, serving } of slices.flatMap(endpointsOf)) {
+  for (const { address, pod, ready, serving } of endpoints) {
     if (!ready && !serving) continue;
     const isBetter = address.family === primary?.family;
     if (!pods.has(pod) || isBetter) pods.set(pod, address);

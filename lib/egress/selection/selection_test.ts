@@ -35,6 +35,7 @@ function service(...clusterIPs: string[]): V1Service {
 interface EndpointText {
   readonly at: string;
   readonly pod?: string;
+  readonly uid?: string;
   /** Of the conditions ready, serving, terminating: `r`, `s`, `t` when true, `-` when false, `?` when absent. */
   readonly is?: string;
 }
@@ -48,7 +49,7 @@ function slice(
   return transformSlice({
     metadata: { labels: { "kubernetes.io/service-name": "a" } },
     addressType,
-    endpoints: endpoints.map(({ at, pod, is = "rs-" }) => {
+    endpoints: endpoints.map(({ at, pod, uid, is = "rs-" }) => {
       const [ready, serving, terminating] = [...is].map(flag);
       return {
         addresses: [at],
@@ -57,7 +58,9 @@ function slice(
           ...(serving !== undefined && { serving }),
           ...(terminating !== undefined && { terminating }),
         },
-        ...(pod !== undefined && { targetRef: { kind: "Pod", name: pod } }),
+        ...(pod !== undefined && {
+          targetRef: { kind: "Pod", name: pod, ...(uid && { uid }) },
+        }),
       };
     }),
   });
@@ -283,4 +286,38 @@ Deno.test("transformEgress() makes changes of the status alone no changes", () =
     });
   assert.deepEqual(at("1"), at("2"));
   assert.equal(at("1").metadata.resourceVersion, "3");
+});
+
+Deno.test("selectGateways() knows pods by their UIDs, and leaves out those whose addresses are taken", () => {
+  const slices = [
+    slice(
+      "IPv4",
+      { at: "10.1.0.4", pod: "a-1", uid: "new" },
+      { at: "10.1.0.4", pod: "a-0", uid: "old", is: "--t" },
+      { at: "10.1.0.5", pod: "a-2", uid: "taken" },
+      { at: "10.1.0.6", pod: "a-3" },
+    ),
+  ];
+  const asked: string[] = [];
+  const { gateways, targets } = selectGateways(
+    [{ namespace: "nat", name: "a" }],
+    () => ({
+      egress: egress("a", { gatewaySelection: "Direct" }),
+      service: service("10.96.0.9"),
+      slices,
+    }),
+    (address, uid) => {
+      asked.push(`${address} ${uid}`);
+      return uid === "taken";
+    },
+  );
+  const [gateway] = gateways;
+  assert.deepEqual(gateway?.direct?.map(String), ["10.1.0.4", "10.1.0.6"]);
+  assert.deepEqual(gateway?.senders.map(String), ["10.1.0.4", "10.1.0.6"]);
+  assert.deepEqual(gateway?.uids, new Map([["10.1.0.4", "new"]]));
+  assert.deepEqual(targets.map(({ address }) => `${address}`), [
+    "10.1.0.4",
+    "10.1.0.6",
+  ]);
+  assert.equal(asked.length, 3);
 });

@@ -301,6 +301,13 @@ export class PodSource {
     return this.#pods.store.byIndex(BY_ADDRESS, address.toString());
   }
 
+  /** Whether a pod of this node has the address, and none with that UID. */
+  isOfAnother(address: Address, uid: string): boolean {
+    const pods = this.withAddress(address);
+    return pods.length > 0 &&
+      pods.every(({ metadata }) => metadata?.uid !== uid);
+  }
+
   /** Calls back with each namespace that came, changed or went. */
   subscribeNamespaces(
     listener: (change: StoreChange<V1Namespace>) => void,

@@ -169,6 +169,12 @@ Deno.test("the caches know this node's pods, their Egresses and their addresses"
   assert.deepEqual(names(source.withSameAddress(pod)), ["b"]);
   const address = Address.parse("10.64.0.1");
   assert.deepEqual(names(source.withAddress(address)), ["a", "b"]);
+  assert.deepEqual(
+    ["uid-of-pods/team/a", "uid-of-pods/team/b", "another"]
+      .map((uid) => source.isOfAnother(address, uid)),
+    [false, false, true],
+  );
+  assert.ok(!source.isOfAnother(Address.parse("10.64.0.99"), "another"));
   assert.equal(source.uidOf("team", "a"), "uid-of-pods/team/a");
   assert.equal(source.uidOf("team", "none"), undefined);
 });

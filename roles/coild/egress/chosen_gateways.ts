@@ -51,8 +51,9 @@ export function readyOf(gateways: readonly ClientGateway[]): Address[] {
 }
 
 /**
- * Those that their Egress has no more, and whose connections are to be ended.
- * None where it has no gateway left: that may be a gap of the API server's.
+ * Those that their Egress has no more, and whose connections are to be ended;
+ * so are those of one whose address another pod has now. None where it has no
+ * gateway left: that may be a gap of the API server's.
  */
 export function goneOf(
   gateways: readonly ClientGateway[],
@@ -62,8 +63,23 @@ export function goneOf(
   const before = gateways.filter((each) =>
     each.keepsLost !== true && chosenOf(each).length > 0
   ).flatMap(({ name }) => known.get(name) ?? []);
-  return distinct(before.flatMap(chosenOf))
-    .filter((each) => !left.has(each.toString()));
+  const now = uidsOf(gateways);
+  const isReplaced = (name: string, uid: string) =>
+    (now.get(name) ?? uid) !== uid;
+  const replaced = new Set(
+    uidsOf(before).entries().filter(([name, uid]) => isReplaced(name, uid))
+      .map(([name]) => name),
+  );
+  return distinct(before.flatMap(chosenOf)).filter((each) => {
+    const name = each.toString();
+    return !left.has(name) || replaced.has(name);
+  });
+}
+
+function uidsOf(
+  gateways: readonly ClientGateway[],
+): ReadonlyMap<string, string> {
+  return new Map(gateways.flatMap(({ uids = new Map() }) => [...uids]));
 }
 
 /** Those whose marks are among these. */

@@ -62,3 +62,20 @@ Deno.test("goneOf() has what Egresses that end connections have no more, unless 
   assert.deepEqual(gone(of(nat)), []);
   assert.deepEqual(gone(of("new/nat", C4)), []);
 });
+
+Deno.test("goneOf() has a gateway whose address another pod of the Egress has now", () => {
+  const of = (uid: string | undefined) =>
+    gatewayFor("internet/nat", [], {
+      direct: [A4, B4],
+      senders: [],
+      ...(uid !== undefined && {
+        uids: new Map([[`${A4}`, uid], [`${B4}`, "b"]]),
+      }),
+    });
+  const gone = (before: string | undefined, now: string | undefined) =>
+    goneOf([of(now)], byName([of(before)])).map(String);
+  assert.deepEqual(gone("a", "a"), []);
+  assert.deepEqual(gone("a", "later"), [`${A4}`]);
+  assert.deepEqual(gone(undefined, "a"), []);
+  assert.deepEqual(gone("a", undefined), []);
+});

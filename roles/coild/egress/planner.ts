@@ -2,6 +2,7 @@ import {
   type ClientGateway,
   type ClientPlan,
   egressRefsOf,
+  type IsTaken,
   planClient,
   problemOf,
   selectGateways,
@@ -20,6 +21,8 @@ export interface ClientPlannerOptions {
   readonly port: number;
   readonly originatingOnly: boolean;
   readonly health: GatewayHealthView;
+  /** As far as this node knows. */
+  readonly isTaken: IsTaken;
 }
 
 /** Plans pods' networks from annotations and what the API server has. */
@@ -49,6 +52,7 @@ export class ClientPlanner {
       (ref) =>
         facts.get(nameText(ref)) ??
           { egress: undefined, service: undefined, slices: [] },
+      this.#with.isTaken,
     );
   }
 

@@ -113,6 +113,10 @@ export class EgressReconciler {
     for (const other of this.#with.pods.withSameAddress(object)) {
       this.#controller.enqueue(nameOf(other));
     }
+    // So does one that a gateway had, as far as the EndpointSlices say.
+    for (const egress of this.#with.setup.egressesAt(podAddresses(object))) {
+      this.enqueueClients(egress);
+    }
   }
 
   /** All at once, since each look lists the kernel's links. What fails here is looked for again, one by one. */

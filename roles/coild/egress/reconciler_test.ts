@@ -72,6 +72,8 @@ class Site implements AsyncDisposable {
   /** Of each "REASON CONTAINER" that setup was told of. */
   readonly refusals: string[] = [];
   readonly forgotten: string[] = [];
+  /** Address of a gateway. */
+  gateway = "";
   readonly events: string[] = [];
   readonly counted: string[] = [];
   /** What the next updates come to. */
@@ -109,6 +111,10 @@ class Site implements AsyncDisposable {
         },
       },
       setup: {
+        egressesAt: (addresses: readonly Address[]) =>
+          addresses.some((each) => `${each}` === this.gateway)
+            ? ["internet/nat"]
+            : [],
         isNone: ({ key }: Attachment) => this.none.has(key.containerId),
         update: async ({ key }: Attachment) => {
           this.updates.push(key.containerId);
@@ -231,6 +237,17 @@ Deno.test("EgressReconciler updates pods that change, and leaves alone those tha
   assert.deepEqual(await site.updated(), ["c1"], "one that is to be none");
   assert.deepEqual(site.searches.slice(1), []);
   assert.ok(site.counted.every((result) => result === "ok"));
+});
+
+Deno.test("EgressReconciler updates clients of a gateway when a pod comes with its address", async () => {
+  await using site = new Site(1).start();
+  site.book.add(attachmentOf(1));
+  await site.updated();
+  site.put(2, { annotations: {}, ip: "10.64.0.9" });
+  assert.deepEqual(await site.updated(), []);
+  site.gateway = "10.64.0.9";
+  site.put(2, { annotations: {}, ip: "10.64.0.9" });
+  assert.deepEqual(await site.updated(), ["c1"]);
 });
 
 Deno.test("EgressReconciler leaves a new pod to its ADD", async () => {

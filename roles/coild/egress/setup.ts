@@ -98,6 +98,14 @@ export class EgressSetup {
     return this.#states.ready;
   }
 
+  /** The Egresses whose gateways have any of these addresses, by name. */
+  egressesAt(addresses: readonly Address[]): ReadonlySet<string> {
+    const concerned = this.chosenFrom.filter(({ gateways }) =>
+      gateways.some((each) => addresses.some((own) => own.equals(each)))
+    );
+    return new Set(concerned.map(({ name }) => name));
+  }
+
   /** How many clients something is wrong with now, by what it is. */
   get conditions(): ReadonlyMap<ConditionReason, number> {
     return this.#with.reports.counts;
@@ -226,7 +234,9 @@ export class EgressSetup {
       lost: lostOf(gateways, this.#with.health),
       isNew: known.size === 0,
     };
-    if (lost.length === 0 && isSettled(state, planText(plan))) {
+    const gone = goneOf(gateways, known);
+    const isDone = lost.length + gone.length === 0;
+    if (isDone && isSettled(state, planText(plan))) {
       const settled = { ...selection, gateways };
       this.#settle(attachment, { plan, selection: settled });
       return await this.#endings.leave(attachment, losses);
@@ -245,7 +255,7 @@ export class EgressSetup {
       : gateways;
     try {
       // While their packets take the old way; on another one only those that send would notice.
-      await this.#endings.end(attachment, goneOf(gateways, known), { netns });
+      await this.#endings.end(attachment, gone, { netns });
     } finally {
       await this.#converge(attachment, {
         netns,

@@ -47,6 +47,8 @@ class Site {
       if (gateways.length > 0) this.done.push(`recall ${gateways.join(" ")}`);
     },
   };
+  /** Addresses that other pods of the node have now. */
+  readonly strangers = new Set<string>();
   /** Marks of gateways that the kernel has as lost. */
   readonly lost = new Set<number>();
   readonly setup: EgressSetup;
@@ -105,6 +107,7 @@ class Site {
       port: 5555,
       originatingOnly: false,
       health: this.health,
+      isTaken: (address) => this.strangers.has(address.toString()),
       onEnded: () => {},
       onSwitched: () => {},
     });
@@ -124,10 +127,11 @@ class Site {
     const slice: V1EndpointSlice = {
       metadata,
       addressType: "IPv4",
-      endpoints: [{
-        addresses: [...this.senders],
+      endpoints: this.senders.map((each) => ({
+        addresses: [each],
         conditions: { ready: true },
-      }],
+        targetRef: { uid: `uid-of-${each}` },
+      })),
     };
     const service = { metadata, spec: { clusterIPs: ["10.96.0.9"] } };
     return { egress, service, slices: [slice] };
@@ -263,6 +267,18 @@ Deno.test("a client's new connections leave a gateway that is gone before anythi
   site.senders = SENDERS;
   assert.equal(await site.update(BOTH), "done");
   assert.deepEqual(site.taken(), ["apply", "tell"]);
+});
+
+Deno.test("a gateway whose address another pod of the node has gets no packet of a client, whatever the API server says", async () => {
+  const site = await chooser();
+  const [taken = "", other = ""] = SENDERS;
+  site.strangers.add(taken);
+  assert.equal(await site.update(BOTH), "again");
+  assert.deepEqual(site.taken(), ["choose"]);
+  assert.equal(await site.update(BOTH), "done");
+  assert.deepEqual(site.taken(), [`end connections ${taken}`, "apply", "tell"]);
+  const mark = gatewayMark(Address.parse(other));
+  assert.deepEqual(new Set(site.choices), new Set([`${mark}`]));
 });
 
 Deno.test("damage is looked for in clients that are as planned alone, and found once", async () => {
