@@ -349,6 +349,39 @@ egressTest("egress by gateways that the client chooses", {
         );
       },
 
+    "coild is restarted while a gateway is lost, which its kubelet has not noticed: no connection uses it":
+      async (cluster) => {
+        const [lost, other] = await cluster.gatewaysReady(EGRESS, 2);
+        assert.ok(lost && other);
+        await awaitGateways(cluster, lost, other);
+        const { netns } = lost.pod.sandbox;
+        await inNetns(netns, "sh", ["-c", `nft -f - <<END\n${BROKEN}\nEND`]);
+        try {
+          await eventually("new connections by the other", async () => {
+            const used = await gatewaysOfNew(cluster, MANY / 4)
+              .catch(() => []); // by the lost one
+            return used.join() === other.pod.name;
+          }, { timeoutMs: NOTICE_MS });
+          await using flow = await TcpFlow.open(client.sockets, {
+            address: OUTSIDE.ipv4.near,
+          });
+          const [node] = cluster.nodes;
+          await cluster.daemonOf(node).kill9();
+          await cluster.startCoild(node);
+          for (let i = 0; i < 3; i++) {
+            assert.deepEqual(await gatewaysOfNew(cluster, MANY / 4), [
+              other.pod.name,
+            ]);
+            await answering([flow]);
+          }
+          assert.ok(lost.ready, "its kubelet has not noticed");
+          await expectUntouched({ flows: [flow] });
+        } finally {
+          await inNetns(netns, "nft", ["delete", "table", "inet", "broken"]);
+        }
+        await awaitGateways(cluster, lost, other);
+      },
+
     "to the Service and back, coild restarted in between: every connection goes on":
       async (cluster) => {
         const gateways = await cluster.gatewaysReady(EGRESS, 2);
