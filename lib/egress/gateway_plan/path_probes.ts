@@ -11,7 +11,7 @@ import {
   type TableParts,
 } from "./table_parts.ts";
 
-/** A node sends up to ten in a second while it suspects the gateway. */
+/** A node sends four, and ten more within a third of a second while the gateway is in doubt. */
 const RATE = { perSecond: 20, burst: 40 };
 /** How long a sender is remembered. */
 const MEMORY_MS = 60_000;
