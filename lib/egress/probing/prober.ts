@@ -23,6 +23,8 @@ const DOUBT_PERIOD_MS = 28;
 const MAX_PER_SECOND = 2_000;
 /** Likewise to gateways in doubt and their witnesses, for as long as there are some. */
 const MAX_IN_DOUBT_PER_SECOND = 2_000;
+/** Without an answer of another one for so long, a gateway in doubt is asked like all others. */
+const DOUBT_ALONE_MS = 150;
 /** So many gateways of a group are asked each time that one is in doubt. */
 const WITNESSES = 3;
 /** After so long without an answer another socket is tried. */
@@ -80,6 +82,8 @@ interface Probed {
   sentMs: number;
   answeredMs: number;
   missedMs: number;
+  /** When a miss last counted. */
+  witnessedMs: number;
   isAwaiting: boolean;
   openedMs: number;
 }
@@ -195,13 +199,15 @@ export class GatewayProber implements Disposable {
     );
     for (const probed of late) {
       const { name, health } = probed;
-      const counts = counting.has(name);
       probed.isAwaiting = false;
-      this.#inDoubt.delete(name);
+      const counts = counting.has(name);
+      if (counts) probed.witnessedMs = nowMs;
       if (counts || health.kind === "unknown") {
         this.#judge(probed, { isAnswered: false, nowMs });
       }
-      if (counts && isInDoubt(probed.health)) this.#inDoubt.add(name);
+      const isAlone = nowMs - probed.witnessedMs > DOUBT_ALONE_MS;
+      if (isInDoubt(probed.health) && !isAlone) this.#inDoubt.add(name);
+      else this.#inDoubt.delete(name);
       reopenInTime(probed, nowMs);
     }
   }
@@ -247,9 +253,11 @@ export class GatewayProber implements Disposable {
     const concerned = groups.filter(({ gateways }) =>
       gateways.some((each) => doubted.has(each.toString()))
     );
-    const witnesses = concerned.flatMap((group) =>
-      bestWitnesses(this.#witnesses(group), WITNESSES)
-    );
+    const witnesses = concerned.flatMap((group) => {
+      const others = this.#witnesses(group)
+        .filter(({ name }) => !this.#inDoubt.has(name));
+      return bestWitnesses(others, WITNESSES);
+    });
     return doubted.union(new Set(witnesses));
   }
 
@@ -262,10 +270,12 @@ export class GatewayProber implements Disposable {
       Math.max(DOUBT_PERIOD_MS, msFor(doubted.size, MAX_IN_DOUBT_PER_SECOND)),
     );
     for (const probed of this.#probed.values()) {
-      const isDue = isRound && probed.dueMs <= nowMs;
-      if (probed.isAwaiting || !isDue && !doubted.has(probed.name)) continue;
+      const isDue = isRound && probed.dueMs <= nowMs && !probed.isAwaiting;
+      if (!isDue && !doubted.has(probed.name)) continue;
       probed.line.send();
       probed.sentMs = nowMs;
+      // A witness may be asked again before its answer is missed.
+      if (probed.isAwaiting) continue;
       probed.isAwaiting = true;
       probed.missedMs = nowMs +
         (isInDoubt(probed.health) ? doubtMs : answerMs);
@@ -312,6 +322,7 @@ export class GatewayProber implements Disposable {
         sentMs: 0,
         answeredMs: -Infinity,
         missedMs: 0,
+        witnessedMs: -Infinity,
         isAwaiting: false,
         openedMs,
       });

@@ -32,7 +32,7 @@ export function bestWitnesses(
 ): string[] {
   const score = ({ isLocal, answeredMs }: Witness) =>
     isLocal ? -Infinity : answeredMs;
-  return group.filter(({ sentMs, answeredMs }) => answeredMs >= sentMs)
+  return group.filter(({ answeredMs }) => answeredMs > -Infinity)
     .toSorted((a, b) => score(b) - score(a))
     .slice(0, count).map(({ name }) => name);
 }

@@ -45,7 +45,7 @@ Deno.test("witnessed() takes no answer to an earlier probe for a proof", () => {
 Deno.test("bestWitnesses() has those that answered last, of other nodes first", () => {
   const group = [
     witness("local", { isLocal: true, answeredMs: 12 }),
-    witness("silent", {}),
+    witness("never", { answeredMs: -Infinity }),
     witness("old", { answeredMs: 10 }),
     witness("new", { answeredMs: 11 }),
   ];
