@@ -159,6 +159,7 @@ function ofEgress({ metadata, status }: Egress): Problem[] {
       ["Degraded", "True"],
       ["CapacityLow", "True"],
       ["ClientsLimited", "True"],
+      ["GatewaysLost", "True"],
     ],
     next: describe,
     describe,

@@ -232,6 +232,16 @@ const CASES: readonly (readonly [string, Partial<Snapshot>, ...string[]])[] = [
     "Egress internet/nat: coil-controller has not looked at it > kubectl -n internet describe egress nat",
   ],
   [
+    "an Egress with a gateway that nodes have lost",
+    {
+      egresses: [egress("nat", [
+        condition("Ready", "True", "GatewayAvailable"),
+        condition("GatewaysLost", "True", "NoAnswer"),
+      ])],
+    },
+    "Egress internet/nat: GatewaysLost is True, NoAnswer: why GatewaysLost is so > kubectl -n internet describe egress nat",
+  ],
+  [
     "an Egress with too few gateways and a greedy client",
     {
       egresses: [egress("nat", [
