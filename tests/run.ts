@@ -193,6 +193,7 @@ async function runSuite(suite: Suite, stage: Stage): Promise<Counts> {
     longest: suite.longest,
     together: suite.together,
     fileMinutes: suite.fileMinutes,
+    env: await suite.env?.(),
     filtered: extra.length > 0,
     ...stage,
   });

@@ -8,10 +8,9 @@
 import assert from "node:assert/strict";
 import * as path from "node:path";
 import { eventually, inNetns, type LabNode } from "../lab/mod.ts";
-import { Coild, CoildLab, fromSources, inPod } from "./coild_lab.ts";
+import { coilCommand, Coild, CoildLab, inPod } from "./coild_lab.ts";
 import { patchStatus } from "./patch_status.ts";
 
-const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 const OLD = "node1";
 const NEW = "renamed";
 const ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -38,7 +37,7 @@ async function rename(lab: CoildLab, machine: LabNode): Promise<void> {
 async function startRenamed(lab: CoildLab, machine: LabNode): Promise<Coild> {
   const { plane } = lab;
   const socket = path.join(plane.runDir, `${NEW}.sock`);
-  const [command = "", ...first] = fromSources(MAIN, "coild");
+  const [command = "", ...first] = coilCommand("coild");
   const process = await plane.startProcess({
     id: `coild-${NEW}`,
     node: machine,

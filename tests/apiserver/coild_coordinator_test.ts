@@ -7,9 +7,9 @@ import { usedRights } from "../lab/rights_log.ts";
 import { grantedTo } from "../runner/rights.ts";
 import { collectionsOf } from "./audited.ts";
 import {
+  coilCommand,
   type Coild,
   CoildLab,
-  fromSources,
   inPod,
   type Sandbox,
 } from "./coild_lab.ts";
@@ -20,7 +20,6 @@ import {
   spiderCoordinator,
 } from "./coordinator_lab.ts";
 
-const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 const RBAC = new URL(
   "../../deploy/coordinator/coild_coordinator_rbac.yaml",
   import.meta.url,
@@ -129,7 +128,7 @@ class Stage {
     const child = new Deno.Command("nsenter", {
       args: [
         `--net=/run/netns/${this.lab.node().netns}`,
-        ...fromSources(MAIN, "coordinator"),
+        ...coilCommand("coordinator"),
       ],
       env,
       stdin: "piped",

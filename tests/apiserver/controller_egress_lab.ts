@@ -13,14 +13,13 @@ import {
   runController,
 } from "../../roles/coil_controller/mod.ts";
 import { ControlPlane, eventually, type LabProcess } from "../lab/mod.ts";
-import { fromSources } from "./coild_lab.ts";
+import { coilCommand } from "./coild_lab.ts";
 import type { EventObject, RunningController } from "./controller_testing.ts";
 import { COIL_API, installCrds } from "./crds.ts";
 
 // Loaded when memory is first given back; within a test that would count as a leak.
 openLibc();
 
-const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 const BASE = new URL("../../deploy/base", import.meta.url).pathname;
 const MERGE = { contentType: "application/merge-patch+json" };
 
@@ -102,7 +101,7 @@ export class EgressLab implements AsyncDisposable {
   async spawnController(
     env: Readonly<Record<string, string>>,
   ): Promise<LabProcess> {
-    const [command, ...args] = fromSources(MAIN, "coil-controller");
+    const [command, ...args] = coilCommand("coil-controller");
     return await this.plane.startProcess({
       command,
       args: [

@@ -2,11 +2,10 @@ import assert from "node:assert/strict";
 import type { V1Lease } from "../../lib/kube/mod.ts";
 import { IPAM_LEASE, REQUEST_LABEL } from "../../lib/names/mod.ts";
 import { eventually, sleep } from "../lab/mod.ts";
-import { fromSources } from "./coild_lab.ts";
+import { coilCommand } from "./coild_lab.ts";
 import { ControllerLab } from "./controller_testing.ts";
 import { reportMs } from "./egress_gateway_lab.ts";
 
-const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 const BASE = new URL("../../deploy/base", import.meta.url).pathname;
 
 /** What a controller has in its caches. */
@@ -102,7 +101,7 @@ Deno.test("coil-controller spares the API server: few writes of numbers, and a s
     spec: { podCIDR: "10.6.0.0/16", podCIDRs: ["10.6.0.0/16"] },
   }, { contentType: "application/merge-patch+json" });
   await lab.createPool("quiet", { subnets: [{ ipv4: "10.6.0.0/24" }] });
-  const [command, ...args] = fromSources(MAIN, "coil-controller");
+  const [command, ...args] = coilCommand("coil-controller");
   const first = await lab.plane.startProcess({
     command,
     args: [...args, "--metrics-addr=0", "--health-addr=0"],

@@ -7,6 +7,7 @@ import * as path from "node:path";
 import { ROOT } from "../arch/pages.ts";
 import { ensureHelm } from "../lab/helm.ts";
 import { binDir, type ControlPlane, run } from "../lab/mod.ts";
+import { coilCommand } from "./coild_lab.ts";
 
 /** What many commands speak of; Namespace "internet" comes before. */
 export const NAMED_OBJECTS = `apiVersion: coil.cybozu.com/v2
@@ -40,7 +41,7 @@ export async function workplace(
   }
   await Deno.writeTextFile(
     path.join(directory, "bin", "coil"),
-    `#!/bin/sh\nexec "${Deno.execPath()}" run -A --no-check "${ROOT}main.ts" "$@"\n`,
+    `#!/bin/sh\nexec ${coilCommand().join(" ")} "$@"\n`,
     { mode: 0o755 },
   );
   const env = {

@@ -4,7 +4,7 @@ import type { ClientPod } from "../../roles/coil_egress/clients/client_pod.ts";
 import { ClientWatcher } from "../../roles/coil_egress/clients/client_watcher.ts";
 import { eventually } from "../lab/mod.ts";
 import { ClientsController } from "./clients_controller.ts";
-import { fromSources } from "./coild_lab.ts";
+import { coilCommand } from "./coild_lab.ts";
 import {
   assertClients,
   CLIENT,
@@ -15,8 +15,6 @@ import {
   SLICES_PATH,
   untilReady,
 } from "./egress_gateway_lab.ts";
-
-const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 
 let lab: EgressLab;
 
@@ -140,7 +138,7 @@ Deno.test("with two leaders at once a gateway loses no client that stays", async
 Deno.test("a leader that hangs until another leads, and goes on, harms no client", async () => {
   await using _pods = new AsyncDisposableStack();
   _pods.defer(() => lab.removePods());
-  const [command, ...args] = fromSources(MAIN, "coil-controller");
+  const [command, ...args] = coilCommand("coil-controller");
   await using former = await lab.plane.startProcess({
     command,
     args: [...args, "--metrics-addr=0", "--health-addr=0"],

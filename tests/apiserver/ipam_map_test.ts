@@ -2,18 +2,16 @@ import assert from "node:assert/strict";
 import { coil } from "../../roles/cli/testing.ts";
 import { testedSessions } from "../arch/pages.ts";
 import { awaitedLater, ControlPlane, eventually } from "../lab/mod.ts";
+import { coilCommand } from "./coild_lab.ts";
 import { installCrds } from "./crds.ts";
 import { addPod, populate } from "./ipam_books.ts";
-
-const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 
 /** What the program itself writes to a terminal; `script` of bsdutils makes one. */
 async function onTerminal(
   args: readonly string[],
   env: Readonly<Record<string, string>> = {},
 ): Promise<string> {
-  const program = [Deno.execPath(), "run", "-A", "--no-check", MAIN];
-  const command = [...program, ...args].join(" ");
+  const command = coilCommand(...args).join(" ");
   const { stdout } = await new Deno.Command("script", {
     args: ["-qec", command, "/dev/null"],
     env: { TERM: "xterm", ...env },

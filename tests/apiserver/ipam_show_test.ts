@@ -2,12 +2,11 @@ import assert from "node:assert/strict";
 import { coil as runCoil, type Output } from "../../roles/cli/testing.ts";
 import { testedSessions } from "../arch/pages.ts";
 import { ControlPlane } from "../lab/mod.ts";
+import { coilCommand } from "./coild_lab.ts";
 import { installCrds } from "./crds.ts";
 import { addPod, block, populate } from "./ipam_books.ts";
 import { patchStatus } from "./patch_status.ts";
 import { addViewer } from "./viewer.ts";
-
-const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 
 /** An hour after all objects were made: their ages, in whole minutes, are the same however long the test takes. */
 let now = new Date();
@@ -331,7 +330,7 @@ Deno.test("coil ipam show tells from the API server alone who holds what", async
       new Deno.Command("bash", {
         args: ["-o", "pipefail", "-c", script],
         env: {
-          COIL: `${Deno.execPath()} run --no-check -A ${MAIN}`,
+          COIL: coilCommand().join(" "),
           KUBECONFIG: config,
         },
       }).output();

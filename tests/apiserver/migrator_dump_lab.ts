@@ -1,6 +1,6 @@
 /** A cluster with Coil v1 for the tests of `coil migrate dump`: a real etcd, API server and garbage collector. */
 import { ControlPlane, type LabProcess } from "../lab/mod.ts";
-import { fromSources } from "./coild_lab.ts";
+import { coilCommand } from "./coild_lab.ts";
 import {
   type CommandOptions,
   installV1,
@@ -28,7 +28,6 @@ const POOLS = [
 ];
 /** How many objects v1's installation has. */
 export const ALL_OF_V1 = 9;
-const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 const CRDS = new URL("../../crds", import.meta.url).pathname;
 
 /** A control plane for all tests of a file: each begins with what dump looks at, v1's etcd and workloads, and with neither record nor CRDs. */
@@ -80,7 +79,7 @@ export class DumpLab implements AsyncDisposable {
 
   /** Runs it as a process, which can be killed. */
   async spawn(args: readonly string[]): Promise<LabProcess> {
-    const [command, ...first] = fromSources(MAIN, "migrate", "dump");
+    const [command, ...first] = coilCommand("migrate", "dump");
     return await this.plane.startProcess({
       id: `dump-${this.#id}-${++this.#processes}`,
       command,

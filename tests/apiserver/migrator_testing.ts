@@ -2,7 +2,7 @@
 import * as path from "node:path";
 import { run } from "../../roles/coil_migrator/mod.ts";
 import { type ControlPlane, eventually, type LabProcess } from "../lab/mod.ts";
-import { CoildLab, fromSources } from "./coild_lab.ts";
+import { coilCommand, CoildLab } from "./coild_lab.ts";
 import { migratorKubeconfig } from "./migrator_rights.ts";
 import { LabKubelet } from "./migrator_kubelet.ts";
 import {
@@ -12,7 +12,6 @@ import {
   writeV1Pools,
 } from "./migrator_v1.ts";
 
-const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 const BASE = new URL("../../deploy/base", import.meta.url).pathname;
 
 /** What a command said. */
@@ -195,7 +194,7 @@ export class MigrationLab implements AsyncDisposable {
 
   /** Runs `coil migrate` as a process, which can be killed. */
   async spawn(args: readonly string[]): Promise<LabProcess> {
-    const [command, ...first] = fromSources(MAIN, "migrate");
+    const [command, ...first] = coilCommand("migrate");
     return await this.plane.startProcess({
       id: `migrate-${++this.#processes}`,
       command,

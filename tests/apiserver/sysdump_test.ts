@@ -5,11 +5,10 @@ import assert from "node:assert/strict";
 import { coil } from "../../roles/cli/testing.ts";
 import { testedCommands } from "../arch/pages.ts";
 import { eventually, run } from "../lab/mod.ts";
-import { type Coild, CoildLab } from "./coild_lab.ts";
+import { coilCommand, type Coild, CoildLab } from "./coild_lab.ts";
 import { coildPod } from "./coild_pod.ts";
 import { patchStatus } from "./patch_status.ts";
 
-const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 const PASSWORD = "hunter2-hunter2";
 
 async function namesIn(directory: string): Promise<string[]> {
@@ -30,7 +29,9 @@ case "$*" in
 esac
 while [ "$1" != -- ]; do shift; done
 shift 2
-exec nsenter --net=/run/netns/${node.netns} ${Deno.execPath()} run -A ${MAIN} "$@" --socket=${socketPath}
+exec nsenter --net=/run/netns/${node.netns} ${
+      coilCommand().join(" ")
+    } "$@" --socket=${socketPath}
 `,
     { mode: 0o700 },
   );
@@ -115,16 +116,16 @@ Deno.test("coil sysdump writes what can be had into one archive, and says what i
   const { signal } = new AbortController();
   await Deno.mkdir(out);
 
-  const start = (...args: readonly string[]) =>
-    new Deno.Command(Deno.execPath(), {
-      args: [
-        ...["run", "-A", MAIN, ...args, `--kubeconfig=${plane.kubeconfig}`],
-      ],
+  const start = (...args: readonly string[]) => {
+    const [command, ...first] = coilCommand(...args);
+    return new Deno.Command(command, {
+      args: [...first, `--kubeconfig=${plane.kubeconfig}`],
       cwd: out,
       env: { PATH: `${directory}:${Deno.env.get("PATH")}` },
       stdout: "piped",
       stderr: "piped",
     }).spawn();
+  };
   const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
   /** What is in it by the path, without the archive's own directory. */
   const dump = async (command: string) => {

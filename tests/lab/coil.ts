@@ -20,6 +20,9 @@ const ROOT = new URL("../../", import.meta.url).pathname;
 const ROLES = ["coil", "coild", "coil-controller", "coil-router"] as const;
 const READY_MS = 90_000;
 
+/** Names the executable of which tests run daemons, which they take from the sources without it. */
+export const EXECUTABLE_ENV = "COIL_TEST_EXECUTABLE";
+
 export interface CoilOptions extends ControlPlaneOptions {
   /** The compiled file, see deploy/executable. */
   readonly executable: string;

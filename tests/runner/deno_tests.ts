@@ -20,6 +20,8 @@ export interface DenoTestRun {
   readonly together?: boolean | undefined;
   /** How long a file may take, or a test when all files are modules of one. Default as in `LIMITS`. */
   readonly fileMinutes?: number | undefined;
+  /** More of its environment. */
+  readonly env?: Readonly<Record<string, string>> | undefined;
   /** Whether the arguments leave tests out. */
   readonly filtered: boolean;
   /** Gets what deno says, as it comes. */
@@ -56,6 +58,7 @@ export async function runDenoTest(options: DenoTestRun): Promise<Counts> {
   const marks = path.join(reportDir, "running");
   await Deno.mkdir(marks);
   const env = {
+    ...options.env,
     [RUNNING_FILES_ENV]: marks,
     ...(jobs === undefined ? {} : { DENO_JOBS: String(jobs) }),
   };

@@ -7,6 +7,7 @@ import {
   sweepLabs,
 } from "../lab/mod.ts";
 import { ensureBird } from "../lab/bird.ts";
+import { EXECUTABLE_ENV } from "../lab/coil.ts";
 import { ensureContainerd2 } from "../lab/containerd.ts";
 import { ensureHelm } from "../lab/helm.ts";
 import { ensurePeerCoil } from "../lab/peer_coil.ts";
@@ -39,6 +40,8 @@ export interface Suite {
   readonly fileMinutes?: number;
   /** What takes long the first time and would keep a test silent. */
   readonly prepare?: (log: Log) => Promise<unknown>;
+  /** More of its environment, when it is prepared. */
+  readonly env?: () => Promise<Readonly<Record<string, string>>>;
   /** Runs in a virtual machine whose kernel has what this one's may lack. */
   readonly inVm?: true;
   /** Name of the suite beside which it runs, when that runs too: one that leaves processors to others. */
@@ -62,6 +65,11 @@ async function ensureNodes(log: Log): Promise<void> {
   await ensureCluster({ log });
   await ensureBird({ log });
   await buildImage({ compression: "none", log });
+}
+
+/** Daemons of these suites, hundreds of them, are the executable, not the sources. */
+async function fromExecutable(): Promise<Readonly<Record<string, string>>> {
+  return { [EXECUTABLE_ENV]: await buildExecutable() };
 }
 
 /** Minutes for each file, and as many as for all when the variable says how long it looks for failures. */
@@ -152,6 +160,7 @@ export const SUITES: readonly Suite[] = [
       await ensureContainerd2({ log });
       await buildExecutable({ log });
     },
+    env: fromExecutable,
   },
   {
     name: "vm",
@@ -244,6 +253,7 @@ export const SUITES: readonly Suite[] = [
       await ensureControlPlane({ log });
       await buildExecutable({ log });
     },
+    env: fromExecutable,
     beside: "vm",
     after: "fuzz",
   },
