@@ -13,8 +13,12 @@ export function awaitedLater<T>(promise: Promise<T>): Promise<T> {
   return promise;
 }
 
+/** At most so long it waits between probes that take long themselves, as a start of kubectl does. */
+const LONGEST_PAUSE_MS = 500;
+
 /**
- * Calls `probe` until it returns something else than `undefined` or `false`, and returns that.
+ * Calls `probe` until it returns something else than `undefined` or `false`, and returns that. Between
+ * two calls it waits for 50 ms, or twice as long as the last one took.
  * @throws {Error} when the time is over; the cause is what the probe threw last.
  */
 export async function eventually<T>(
@@ -26,6 +30,7 @@ export async function eventually<T>(
   const deadline = performance.now() + timeoutMs;
   let cause: unknown;
   while (true) {
+    const started = performance.now();
     try {
       const value = await probe();
       if (value !== undefined && value !== false) return value;
@@ -33,12 +38,14 @@ export async function eventually<T>(
     } catch (err) {
       cause = err;
     }
-    if (performance.now() > deadline) {
+    const now = performance.now();
+    if (now > deadline) {
       const why = cause instanceof Error ? `: ${cause.message}` : "";
       throw new Error(`Cannot see ${what} after ${timeoutMs} ms${why}`, {
         cause,
       });
     }
-    await sleep(options.intervalMs ?? 50);
+    const pauseMs = Math.min(2 * (now - started), LONGEST_PAUSE_MS);
+    await sleep(Math.max(options.intervalMs ?? 50, pauseMs));
   }
 }
