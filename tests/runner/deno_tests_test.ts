@@ -49,6 +49,22 @@ Deno.test("runDenoTest() makes one module of all files of the paths, each once, 
   for (const one of [dir, other]) await Deno.remove(one, { recursive: true });
 });
 
+Deno.test("runDenoTest() gives its tests the environment of their suite", async () => {
+  let seen: Readonly<Record<string, string>> = {};
+  await runDenoTest({
+    paths: [],
+    args: [],
+    filtered: false,
+    env: { COIL_TEST_EXECUTABLE: "/a/coil" },
+    show: () => {},
+    run: (_args, { env = {} }) => {
+      seen = env;
+      return Promise.resolve(true);
+    },
+  });
+  assert.equal(seen["COIL_TEST_EXECUTABLE"], "/a/coil");
+});
+
 Deno.test("runDenoTest() leaves files to deno that are not to be one module", async () => {
   const dir = await Deno.makeTempDir();
   await Deno.writeTextFile(`${dir}/a_test.ts`, "");
