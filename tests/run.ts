@@ -7,7 +7,7 @@ import { type Counts, type Failure, ZERO } from "./runner/junit.ts";
 import { sweepLabs } from "./lab/mod.ts";
 import { readRights, RIGHTS_DIRECTORY_ENV } from "./lab/rights_log.ts";
 import { say, show } from "./runner/output.ts";
-import { isOf, planTurns, selectSuites, type Turn } from "./runner/plan.ts";
+import { isOf, planSteps, selectSuites, type Step } from "./runner/plan.ts";
 import { Preparation } from "./runner/preparation.ts";
 import {
   DENO,
@@ -22,6 +22,7 @@ import {
   type Misfit,
   refusedTo,
 } from "./runner/rights.ts";
+import { type Show, ShownInTurn } from "./runner/shown_in_turn.ts";
 import { StallWatch } from "./runner/stall.ts";
 import { type Suite, SUITES } from "./runner/suites.ts";
 import {
@@ -51,6 +52,8 @@ function parse(args: readonly string[]) {
   const suites = selectSuites(SUITES, { names, files });
   return { suites, files, extra, allowSkips };
 }
+
+const encoder = new TextEncoder();
 
 function usage(): never {
   say(
@@ -136,21 +139,11 @@ function failed(why: string): Counts {
   return { ...ZERO, failures: [failure] };
 }
 
-/** A suite that has all that it needs, or what keeps it from running. */
-interface Prepared {
-  readonly suite: Suite;
-  readonly obstacle: Counts | undefined;
-  readonly seconds: number;
-}
-
-async function prepare(suite: Suite): Promise<Prepared> {
-  say(`\n=== ${suite.name}: ${suite.about}`);
-  const started = performance.now();
-  const obstacle = await obstacleTo(suite);
-  return { suite, obstacle, seconds: secondsSince(started) };
-}
-
-async function obstacleTo(suite: Suite): Promise<Counts | undefined> {
+/** Waits until all is made that the suite needs. Returns what keeps it from running. */
+async function obstacleTo(
+  suite: Suite,
+  say: (text: string) => void,
+): Promise<Counts | undefined> {
   if (!mayRun(suite)) {
     say(`suite ${suite.name} needs root: run it with sudo`);
     return { ...ZERO, skipped: [`all of ${suite.name}: not root`] };
@@ -168,18 +161,56 @@ function mayRun({ root }: Suite): boolean {
 /** Where a suite runs, and who gets what it says. */
 interface Stage {
   readonly run: RunDeno;
-  readonly show: (bytes: Uint8Array) => void;
+  readonly show: Show;
 }
 
-async function runPrepared(
-  { suite, obstacle, seconds }: Prepared,
-  stage: Stage,
-): Promise<Result> {
+/** Runs suites, each when those have ended that it waits for. */
+async function runSteps(steps: readonly Step[]): Promise<readonly Result[]> {
+  const shown = new ShownInTurn(steps.map(({ suite }) => suite.name), show);
+  const running = new Map<string, Promise<Result>>();
+  for (const { suite, after } of steps) {
+    const before = after.map((name) => running.get(name));
+    running.set(
+      suite.name,
+      Promise.all(before).then(() => runStep(suite, shown)),
+    );
+  }
+  return await Promise.all(running.values());
+}
+
+async function runStep(suite: Suite, shown: ShownInTurn): Promise<Result> {
+  await unlessInterrupted();
+  const { name, about } = suite;
+  const show = (bytes: Uint8Array) => shown.hear(name, bytes);
+  const write = (text: string) => show(encoder.encode(`${text}\n`));
+  const { current } = shown;
+  if (current !== name) {
+    say(`\n=== ${name} begins; its output follows ${current}'s`);
+  }
+  write(`\n=== ${name}: ${about}`);
   const started = performance.now();
-  const counts = obstacle ??
-    await runSuite(suite, stage).catch((error) => failed(messageOf(error)));
-  const { name } = suite;
-  return { name, counts, seconds: seconds + secondsSince(started) };
+  const counts = await obstacleTo(suite, write) ??
+    await runSuite(suite, { run: runnerOf(suite, write), show })
+      .catch((error) => failed(messageOf(error)));
+  const result = { name, counts, seconds: secondsSince(started) };
+  say(`\n=== ended: ${describeResult(result)}`);
+  for (const text of describeFailures(result)) say(text);
+  shown.end(name);
+  return result;
+}
+
+function runnerOf({ inVm, nice }: Suite, log: (text: string) => void): RunDeno {
+  if (inVm !== true) {
+    return onMachine(nice === true ? NICE_DENO : DENO, { cleanUp: sweep });
+  }
+  return async (args, options) => {
+    try {
+      return await runInTestVm(args, { ...options, log });
+    } catch (error) {
+      log(messageOf(error));
+      return false;
+    }
+  };
 }
 
 async function runSuite(suite: Suite, stage: Stage): Promise<Counts> {
@@ -198,65 +229,6 @@ async function runSuite(suite: Suite, stage: Stage): Promise<Counts> {
     ...stage,
   });
 }
-
-/** A suite that runs beside another, and what it has said so far. */
-interface Held {
-  readonly name: string;
-  readonly output: readonly Uint8Array[];
-  readonly result: Promise<Result>;
-}
-
-/** Prepares all of its suites, one after the other, and runs them at the same time. */
-async function runTurn({ suite, beside }: Turn): Promise<readonly Result[]> {
-  const first = await prepare(suite);
-  const others: Prepared[] = [];
-  for (const other of beside) others.push(await prepare(other));
-  const held: Held[] = [];
-  const firstEnd = Promise.withResolvers<void>();
-  const ends = new Map<string, Promise<unknown>>();
-  ends.set(suite.name, firstEnd.promise);
-  for (const other of others) {
-    const { name, after = "" } = other.suite;
-    const before = ends.get(after);
-    say(
-      `${name} runs in parallel with ${suite.name}; its output follows`,
-    );
-    const output: Uint8Array[] = [];
-    const show = (bytes: Uint8Array) => void output.push(bytes);
-    const stage = { run: onMachine(NICE_DENO, { cleanUp: sweep }), show };
-    const result = tellEnd(
-      Promise.resolve(before).then(() => runPrepared(other, stage)),
-    );
-    held.push({ name, output, result });
-    ends.set(name, result);
-  }
-  const run = suite.inVm === true ? inVm : onMachine(DENO, { cleanUp: sweep });
-  const results = [await runPrepared(first, { run, show })];
-  firstEnd.resolve();
-  for (const { name, output, result } of held) {
-    say(`\n=== ${name}, which runs beside ${suite.name}: waiting for its end`);
-    results.push(await result);
-    for (const bytes of output) show(bytes);
-  }
-  return results;
-}
-
-/** What it said comes later; a run may be ended before. */
-async function tellEnd(running: Promise<Result>): Promise<Result> {
-  const result = await running;
-  say(`\n=== ended: ${describeResult(result)}`);
-  for (const text of describeFailures(result)) say(text);
-  return result;
-}
-
-const inVm: RunDeno = async (args, options) => {
-  try {
-    return await runInTestVm(args, { ...options, log: say });
-  } catch (error) {
-    say(messageOf(error));
-    return false;
-  }
-};
 
 /** Suites whose labs note who used which right of the API server. */
 const NOTING = ["apiserver", "e2e"];
@@ -303,10 +275,8 @@ for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"] as const) {
   Deno.addSignalListener(signal, onSignal);
 }
 const results: Result[] = [];
-for (const turn of planTurns(suites)) {
-  results.push(...await runTurn(turn));
-  await unlessInterrupted();
-}
+results.push(...await runSteps(planSteps(SUITES, suites)));
+await unlessInterrupted();
 const isWhole = files.length === 0 && extra.length === 0 &&
   results.every(({ counts }) => counts.skipped.length === 0) &&
   NOTING.every((name) => suites.some((suite) => suite.name === name));

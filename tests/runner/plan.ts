@@ -7,12 +7,11 @@ export interface Selection {
   readonly files: readonly string[];
 }
 
-/** Suites that run at the same time. */
-export interface Turn {
-  /** Shows what it does while it does it. */
+/** A suite, and when it begins. */
+export interface Step {
   readonly suite: Suite;
-  /** They show it when they have ended, and after the former. */
-  readonly beside: readonly Suite[];
+  /** Names of those of the run that have to end before. */
+  readonly after: readonly string[];
 }
 
 /** Whether a file of tests is one of the suite's. */
@@ -31,11 +30,20 @@ export function selectSuites(
   );
 }
 
-/** When suites run. One that would run beside a suite which is not among them has a turn of its own. */
-export function planTurns(suites: readonly Suite[]): readonly Turn[] {
-  const names = new Set<string | undefined>(suites.map(({ name }) => name));
-  return suites.filter(({ beside }) => !names.has(beside)).map((suite) => ({
+/** When suites run: instead of one that is not asked for, they wait for those which that one waits for. */
+export function planSteps(
+  all: readonly Suite[],
+  asked: readonly Suite[],
+): readonly Step[] {
+  const isAsked = (name: string) => asked.some((suite) => suite.name === name);
+  const before = (names: readonly string[]): readonly string[] =>
+    names.flatMap((name) =>
+      isAsked(name)
+        ? [name]
+        : before(all.find((suite) => suite.name === name)?.after ?? [])
+    );
+  return asked.map((suite) => ({
     suite,
-    beside: suites.filter(({ beside }) => beside === suite.name),
+    after: [...new Set(before(suite.after ?? []))],
   }));
 }

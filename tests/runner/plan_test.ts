@@ -1,57 +1,72 @@
 import assert from "node:assert/strict";
-import { isOf, planTurns, type Selection, selectSuites } from "./plan.ts";
+import { isOf, planSteps, type Selection, selectSuites } from "./plan.ts";
 import { SUITES } from "./suites.ts";
 
-/** Names of a run's suites: one turn in each list, who shows what it does first. */
-function plan(selection: Partial<Selection>): readonly (readonly string[])[] {
+/** Names of a run's suites, and of those that each waits for. */
+function plan(
+  selection: Partial<Selection>,
+): Readonly<Record<string, readonly string[]>> {
   const suites = selectSuites(SUITES, { names: [], files: [], ...selection });
-  return planTurns(suites).map(({ suite, beside }) =>
-    [suite, ...beside].map(({ name }) => name)
+  return Object.fromEntries(
+    planSteps(SUITES, suites).map(({ suite, after }) => [suite.name, after]),
   );
 }
 
-Deno.test("planTurns() runs what waits beside the virtual machine, what is left beside churn, and all else alone", () => {
-  assert.deepEqual(plan({}), [
-    ...[["static"], ["unit"], ["e2e"], ["apiserver"]],
-    [
-      ...["vm", "churn", "faults", "fuzz", "hostile", "demo"],
-      ...["executable", "image", "netns", "mutants"],
-    ],
-  ]);
+Deno.test("planSteps() runs beside each other what leaves processors, and floods beside none that needs them", () => {
+  assert.deepEqual(plan({}), {
+    static: [],
+    unit: [],
+    e2e: ["static", "unit"],
+    apiserver: ["static", "unit"],
+    vm: ["e2e"],
+    churn: ["e2e"],
+    faults: ["e2e"],
+    fuzz: ["faults"],
+    hostile: ["apiserver", "fuzz"],
+    demo: ["hostile"],
+    executable: ["demo"],
+    image: ["executable"],
+    netns: ["image"],
+    mutants: ["vm", "churn", "netns"],
+  });
 });
 
-Deno.test("planTurns() runs each suite once, whichever are asked for", () => {
-  assert.deepEqual(plan({ names: ["vm"] }), [["vm"]]);
-  assert.deepEqual(plan({ names: ["churn"] }), [["churn"]]);
-  assert.deepEqual(plan({ names: ["e2e", "churn"] }), [["e2e"], ["churn"]]);
-  assert.deepEqual(plan({ names: ["churn", "vm"] }), [["vm", "churn"]]);
+Deno.test("planSteps() waits for what a suite that is left out waits for, and for none twice", () => {
+  assert.deepEqual(plan({ names: ["vm"] }), { vm: [] });
+  assert.deepEqual(plan({ names: ["vm", "churn"] }), { vm: [], churn: [] });
+  assert.deepEqual(plan({ names: ["static", "vm"] }), {
+    static: [],
+    vm: ["static"],
+  });
+  assert.deepEqual(plan({ names: ["apiserver", "netns", "mutants"] }), {
+    apiserver: [],
+    netns: ["apiserver"],
+    mutants: ["netns"],
+  });
+  assert.deepEqual(plan({ names: ["e2e", "mutants"] }), {
+    e2e: [],
+    mutants: ["e2e"],
+  });
 });
 
 Deno.test("selectSuites() takes the suites of the files, beside those of the names", () => {
   const churn = "tests/churn/churn_test.ts";
   const vm = "tests/vm/traffic_test.ts";
-  assert.deepEqual(plan({ files: [churn] }), [["churn"]]);
-  assert.deepEqual(plan({ files: [churn, vm] }), [["vm", "churn"]]);
-  assert.deepEqual(plan({ files: [vm], names: ["e2e"] }), [["e2e"], ["vm"]]);
-  assert.deepEqual(plan({ files: ["tests/vmless_test.ts"] }), []);
+  assert.deepEqual(plan({ files: [churn] }), { churn: [] });
+  assert.deepEqual(plan({ files: [churn, vm] }), { vm: [], churn: [] });
+  assert.deepEqual(plan({ files: [vm], names: ["e2e"] }), {
+    e2e: [],
+    vm: ["e2e"],
+  });
+  assert.deepEqual(plan({ files: ["tests/vmless_test.ts"] }), {});
 });
 
-Deno.test("planTurns() waits for no suite that there is not, and that does not wait itself", () => {
-  for (const { name, beside } of SUITES) {
-    if (beside === undefined) continue;
-    const other = SUITES.find((suite) => suite.name === beside);
-    assert.ok(other !== undefined, `${name} is beside ${beside}`);
-    assert.equal(other.beside, undefined, `${name} is beside ${beside}`);
-  }
-});
-
-Deno.test("each suite that begins after another is beside it or the same one, and later among all", () => {
-  for (const [index, { name, after, beside }] of SUITES.entries()) {
-    if (after === undefined) continue;
-    const other = SUITES.slice(0, index).find((suite) => suite.name === after);
-    assert.ok(other !== undefined, `${name} is after ${after}`);
-    const { beside: same = other.name } = other;
-    assert.equal(same, beside, `${name} is after ${after}`);
+Deno.test("each suite waits for others before it alone", () => {
+  for (const [index, { name, after = [] }] of SUITES.entries()) {
+    const before = SUITES.slice(0, index).map((suite) => suite.name);
+    for (const other of after) {
+      assert.ok(before.includes(other), `${name} is after ${other}`);
+    }
   }
 });
 

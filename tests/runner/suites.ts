@@ -44,10 +44,10 @@ export interface Suite {
   readonly env?: () => Promise<Readonly<Record<string, string>>>;
   /** Runs in a virtual machine whose kernel has what this one's may lack. */
   readonly inVm?: true;
-  /** Name of the suite beside which it runs, when that runs too: one that leaves processors to others. */
-  readonly beside?: string;
-  /** Name of that suite, or of one that runs beside the same: it begins when that has ended. */
-  readonly after?: string;
+  /** Suites that have to end before it begins, those of them that run; others run at the same time. */
+  readonly after?: readonly string[];
+  /** It leaves processors to suites that are not. */
+  readonly nice?: true;
 }
 
 const PING = { "iputils-ping": "ping" };
@@ -77,7 +77,7 @@ function unlessLonger(variable: string, minutes: number): number {
   return Deno.env.has(variable) ? 60 : minutes;
 }
 
-/** In the order in which they run: what fails soonest is first, and what waits most while what others need is made. */
+/** In the order in which their output is shown, none before those that it waits for: what fails soonest is first. */
 export const SUITES: readonly Suite[] = [
   {
     name: "static",
@@ -115,6 +115,7 @@ export const SUITES: readonly Suite[] = [
     root: true,
     fileMinutes: 15,
     args: [],
+    after: ["static", "unit"],
     // They wait more than they work, each for its own cluster.
     jobs: 2,
     longest: ["network", "disruption"].map((file) =>
@@ -142,6 +143,9 @@ export const SUITES: readonly Suite[] = [
     root: true,
     fileMinutes: 15,
     args: [],
+    // It only works, and takes what e2e leaves.
+    after: ["static", "unit"],
+    nice: true,
     // They wait more than they work, each for its own control plane.
     jobs: 6,
     longest: [
@@ -186,6 +190,8 @@ export const SUITES: readonly Suite[] = [
       await ensureVm({ log });
     },
     inVm: true,
+    // One processor for most of the time that is left: not nice.
+    after: ["e2e"],
     together: true,
   },
   {
@@ -197,8 +203,9 @@ export const SUITES: readonly Suite[] = [
     fileMinutes: unlessLonger("COIL_E2E_CHURN_SECONDS", 30),
     args: [],
     prepare: ensureNodes,
-    // Both wait more than they work.
-    beside: "vm",
+    // It waits more than it works, as vm does.
+    after: ["e2e"],
+    nice: true,
   },
   {
     name: "faults",
@@ -218,7 +225,8 @@ export const SUITES: readonly Suite[] = [
       await ensureControlPlane({ log });
     },
     // Like churn it waits more than it works.
-    beside: "vm",
+    after: ["e2e"],
+    nice: true,
   },
   {
     name: "fuzz",
@@ -228,9 +236,9 @@ export const SUITES: readonly Suite[] = [
     root: false,
     fileMinutes: unlessLonger("COIL_FUZZ_SECONDS", 15),
     args: [],
-    beside: "vm",
     // It only works, and would take the time from it.
-    after: "faults",
+    after: ["faults"],
+    nice: true,
   },
   {
     name: "hostile",
@@ -254,8 +262,9 @@ export const SUITES: readonly Suite[] = [
       await buildExecutable({ log });
     },
     env: fromExecutable,
-    beside: "vm",
-    after: "fuzz",
+    // Floods and deadlines: beside vm and churn alone.
+    after: ["apiserver", "fuzz"],
+    nice: true,
   },
   {
     name: "demo",
@@ -274,8 +283,8 @@ export const SUITES: readonly Suite[] = [
       await buildExecutable({ log });
       await ensureVm({ log });
     },
-    beside: "vm",
-    after: "hostile",
+    after: ["hostile"],
+    nice: true,
   },
   {
     name: "executable",
@@ -291,9 +300,9 @@ export const SUITES: readonly Suite[] = [
     root: true,
     args: [],
     prepare: (log) => buildExecutable({ log }),
-    beside: "vm",
     // The virtual machine has one processor, and churn leaves the other one idle.
-    after: "demo",
+    after: ["demo"],
+    nice: true,
   },
   {
     name: "image",
@@ -304,8 +313,8 @@ export const SUITES: readonly Suite[] = [
     fileMinutes: 10,
     args: [],
     prepare: (log) => buildImage({ log }),
-    beside: "vm",
-    after: "executable",
+    after: ["executable"],
+    nice: true,
   },
   {
     name: "netns",
@@ -318,8 +327,8 @@ export const SUITES: readonly Suite[] = [
     prepare: (log) => ensurePeerCoordinator({ log }),
     // They wait for the kernel more than they work.
     jobs: 3,
-    beside: "vm",
-    after: "image",
+    after: ["image"],
+    nice: true,
   },
   {
     name: "mutants",
@@ -328,8 +337,8 @@ export const SUITES: readonly Suite[] = [
     packages: {},
     root: false,
     args: [],
-    beside: "vm",
     // Its tests are to take as long as they do alone.
-    after: "netns",
+    after: ["vm", "churn", "netns"],
+    nice: true,
   },
 ];
