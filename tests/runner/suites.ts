@@ -262,7 +262,7 @@ export const SUITES: readonly Suite[] = [
       await buildExecutable({ log });
     },
     env: fromExecutable,
-    // Floods and deadlines: beside vm and churn alone.
+    // Floods, whose deadlines six files beside them would miss.
     after: ["apiserver", "fuzz"],
     nice: true,
   },
@@ -300,8 +300,8 @@ export const SUITES: readonly Suite[] = [
     root: true,
     args: [],
     prepare: (log) => buildExecutable({ log }),
-    // The virtual machine has one processor, and churn leaves the other one idle.
-    after: ["demo"],
+    // One process most of the time, as faults and fuzz before it.
+    after: ["fuzz"],
     nice: true,
   },
   {
@@ -327,7 +327,7 @@ export const SUITES: readonly Suite[] = [
     prepare: (log) => ensurePeerCoordinator({ log }),
     // They wait for the kernel more than they work.
     jobs: 3,
-    after: ["image"],
+    after: ["demo"],
     nice: true,
   },
   {
@@ -337,8 +337,7 @@ export const SUITES: readonly Suite[] = [
     packages: {},
     root: false,
     args: [],
-    // Its tests are to take as long as they do alone.
-    after: ["vm", "churn", "netns"],
+    after: ["image"],
     nice: true,
   },
 ];
