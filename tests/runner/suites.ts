@@ -149,10 +149,11 @@ export const SUITES: readonly Suite[] = [
     // They wait more than they work, each for its own control plane.
     jobs: 6,
     longest: [
-      ...["deploy_docs", "controller_egress_status", "cluster_credentials"],
-      ...["migrator_replace", "compat_both_ways", "compat_pods"],
-      ...["coild_egress_update"],
-      ...["coild_killed", "migrator_limits", "egress_gateway_scale"],
+      ...["deploy_docs", "compat_pods", "migrator_cut", "coild_killed"],
+      ...["coild_egress_update", "migrator_replace", "coild_egress"],
+      ...["migrator_e2e", "egress_gateway_scale", "deploy_manifests"],
+      ...["controller_egress_status", "coild_faults", "coild_outage"],
+      ...["compat_both_ways", "cluster_credentials", "coild_standalone"],
     ].map((file) => `tests/apiserver/${file}_test.ts`),
     prepare: async (log) => {
       await sweepLabs({ log });
