@@ -148,7 +148,12 @@ Deno.test("throttling at start is waited for", async () => {
   await coild.add("pod0");
 });
 
-for (const family of ["dual", "ipv6"]) {
+for (
+  const [family, familiesOf] of [
+    ["dual", ["ipv4", "ipv6"]],
+    ["ipv6", ["ipv6"]],
+  ] as const
+) {
   for (const mode of ["address", "prefix"]) {
     Deno.test(`--ip-family=${family} --vpc-mode=${mode}: an IPv6 address is the ENI's /80 with the IPv4 address as its end, also after a restart`, async () => {
       await using node = await VpcNode.start();
@@ -158,7 +163,11 @@ for (const family of ["dual", "ipv6"]) {
       await first[Symbol.asyncDispose]();
       const { AssignIpv6Addresses } = await node.changes();
       assert.equal(AssignIpv6Addresses, 1, "new ENIs are made with theirs");
-      const { enis = [] } = node.settings ?? {};
+      const { enis = [], families } = node.settings ?? {};
+      assert.deepEqual(families, familiesOf);
+      const [primary] = enis;
+      assert.equal(String(primary?.addresses.ipv6), "fd10:0:0:1::10");
+      assert.equal(String(primary?.gateways.ipv6), "fd10:0:0:1::1");
       for (const text of before) {
         const [address = ""] = text.split(" ").toReversed();
         const { value } = Address.parse(address);
@@ -170,11 +179,17 @@ for (const family of ["dual", "ipv6"]) {
         assert.equal(own?.address.value, value >> 32n << 32n);
         assert.equal(text, family === "dual" ? `${ipv4} ${address}` : address);
       }
+      // Pods have their addresses also where no more are given.
+      node.problems = enis.map(({ id: eni }) =>
+        new VpcHostProblem("Cannot find it", { eni })
+      );
       await using second = node.process(args);
       await second.ready;
       const known = second.ipam.list()
         .map(({ addresses }) => valuesOf(addresses).join(" "));
       assert.deepEqual(known.sort(), before.sort());
+      const held = second.ipam.blocks().map((block) => block.held);
+      assert.equal(held.reduce((sum, n) => sum + n, 0), 4);
     });
   }
 }
