@@ -53,6 +53,35 @@ async function startPods(
   return new VpcPods(vpc, await vpc.start(args, node));
 }
 
+/** What a node has by its ENIs, as `ip` and `nft` show it. */
+const HOST_STATE = [
+  "ip rule",
+  "ip -6 rule",
+  "ip route show table 10001",
+  "ip -6 route show table 10001",
+  "nft list table inet coil-vpc",
+];
+
+/** Removes all of that, as other programs do, and waits until it is back. */
+async function emptyHost(node: LabNode): Promise<void> {
+  const run = (command: string) => {
+    const [program = "", ...args] = command.split(" ");
+    return node.run(program, ...args);
+  };
+  // Rules of one priority may come back in another order.
+  const state = async () =>
+    (await Promise.all(HOST_STATE.map(run)))
+      .map((text) => text.split("\n").sort().join("\n")).join("\n");
+  const before = await state();
+  await run("nft delete table inet coil-vpc");
+  for (const family of ["-4", "-6"]) {
+    await run(`ip ${family} route flush table 10001`);
+    await run(`ip ${family} rule del pref 1024`);
+    await run(`ip ${family} rule del pref 1536`);
+  }
+  await eventually("the node's network", async () => await state() === before);
+}
+
 /** Takes one address of each prefix that a /26 has to give, as an ENI of others. Returns what gives them back. */
 async function fragment(vpc: VpcLab): Promise<() => Promise<void>> {
   const byHand = async (
@@ -149,6 +178,8 @@ Deno.test("coild --addresses=vpc gives pods addresses of prefixes on several ENI
     assert.deepEqual([ofBoth.length, ofSingle.length], [2, 1]);
     await both.assertReachable(ofSingle);
     await single.assertReachable(ofBoth);
+    await emptyHost(dual);
+    await both.assertReachable();
   });
 
   await t.step("from 34 pods to 2", async () => {
