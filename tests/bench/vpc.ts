@@ -4,7 +4,7 @@
 import { VpcSite } from "../lab/cloud/site.ts";
 import { cloudConfig, GROUP, SUBNET } from "../lab/cloud/testing.ts";
 import { CoilCluster, type LabPod } from "../lab/coil.ts";
-import { type LabNode, removeLabOnSignals } from "../lab/mod.ts";
+import { type LabNode, removeLabOnSignals, sleep } from "../lab/mod.ts";
 import { handlingTimes } from "./daemon_log.ts";
 import { type Figure, figure } from "./figures.ts";
 import { ipamFigures } from "./ipam.ts";
@@ -23,6 +23,9 @@ const THREE_ENIS = [
   "--warm-prefixes=2",
 ];
 const PODS = 50;
+
+/** Until EC2 is no longer asked for what an earlier process may have done. */
+const SETTLE_MS = 12_000;
 
 /** What EC2 takes for each call while a node starts again. */
 const EC2_MS = 50;
@@ -57,7 +60,8 @@ export async function vpcFigures(
   await cluster.startCoild(pools);
   await cluster.startCoild(warm, WARM, site.envOf(warm));
   await site.expectLayout(warm, [16]);
-  await site.quiet();
+  // What an earlier process may have done is settled then, by a last look.
+  await sleep(SETTLE_MS);
   log("one pod at a time, with pools and with addresses of the VPC");
   const figures = await warmFigures(cluster, {
     site,
