@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { Address, Prefix } from "../../inet/mod.ts";
 import { targetsOf } from "../testing.ts";
-import type { Action, Call } from "./calls.ts";
+import type { Action, Call, Outcome } from "./calls.ts";
 import {
   type Attachment,
   type Ec2Eni,
@@ -227,6 +227,27 @@ Deno.test("plan() deletes no loose ENI, and detaches none, right after a start",
     "detach eni-1",
     "delete eni-2",
   ]);
+});
+
+Deno.test("plan() deletes no loose ENI that a call under way may have made", () => {
+  const loose = { ...eniOf(2, { blocks: [C] }), attachment: undefined };
+  const situation = situationOf([{ blocks: [A] }], { [A]: {} });
+  const enis = [...situation.enis, ...mergeEnis([loose], [])];
+  const action = {
+    kind: "create",
+    subnet: "subnet-1",
+    what: "address",
+    count: 1,
+  } as const;
+  const end = (at: number, outcome: Outcome) => [{
+    action,
+    ended: { at, outcome },
+  }];
+  const after = (calls: readonly Call[]) => done({ ...situation, enis, calls });
+  assert.deepEqual(after([{ action }]), []);
+  assert.deepEqual(after(end(NOW - 1, { kind: "unknown" })), []);
+  const refused = { kind: "refused", why: "other" } as const;
+  assert.deepEqual(after(end(NOW - 1, refused)), ["delete eni-2"]);
 });
 
 Deno.test("plan() attaches a loose ENI at the lowest free device, before it asks for more", () => {
