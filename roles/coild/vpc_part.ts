@@ -41,6 +41,7 @@ function connectSupply(
     rests: stack.use(RestTable.open()),
     network,
     cooldownMs: options.cooldownMs,
+    scheduling: () => node.scheduling,
     env: Deno.env,
     registry,
     onAttempt(attempt) {

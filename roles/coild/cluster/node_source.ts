@@ -18,6 +18,23 @@ export interface NodeFacts {
   readonly addresses: DualStack<Address>;
 }
 
+/** Which pods the node is to have. */
+export interface NodeScheduling {
+  /** Whether it gets no new ones, but for those of DaemonSets. */
+  readonly isCordoned: boolean;
+  /** The most that the kubelet runs; undefined where it does not say. */
+  readonly maxPods: number | undefined;
+}
+
+/** Reads that from a Node object. */
+export function schedulingOf({ spec, status }: V1Node): NodeScheduling {
+  const pods = status?.capacity?.["pods"] ?? "";
+  return {
+    isCordoned: spec?.unschedulable === true,
+    maxPods: /^[1-9]\d{0,5}$/.test(pods) ? Number(pods) : undefined,
+  };
+}
+
 /** Reads the facts from a Node object; addresses that do not parse are left out. */
 export function parseNode(node: V1Node): NodeFacts {
   const addresses: Partial<Record<Family, Address>> = {};
@@ -78,6 +95,12 @@ export class NodeSource {
   get current(): NodeFacts | undefined {
     const node = this.#informer.store.get(this.name);
     return node === undefined ? undefined : parseNode(node);
+  }
+
+  /** Which pods the Node is to have now; undefined while there is none. */
+  get scheduling(): NodeScheduling | undefined {
+    const node = this.#informer.store.get(this.name);
+    return node === undefined ? undefined : schedulingOf(node);
   }
 
   /** Whether the Node was there, and is not as far as the watch has come. */

@@ -4,7 +4,7 @@ import { untilPasses } from "../../../lib/async/testing.ts";
 import { KubeClient } from "../../../lib/kube/mod.ts";
 import { MemoryApi } from "../../../lib/kube/testing.ts";
 import { NotReadyError } from "../base/errors.ts";
-import { NodeSource, parseNode } from "./node_source.ts";
+import { NodeSource, parseNode, schedulingOf } from "./node_source.ts";
 
 function node(addresses: { type: string; address: string }[]) {
   return { metadata: { name: "n", uid: "u" }, status: { addresses } };
@@ -60,4 +60,35 @@ Deno.test("NodeSource has its Node as it is, the addresses as they were last see
   assert.ok(changes > before);
   assert.equal(source.current, undefined);
   assert.equal(`${source.addresses.ipv4}`, "10.0.0.1");
+});
+
+Deno.test("NodeSource sees its Node cordoned, and how many pods it runs", async () => {
+  const api = new MemoryApi();
+  const source = new NodeSource(new KubeClient(api), "n");
+  assert.equal(source.scheduling, undefined);
+  const status = { capacity: { cpu: "2", pods: "29" } };
+  api.put("nodes", { metadata: { name: "n", uid: "u" }, status });
+  await using group = new TaskGroup();
+  group.run("node", (s) => source.run(s));
+  await source.synced;
+  assert.deepEqual(source.scheduling, { isCordoned: false, maxPods: 29 });
+  api.put("nodes", {
+    metadata: { name: "n", uid: "u" },
+    spec: { unschedulable: true },
+    status,
+  });
+  await untilPasses(() => assert.ok(source.scheduling?.isCordoned));
+});
+
+Deno.test("schedulingOf() says whether the node is cordoned, and how many pods it runs", () => {
+  const of = (unschedulable: boolean | undefined, pods?: string) =>
+    schedulingOf({
+      spec: unschedulable === undefined ? {} : { unschedulable },
+      status: pods === undefined ? {} : { capacity: { pods } },
+    });
+  assert.deepEqual(of(true, "29"), { isCordoned: true, maxPods: 29 });
+  assert.deepEqual(of(undefined), { isCordoned: false, maxPods: undefined });
+  for (const pods of ["0", "1k", "", "-3", "12345678"]) {
+    assert.equal(of(false, pods).maxPods, undefined, pods);
+  }
 });

@@ -102,7 +102,9 @@ export function isCapacityLow({ status }: AddressPool): boolean {
 export function transformNode(node: V1Node): V1Node {
   return {
     metadata: transformMetadata(node.metadata, () => false),
+    spec: keepFields(node.spec, "unschedulable"),
     status: {
+      capacity: keepFields(node.status?.capacity, "pods"),
       addresses: (node.status?.addresses ?? []).filter((entry) =>
         entry.type === "InternalIP"
       ),

@@ -29,6 +29,7 @@ import {
   plan,
   type Situation,
 } from "../../../lib/vpc/mod.ts";
+import type { NodeScheduling } from "../cluster/node_source.ts";
 import { NodeAccount } from "./account.ts";
 import { type FleetView, fleetViewOf, givesAddresses } from "./fleet_view.ts";
 import type { VpcHostKeeper } from "./host.ts";
@@ -64,6 +65,8 @@ export interface FleetOptions {
   readonly env: { get(name: string): string | undefined };
   readonly host: VpcHostKeeper;
   readonly addresses: Addresses;
+  /** Which pods the node is to have; undefined while that is not known. */
+  readonly scheduling: () => NodeScheduling | undefined;
   /** How long a block must have been empty before it goes back. */
   readonly returnDelayMs: number;
   /** Called when a request to EC2 has ended. */
@@ -136,6 +139,11 @@ export class VpcFleet implements Disposable {
     return this.#enis.filter(givesAddresses).length;
   }
 
+  /** Whether the node gets no new pods, and so no new ENIs. */
+  get isCordoned(): boolean {
+    return this.#options.scheduling()?.isCordoned === true;
+  }
+
   /** What is known of the ENIs; undefined before it is known which instance this is. */
   get view(): FleetView | undefined {
     const { instance, goal } = this.#account;
@@ -147,6 +155,7 @@ export class VpcFleet implements Disposable {
       blocks: this.#blocks,
       pace: this.#pace,
       unmet: this.unmet,
+      isCordoned: this.isCordoned,
       now: systemClock.nowMs(),
     });
   }
@@ -312,6 +321,7 @@ export class VpcFleet implements Disposable {
     },
   ): Situation {
     const primary = enis.find(({ ec2 }) => ec2?.ownership === "primary");
+    const scheduling = this.#options.scheduling();
     return {
       now: systemClock.nowMs(),
       startedAt: this.#startedAt,
@@ -319,13 +329,14 @@ export class VpcFleet implements Disposable {
       lookedAt,
       uses,
       waiting: this.#options.addresses.waiting(),
-      ...goal,
+      limits: goal.limits,
+      targets: { ...goal.targets, maxPods: scheduling?.maxPods ?? Infinity },
       subnet: primary?.ec2?.subnet ?? "",
       ipv6: this.#options.options.families.includes("ipv6"),
       calls: this.#view.calls,
       pace: this.#pace,
       returnDelayMs: this.#options.returnDelayMs,
-      attaches: true,
+      attaches: !this.isCordoned,
       provisions: this.#options.options.provision,
     };
   }

@@ -26,6 +26,8 @@ export interface FleetView {
   readonly subnet: string;
   /** What the last plan could not get, and why. */
   readonly unmet: Plan["unmet"];
+  /** Whether the node gets no new ENIs, because it is cordoned. */
+  readonly isCordoned: boolean;
   /** Kinds of blocks that the subnet had none of when it was last asked. */
   readonly refused: readonly BlockKind[];
 }
@@ -37,27 +39,24 @@ export function givesAddresses({ device, ec2 }: Eni): boolean {
 
 /** Makes the view of what a fleet knows. */
 export function fleetViewOf(
-  { instance, goal: { limits, targets }, enis, blocks, pace, unmet, now }: {
-    readonly instance: Instance;
-    readonly goal: Goal;
-    readonly enis: readonly Eni[];
-    readonly blocks: readonly EniBlock[];
-    readonly pace: Pace;
-    readonly unmet: Plan["unmet"];
-    readonly now: number;
-  },
+  { goal: { limits, targets }, enis, pace, now, ...rest }:
+    & Pick<FleetView, "instance" | "blocks" | "unmet" | "isCordoned">
+    & {
+      readonly goal: Goal;
+      readonly enis: readonly Eni[];
+      readonly pace: Pace;
+      readonly now: number;
+    },
 ): FleetView {
   const primary = enis.find(({ ec2 }) => ec2?.ownership === "primary");
   const subnet = primary?.ec2?.subnet ?? "";
   return {
-    instance,
+    ...rest,
     mode: targets.kind,
     maxEnis: limits.enis,
     capacity: capacityOf(limits, targets.kind),
     enis: enis.filter(givesAddresses),
-    blocks,
     subnet,
-    unmet,
     refused: refusedKinds(pace, subnet, { now }),
   };
 }

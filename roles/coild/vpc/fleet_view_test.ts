@@ -41,6 +41,7 @@ Deno.test("fleetViewOf() has the ENIs that give addresses, and what the subnet o
       ["subnet-2 address", { until: 10, failures: 1, atMost: 1 }],
     ]),
     unmet: undefined,
+    isCordoned: false,
     now: 0,
   });
   assert.deepEqual(view.enis.map(({ device }) => device), [0, 2]);

@@ -76,7 +76,12 @@ export class VpcSource implements BlockSource {
         .filter(({ uid, usable }) => usable && !known.has(uid));
       if (fresh.length > 0) return fresh.map(infoOf);
       if (isPlanned && this.#fleet.isFull) {
-        throw new OutOfBlocksError(pool, this.#fullReason);
+        throw new OutOfBlocksError(
+          pool,
+          this.#fleet.isCordoned
+            ? "the node is cordoned, so it gets no ENI"
+            : this.#fullReason,
+        );
       }
       if (!isPlanned) this.#fleet.wake();
       await this.#fleet.planned({ signal });

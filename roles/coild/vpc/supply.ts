@@ -8,6 +8,7 @@ import { VPC_POOL } from "../../../lib/names/mod.ts";
 import type { PodNetwork } from "../../../lib/podnet/mod.ts";
 import type { RestTable } from "../../../lib/vpc/mod.ts";
 import type { Registry } from "../../../lib/telemetry/mod.ts";
+import type { NodeScheduling } from "../cluster/node_source.ts";
 import type { RestStore, Supply } from "../blocks/supply.ts";
 import { VpcFleet } from "./fleet.ts";
 import type { FleetView } from "./fleet_view.ts";
@@ -28,6 +29,8 @@ export interface VpcSupplyOptions {
   readonly rests: Pick<RestTable, "begin" | "end" | "list">;
   readonly network: Pick<PodNetwork, "routedWithin">;
   readonly cooldownMs: number;
+  /** Which pods the node is to have; undefined while that is not known. */
+  readonly scheduling: () => NodeScheduling | undefined;
   /** How long a block must have been empty before it goes back. Default 30 s. */
   readonly returnDelayMs?: number;
   readonly env: { get(name: string): string | undefined };
@@ -72,6 +75,7 @@ export function supplyOfVpc(options: VpcSupplyOptions): VpcSupply {
     env,
     host,
     addresses,
+    scheduling: options.scheduling,
     returnDelayMs: options.returnDelayMs ?? RETURN_DELAY_MS,
     onAttempt(attempt) {
       metrics.requested(attempt);

@@ -342,3 +342,33 @@ Deno.test("with --provision=false pods have what an operator has assigned, and E
   await coild.remove("pod0");
   assert.deepEqual(await node.changes(), {});
 });
+
+Deno.test("a cordoned node gets no ENI, until it is not cordoned", async () => {
+  await using node = await VpcNode.start();
+  node.scheduling = { isCordoned: true, maxPods: undefined };
+  await using coild = node.process(BARE, { waitMs: 3_000 });
+  for (const pod of podsOf(3)) await coild.add(pod);
+  await assert.rejects(
+    coild.add("pod3"),
+    /^OutOfBlocksError: .*the node is cordoned, so it gets no ENI/,
+  );
+  assert.deepEqual(node.layout(), [3]);
+  node.scheduling = { isCordoned: false, maxPods: undefined };
+  await untilPasses(async () => void await coild.add("pod3"));
+  await node.expectLayout(3, 2);
+});
+
+Deno.test("a node has no more addresses in store than its kubelet runs pods", async () => {
+  await using node = await VpcNode.start();
+  node.scheduling = { isCordoned: false, maxPods: 5 };
+  await using coild = node.process(["--vpc-mode=address", "--warm-ips=4"]);
+  await coild.add("pod0");
+  await coild.add("pod1");
+  // Nothing is kept in store within 10 s of the start.
+  await node.expectLayout(3, 2).catch(() => node.expectLayout(3, 2));
+  await coild.add("pod2");
+  const { AssignPrivateIpAddresses: before } = await node.changes();
+  await coild.add("pod3");
+  assert.deepEqual(node.layout(), [3, 2]);
+  assert.equal((await node.changes())["AssignPrivateIpAddresses"], before);
+});

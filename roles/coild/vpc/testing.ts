@@ -31,6 +31,7 @@ import {
   withPolicy,
 } from "../../../tests/lab/cloud/testing.ts";
 import { readCommandLine } from "../../../lib/flags/mod.ts";
+import type { NodeScheduling } from "../cluster/node_source.ts";
 import { VPC_FLAGS, vpcOptionsOf } from "./flags.ts";
 import { supplyOfVpc } from "./supply.ts";
 
@@ -66,6 +67,8 @@ export class VpcNode implements AsyncDisposable {
   ensureMs = 0;
   /** Until then the kernel cannot be read, by `performance.now()`. */
   failsUntilMs: number = -Infinity;
+  /** Which pods the node is to have. */
+  scheduling: NodeScheduling | undefined;
 
   private constructor(cloud: Cloud) {
     this.cloud = cloud;
@@ -126,6 +129,7 @@ export class VpcNode implements AsyncDisposable {
       rests: this.#rests(),
       network,
       cooldownMs,
+      scheduling: () => this.scheduling,
       returnDelayMs: 100,
       env,
       registry: createRegistry(),

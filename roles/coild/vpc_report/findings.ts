@@ -41,6 +41,9 @@ function isShortage(error: unknown): boolean {
 }
 
 function fullText({ view }: FindingFacts): string {
+  if (view?.isCordoned) {
+    return "the node's ENIs are full, and it gets no ENI while it is cordoned";
+  }
   const who = view === undefined
     ? ""
     : `: ${view.instance.type} has addresses for ${view.capacity} pods`;

@@ -47,6 +47,10 @@ Deno.test("findingOf() says why no address came in time", () => {
   const denied = { troubles: { denied: ["ec2:CreateTags"] } };
   assert.match(delayOf(unmet("limit")), /^the node's ENIs are full: t3.small/);
   assert.match(
+    delayOf({ ...unmet("limit"), isCordoned: true }),
+    /^the node's ENIs are full, and it gets no ENI while it is cordoned/,
+  );
+  assert.match(
     delayOf(unmet("paused"), denied),
     /^EC2 refused calls for want of rights; allow ec2:CreateTags in/,
   );

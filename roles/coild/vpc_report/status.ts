@@ -99,6 +99,13 @@ function ready({ view, records, troubles }: StatusFacts): ConditionDraft {
   }
   switch (view.unmet.why) {
     case "limit":
+      if (view.isCordoned) {
+        return draft(
+          "True",
+          "Cordoned",
+          "no address is free, and the node gets no ENI while it is cordoned",
+        );
+      }
       return draft(
         "True",
         "Full",

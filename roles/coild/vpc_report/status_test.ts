@@ -91,6 +91,8 @@ Deno.test("statusOf() says what keeps pods from getting addresses", () => {
   const records = FULL;
   assert.equal(conditionsOf({}, { records }).ready, "True AddressesAvailable");
   assert.equal(conditionsOf(unmet("limit"), { records }).ready, "True Full");
+  const cordoned = { ...unmet("limit"), isCordoned: true };
+  assert.equal(conditionsOf(cordoned, { records }).ready, "True Cordoned");
   assert.equal(
     conditionsOf(unmet("subnet"), { records }).ready,
     "False SubnetExhausted",

@@ -65,6 +65,7 @@ export const VIEW: FleetView = {
   blocks: [],
   subnet: "subnet-1",
   unmet: undefined,
+  isCordoned: false,
   refused: [],
 };
 
