@@ -4,6 +4,7 @@
  *
  * @module
  */
+import type { Attempt } from "../../../lib/aws/mod.ts";
 import { sleep, TaskGroup, untilAborted } from "../../../lib/async/mod.ts";
 import { untilPasses } from "../../../lib/async/testing.ts";
 import {
@@ -33,7 +34,7 @@ import {
 import { readCommandLine } from "../../../lib/flags/mod.ts";
 import type { NodeScheduling } from "../cluster/node_source.ts";
 import { VPC_FLAGS, vpcOptionsOf } from "./flags.ts";
-import { supplyOfVpc } from "./supply.ts";
+import { supplyOfVpc, type VpcSupply } from "./supply.ts";
 
 /** A kernel that others leave alone. */
 const QUIET: Listener<never> = {
@@ -49,8 +50,8 @@ export interface NodeProcess extends AsyncDisposable {
   add(pod: string): Promise<string>;
   /** Takes it back. */
   remove(pod: string): Promise<void>;
-  /** What an admin has to know of an ADD that failed. */
-  finding(error: unknown): string | undefined;
+  /** What is known of the VPC. */
+  readonly supply: Pick<VpcSupply, "view" | "lastRefusal">;
 }
 
 /** The node: what outlives a process. */
@@ -84,9 +85,10 @@ export class VpcNode implements AsyncDisposable {
   /** Starts a process; it may not be ready yet. */
   process(
     args: readonly string[] = [],
-    { cooldownMs = 30_000, waitMs = 30_000 }: {
+    { cooldownMs = 30_000, waitMs = 30_000, onAttempt = () => {} }: {
       readonly cooldownMs?: number;
       readonly waitMs?: number;
+      readonly onAttempt?: (attempt: Attempt) => void;
     } = {},
   ): NodeProcess & {
     readonly ready: Promise<void>;
@@ -133,6 +135,7 @@ export class VpcNode implements AsyncDisposable {
       returnDelayMs: 100,
       env,
       registry: createRegistry(),
+      onAttempt,
     });
     const ipam = new NodeIpam({
       kernel: network,
@@ -169,7 +172,7 @@ export class VpcNode implements AsyncDisposable {
         this.routes.set(pod, addresses);
         return valuesOf(addresses).join(" ");
       },
-      finding: (error) => supply.finding?.(error)?.text,
+      supply,
       remove: async (pod) => {
         const releasing = ipam.beginRelease(keyOf(pod));
         if (releasing === undefined) throw new Error("Cannot go on: no pod");

@@ -3,7 +3,9 @@
 import assert from "node:assert/strict";
 import { untilPasses } from "../../../lib/async/testing.ts";
 import { GROUP, INSTANCE, SUBNET } from "../../../tests/lab/cloud/testing.ts";
-import { type NodeProcess, VpcNode } from "./testing.ts";
+import { type NodeProcess, VpcNode } from "../vpc/testing.ts";
+import { CallsRecord } from "./calls_record.ts";
+import { findingOf } from "./findings.ts";
 
 /** As few addresses as pods need. */
 const BARE = ["--vpc-mode=address", "--warm-ips=1", "--min-ips=1"];
@@ -39,9 +41,22 @@ async function faultsOf({ cloud }: VpcNode): Promise<number> {
   return calls.filter(({ fault }) => fault !== undefined).length;
 }
 
-async function refusalOf(coild: NodeProcess, pod: string): Promise<string> {
-  const error = await coild.add(pod).then(() => undefined, (err) => err);
-  return coild.finding(error) ?? String(error);
+/** A process whose calls are recorded. */
+function recorded(node: VpcNode): [NodeProcess, CallsRecord] {
+  const calls = new CallsRecord();
+  const onAttempt = calls.attempted.bind(calls);
+  return [node.process(BARE, { waitMs: 1_500, onAttempt }), calls];
+}
+
+async function refusalOf(
+  [{ add, supply }, calls]: [NodeProcess, CallsRecord],
+  pod: string,
+): Promise<string> {
+  const error = await add(pod).then(() => undefined, (err) => err);
+  const { view, lastRefusal } = supply;
+  const { troubles } = calls;
+  const finding = findingOf(error, { view, lastRefusal, troubles });
+  return finding?.text ?? String(error);
 }
 
 const STORIES: Readonly<Record<string, () => Promise<void>>> = {
@@ -64,7 +79,8 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
 
   "a right that is missing": async () => {
     await using node = await VpcNode.start();
-    await using coild = node.process(BARE, { waitMs: 1_500 });
+    const process = recorded(node);
+    await using coild = process[0];
     for (const pod of podsOf(2)) await coild.add(pod);
     await node.expectLayout(3);
     const call = "CreateNetworkInterface";
@@ -72,8 +88,8 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
     await node.cloud.ask.fault({ call, kind: "error", code });
     await coild.add("pod2");
     assert.match(
-      await refusalOf(coild, "pod3"),
-      /^EC2 refused a call \(Cannot call CreateNetworkInterface of EC2: UnauthorizedOperation.*\); it is made again$/,
+      await refusalOf(process, "pod3"),
+      /^EC2 refused calls for want of rights; allow ec2:CreateNetworkInterface in the policy of the node's role$/,
     );
     await node.cloud.ask.clearFaults();
     await later(async () => void await coild.add("pod3"));
@@ -87,11 +103,12 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
       "SecurityGroupId.1": GROUP,
       SecondaryPrivateIpAddressCount: 7,
     });
-    await using coild = node.process(BARE, { waitMs: 1_500 });
+    const process = recorded(node);
+    await using coild = process[0];
     for (const pod of podsOf(2)) await coild.add(pod);
-    assert.match(
-      await refusalOf(coild, "pod2"),
-      /^the subnet of the node's ENIs has no free addresses \(.*InsufficientFreeAddressesInSubnet.*\); free some, or move the node to another subnet$/,
+    assert.equal(
+      await refusalOf(process, "pod2"),
+      `subnet ${SUBNET} of the node's ENIs has no free address left; free some, or move the node to a larger subnet`,
     );
   },
 
