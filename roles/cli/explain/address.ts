@@ -6,7 +6,7 @@ import {
   tryPoolOf,
 } from "../../../lib/api/mod.ts";
 import { type Address, type Prefix, valuesOf } from "../../../lib/inet/mod.ts";
-import { nameText } from "../../../lib/names/mod.ts";
+import { nameText, POOL_LABEL, VPC_POOL } from "../../../lib/names/mod.ts";
 import { type Finding, findingsOf } from "../ipam/findings.ts";
 import { type BlockRow, blockRows } from "../ipam/rows.ts";
 import type { Facts, PodFacts } from "./facts.ts";
@@ -206,7 +206,9 @@ function problemsOf(
   const { pods, blocks, pools, nodes } = facts;
   return findingsOf({
     nodes,
-    blocks,
+    blocks: blocks?.filter(({ metadata }) =>
+      metadata.labels?.[POOL_LABEL] !== VPC_POOL
+    ),
     pools,
     // What a pod that ends has may be free already, and another's.
     pods: pods && holders.filter(({ isEnding }) => !isEnding)

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { newVpcNode, vpcBlocksOf, type VpcNode } from "../../../lib/api/mod.ts";
 import { Address } from "../../../lib/inet/mod.ts";
 import { AGO, block, NOW, pool } from "../ipam/testing.ts";
 import { explainAddress } from "./address.ts";
@@ -197,4 +198,33 @@ Deno.test("a pod that ends is named, and is no second holder", () => {
 Deno.test("of a pod with two addresses each is looked at alone", () => {
   const both = pod("web", ["10.2.0.9", "fd77::9"]);
   assert.doesNotMatch(text("10.2.0.9", { pods: [both] }), /\d problem/);
+});
+
+Deno.test("an address of the VPC is explained by the ENI that has it", () => {
+  const vpcNode: VpcNode = {
+    ...newVpcNode({ name: "n1", uid: "u" }),
+    status: {
+      enis: [{
+        id: "eni-1",
+        device: 0,
+        subnet: "subnet-1",
+        blocks: ["10.9.0.16/28"],
+        used: 1,
+        cooling: 0,
+        free: 15,
+      }],
+    },
+  };
+  const blocks = vpcBlocksOf(vpcNode);
+  assert.equal(
+    text("10.9.0.17", { blocks, pods: [pod("web", ["10.9.0.17"])] }),
+    `10.9.0.17 is in use by Pod apps/web
+  Pod apps/web on Node n1, Running, for 60m
+  eni-1/10.9.0.16/28 of the VPC, on Node n1
+`,
+  );
+  assert.match(
+    text("10.9.0.18", { blocks }),
+    /^10\.9\.0\.18 is free: no pod has it; the next one on Node n1 may get it\n/,
+  );
 });

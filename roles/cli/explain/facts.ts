@@ -5,6 +5,8 @@ import {
   type AddressPool,
   tryBlockOf,
   tryPoolOf,
+  VPC_NODES,
+  vpcBlocksOf,
 } from "../../../lib/api/mod.ts";
 import { Address, valuesOf } from "../../../lib/inet/mod.ts";
 import {
@@ -36,6 +38,7 @@ export interface PodFacts {
 /** All that concerns some addresses; absent is what could not be read. */
 export interface Facts {
   readonly pods?: readonly PodFacts[] | undefined;
+  /** What EC2 has granted is in the form of AddressBlocks, too. */
   readonly blocks?: readonly AddressBlock[] | undefined;
   readonly pools?: readonly AddressPool[] | undefined;
   /** Names of all nodes. */
@@ -67,12 +70,18 @@ export async function readFacts(
     const own = isAsked((pod.status?.podIPs ?? []).map(({ ip }) => ip));
     return own.length === 0 ? [] : [podFacts(pod, own)];
   });
-  const blocks = await looker.list(ADDRESS_BLOCKS, (block) => {
+  const isCovering = (block: AddressBlock) => {
     const prefixes = valuesOf(tryBlockOf(block)?.prefixes ?? {});
-    return addresses.some((a) => prefixes.some((p) => p.contains(a)))
-      ? [transformBlock(block)]
-      : [];
-  });
+    return addresses.some((a) => prefixes.some((p) => p.contains(a)));
+  };
+  const blocks = await looker.list(
+    ADDRESS_BLOCKS,
+    (block) => isCovering(block) ? [transformBlock(block)] : [],
+  );
+  const ofVpc = await looker.list(
+    VPC_NODES,
+    (node) => vpcBlocksOf(node).filter(isCovering),
+  );
   const pools = (await looker.list(ADDRESS_POOLS, (pool) => {
     const subnets = tryPoolOf(pool)?.subnets.flatMap(valuesOf) ?? [];
     return addresses.some((a) => subnets.some((p) => p.contains(a)))
@@ -92,14 +101,15 @@ export async function readFacts(
     }));
   return {
     pods: pods?.flat(),
-    blocks: blocks?.flat(),
+    blocks: blocks && [...blocks, ...ofVpc ?? []].flat(),
     pools,
     nodes: nodes?.map(({ name }) => name),
     others: [
       ...objects("Node", nodes ?? []),
       ...objects("Service", services ?? []),
     ],
-    unseen: looker.unseen,
+    // Most clusters have no VPC.
+    unseen: looker.unseen.filter(({ what }) => what !== VPC_NODES.plural),
   };
 }
 

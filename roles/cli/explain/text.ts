@@ -1,7 +1,8 @@
-import { nameText } from "../../../lib/names/mod.ts";
+import { nameText, VPC_POOL } from "../../../lib/names/mod.ts";
 import type { Unseen } from "../base/looker.ts";
 import { formatProblems } from "../base/problem.ts";
 import { formatAge } from "../base/table.ts";
+import type { BlockRow } from "../ipam/rows.ts";
 import type { AddressReport, Holder } from "./address.ts";
 import type { WayReport } from "./way.ts";
 
@@ -40,6 +41,16 @@ export function distinctProblems(
   ];
 }
 
+function blockLine(
+  { name, pool, node, ipv4, ipv6, state }: BlockRow,
+  age: string,
+): string {
+  // One of the VPC is no object; its name has the ENI and its network.
+  if (pool === VPC_POOL) return `${name} of the VPC, on Node ${node}`;
+  const networks = [ipv4, ipv6].filter(Boolean).join(" + ");
+  return `AddressBlock ${name} (${networks}) of Node ${node}, ${state}, for ${age}`;
+}
+
 function formatAddress(report: AddressReport, now: Date): string {
   const { address, summary, holders, ended, blocks, pools, others } = report;
   const age = (since: string | undefined) => formatAge(since, now);
@@ -56,11 +67,7 @@ function formatAddress(report: AddressReport, now: Date): string {
         age(pod.since)
       } ago`
     ),
-    ...blocks.map(({ name, node, ipv4, ipv6, state, created }) =>
-      `AddressBlock ${name} (${
-        [ipv4, ipv6].filter(Boolean).join(" + ")
-      }) of Node ${node}, ${state}, for ${age(created)}`
-    ),
+    ...blocks.map((block) => blockLine(block, age(block.created))),
     ...pools.map(({ name, note }) =>
       `AddressPool ${name}${note === "" ? "" : ` (${note})`}`
     ),
