@@ -150,6 +150,17 @@ Deno.test("coild --addresses=vpc shows what the node has", async (t) => {
       await show("addresses"),
       new RegExp(`^10\\S+ - default/pod0 ${name} eni-\\S+ ok \\S+\n$`),
     );
+    const [own = ""] = (await show("addresses")).split(" ");
+    const why = await coil([
+      ...["explain", own, `--kubeconfig=${lab.plane.kubeconfig}`],
+    ]);
+    assert.match(
+      why.out,
+      new RegExp(
+        `is in use by Pod default/pod0\n.*\n  eni-\\w+/${own}/32 of the VPC, on Node ${name}\n`,
+      ),
+      why.err,
+    );
     const none = await coil([
       ...["ipam", "show", "blocks", "--pool=vcp"],
       `--kubeconfig=${lab.plane.kubeconfig}`,
@@ -264,8 +275,12 @@ Deno.test("coild --addresses=vpc says why pods get no addresses", async (t) => {
     assert.equal(event?.count, 1);
     assert.match(event.message, right);
   });
-  await conditionIs(vpc, "MissingPermissions", "False NotRefused");
   await conditionIs(vpc, "Ready", "True AddressesAvailable");
+  // Another call was refused, too, and is not made now.
+  const { status } = await vpcNodeOf(vpc);
+  const { message } = conditionOf(status?.conditions, "MissingPermissions") ??
+    {};
+  assert.doesNotMatch(message ?? "", new RegExp(ASSIGN));
 
   await t.step("an empty subnet", async () => {
     await using _fault = await failing("InsufficientFreeAddressesInSubnet");

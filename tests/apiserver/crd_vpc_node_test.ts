@@ -65,6 +65,8 @@ Deno.test("VPCNodes", async (t) => {
   });
 
   await t.step("it is among all of Coil's", async () => {
+    // So that kubectl knows of it.
+    await plane.kubectl("get", "vpcnodes");
     const names = await plane.kubectl("get", "coil", "-o=name");
     assert.match(names, /^vpcnode\.coil\.cybozu\.com\/node1$/m);
   });

@@ -2,10 +2,12 @@ import type { Attempt } from "../../../lib/aws/mod.ts";
 
 /** For how long a throttled call is worth a word. */
 const THROTTLED_MS = 300_000;
+/** Calls that are needed are made again sooner; of one that is not, it may have been allowed since. */
+const DENIED_MS = 600_000;
 
 /** What is wrong with calls of AWS. */
 export interface CallTroubles {
-  /** Rights that were missing when their calls were last made, for example "ec2:CreateTags". */
+  /** Rights that were missing when their calls were last made, in the last minutes; for example "ec2:CreateTags". */
   readonly denied: readonly string[];
   /** Calls that were throttled in the last minutes. */
   readonly throttled: readonly string[];
@@ -14,7 +16,7 @@ export interface CallTroubles {
 /** Remembers how calls of AWS ended. */
 export class CallsRecord {
   readonly #now: () => number;
-  readonly #denied = new Set<string>();
+  readonly #deniedAt = new Map<string, number>();
   readonly #throttledAt = new Map<string, number>();
 
   /** `now` gives milliseconds that never go back. */
@@ -25,18 +27,23 @@ export class CallsRecord {
   /** Takes a request that has ended. One without an answer says nothing. */
   attempted({ call, result, refusal }: Attempt): void {
     if (result === "none") return;
-    if (refusal?.isDenied) this.#denied.add(call);
-    else if (!refusal?.isThrottled) this.#denied.delete(call);
+    if (refusal?.isDenied) this.#deniedAt.set(call, this.#now());
+    else if (!refusal?.isThrottled) this.#deniedAt.delete(call);
     if (refusal?.isThrottled) this.#throttledAt.set(call, this.#now());
   }
 
   /** What is wrong now. */
   get troubles(): CallTroubles {
-    const since = this.#now() - THROTTLED_MS;
     return {
-      denied: [...this.#denied].map((call) => `ec2:${call}`).sort(),
-      throttled: [...this.#throttledAt].filter(([, at]) => at > since)
-        .map(([call]) => call).sort(),
+      denied: this.#since(this.#deniedAt, DENIED_MS)
+        .map((call) => `ec2:${call}`),
+      throttled: this.#since(this.#throttledAt, THROTTLED_MS),
     };
+  }
+
+  #since(times: ReadonlyMap<string, number>, ms: number): string[] {
+    const from = this.#now() - ms;
+    return [...times].filter(([, at]) => at > from).map(([call]) => call)
+      .sort();
   }
 }

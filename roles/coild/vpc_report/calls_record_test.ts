@@ -28,6 +28,17 @@ Deno.test("CallsRecord names the right that is missing, until the call is allowe
   assert.deepEqual(troubles().denied, []);
 });
 
+Deno.test("CallsRecord forgets a missing right when its call was not made for ten minutes", () => {
+  const { ended, pass, troubles } = recording();
+  ended("CreateTags", "UnauthorizedOperation");
+  pass(500_000);
+  ended("CreateTags", "UnauthorizedOperation");
+  pass(599_999);
+  assert.deepEqual(troubles().denied, ["ec2:CreateTags"]);
+  pass(1);
+  assert.deepEqual(troubles().denied, []);
+});
+
 Deno.test("CallsRecord knows for five minutes that a call was throttled", () => {
   const { ended, pass, troubles } = recording();
   ended("CreateTags", "RequestLimitExceeded");
