@@ -176,8 +176,9 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
       await later(async () => void (address = await coild.add(pod)));
       const restMs = performance.now() - (freed.get(address) ?? -Infinity);
       assert.ok(restMs >= cooldownMs, `${address} rested ${restMs} ms`);
-      await coild.remove(pod);
+      // It rests from here on.
       freed.set(address, performance.now());
+      await coild.remove(pod);
     }
     assert.equal(freed.size, 32);
     await node.expectLayout(1, 1);
