@@ -7,7 +7,12 @@
 import { placePlugin } from "../lab/plugin_file.ts";
 import type { Cloud, CloudConfig } from "../lab/cloud/mod.ts";
 import { VpcSite } from "../lab/cloud/site.ts";
-import { cloudConfig } from "../lab/cloud/testing.ts";
+import {
+  cloudConfig,
+  CLUSTER,
+  policyOf,
+  withPolicy,
+} from "../lab/cloud/testing.ts";
 import { type LabNode, run } from "../lab/mod.ts";
 import {
   type AddResult,
@@ -26,7 +31,7 @@ export interface PluginAnswer {
   readonly output: string;
 }
 
-/** Nodes that are instances of a cloud. */
+/** Nodes that are instances of a cloud, with coild's rights in the account. */
 export class VpcLab implements AsyncDisposable {
   readonly lab: CoildLab;
   readonly site: VpcSite;
@@ -49,7 +54,8 @@ export class VpcLab implements AsyncDisposable {
     options: Pick<CoildLabOptions, "audit"> = {},
   ): Promise<VpcLab> {
     await using stack = new AsyncDisposableStack();
-    const config = cloudConfig(changes);
+    const policy = await policyOf("coild");
+    const config = withPolicy(cloudConfig(changes), policy);
     const nodes = config.instances.length;
     const lab = stack.use(await CoildLab.start({ name, nodes, ...options }));
     for (const part of ["vpc", "policies"]) {
@@ -68,7 +74,11 @@ export class VpcLab implements AsyncDisposable {
     args: readonly string[] = [],
     node: LabNode = this.lab.node(),
   ): Promise<Coild> {
-    return await this.lab.spawnCoild(node, ["--addresses=vpc", ...args], {
+    return await this.lab.spawnCoild(node, [
+      "--addresses=vpc",
+      `--cluster-name=${CLUSTER}`,
+      ...args,
+    ], {
       env: this.site.envOf(node),
     });
   }

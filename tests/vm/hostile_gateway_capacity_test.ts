@@ -158,7 +158,6 @@ Deno.test("source ports to one destination are reported before they run out", as
   const status = async () => {
     const { established, ports, clients } = await server.flows();
     const report = gatewayReport({
-      losses: { list: () => [] },
       draining: false,
       losses: { list: () => [] },
       limited: { names: () => [], limits: server.limits },

@@ -1,0 +1,50 @@
+// Rights in the cluster of a node with addresses of the VPC, against the audit
+// log. Those in the account: the cloud of the lab goes by the IAM policy.
+import assert from "node:assert/strict";
+import { usedRights } from "../lab/rights_log.ts";
+import { compareRights, rightsOf, type Role } from "../runner/rights.ts";
+import { VpcNodeLab } from "./coild_vpc_lab.ts";
+import { DEPLOY, kustomize, parseManifests } from "./deploy_render.ts";
+
+const ACCOUNT = "kube-system:coild";
+const ARGS = [
+  ...["--vpc-mode=address", "--warm-ips=1", "--min-ips=1"],
+  ...["--enable-egress=false", "--cooldown=0s"],
+];
+
+/** The roles that overlay vpc gives coild, without egress. */
+const ROLES = ["ClusterRole/coild", "ClusterRole/coild-vpc"];
+
+Deno.test("coild's rights with addresses of the VPC are what it uses, no more and no less", async () => {
+  await using vpc = await VpcNodeLab.start("vpcrights", {}, {
+    audit: "metadata",
+  });
+  const { plane } = vpc.lab;
+  const others = ["coild-ipam", "coild-egress"];
+  await plane.kubectl("delete", "clusterrolebinding", ...others);
+  await plane.kubectl("apply", "-k", `${DEPLOY}vpc`);
+  await using coild = await vpc.start(ARGS);
+  const pod = await vpc.lab.createPod("pod");
+  await vpc.add(coild, pod);
+  assert.equal((await vpc.plugin(coild, "DEL", pod)).code, 0);
+  const pool = { "coil.cybozu.com/pool": "other" };
+  await vpc.lab.createNamespace("pooled", pool);
+  const refused = await vpc.lab.createPod("pod", { namespace: "pooled" });
+  // The first time makes an Event, the second counts it up.
+  for (let i = 0; i < 2; i++) {
+    const { output } = await vpc.plugin(coild, "ADD", refused);
+    assert.match(output, /this node's pods have addresses of the VPC/);
+  }
+  const { code } = await coild.process.stop({ graceMs: 20_000 });
+  assert.equal(code, 0);
+  const user = `system:serviceaccount:${ACCOUNT}`;
+  const used = usedRights(await plane.auditRequests({ user }));
+  assert.deepEqual(used.filter(({ isGranted }) => !isGranted), []);
+  const rendered = parseManifests(await kustomize("overlays/vpc"));
+  const granted = new Set(ROLES.flatMap((name) => {
+    const role = rendered.get(name) as unknown as Role | undefined;
+    assert.ok(role, name);
+    return rightsOf(role);
+  }));
+  assert.deepEqual(compareRights(ACCOUNT, { used, granted }).spare, []);
+});
