@@ -78,7 +78,7 @@ Deno.test("parseControllerFlags() takes one cluster whose ENIs are swept, none b
   assert.equal(parse("coil-controller").vpcSweepCluster, "");
   const options = parse("coil-controller", "--vpc-sweep-cluster=prod");
   assert.equal(options.vpcSweepCluster, "prod");
-  for (const name of ["*", "prod?", "-prod", "a".repeat(256)]) {
+  for (const name of ["*", "prod*", "prod?", "-prod", "a".repeat(256)]) {
     const args = [`--vpc-sweep-cluster=${name}`];
     const info = { program: "coil-controller", version: "1", about: "x" };
     assert.throws(
