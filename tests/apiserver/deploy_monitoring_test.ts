@@ -84,7 +84,9 @@ async function scrapeDaemons(): Promise<readonly Scrape[]> {
     metadata: { name: "default" },
     spec: { blockSizeBits: 5, subnets: [{ ipv4: "10.126.0.0/24" }] },
   });
-  await cluster.startController();
+  await cluster.startController(["--vpc-sweep-cluster=prod"], {
+    AWS_EC2_METADATA_SERVICE_ENDPOINT: "http://127.0.0.1:1",
+  });
   await cluster.startCoild(node);
   await using _router = await cluster.startRouter(node);
   const pod = { namespace: "default", name: "one" };

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { usedRights } from "../lab/rights_log.ts";
 import { compareRights, rightsOf, type Role } from "../runner/rights.ts";
-import { VpcNodeLab } from "./coild_vpc_lab.ts";
+import { VpcLab } from "./coild_vpc_lab.ts";
 import { DEPLOY, kustomize, parseManifests } from "./deploy_render.ts";
 
 const ACCOUNT = "kube-system:coild";
@@ -16,7 +16,7 @@ const ARGS = [
 const ROLES = ["ClusterRole/coild", "ClusterRole/coild-vpc"];
 
 Deno.test("coild's rights with addresses of the VPC are what it uses, no more and no less", async () => {
-  await using vpc = await VpcNodeLab.start("vpcrights", {}, {
+  await using vpc = await VpcLab.start("vpcrights", {}, {
     audit: "metadata",
   });
   const { plane } = vpc.lab;

@@ -106,7 +106,10 @@ export class CoilCluster implements AsyncDisposable {
   }
 
   /** Starts `coil-controller` on the machine and waits until it leads. */
-  async startController(args: readonly string[] = []): Promise<LabProcess> {
+  async startController(
+    args: readonly string[] = [],
+    env: Readonly<Record<string, string>> = {},
+  ): Promise<LabProcess> {
     // An address of this lab alone: several may run at once.
     const { families, subnet } = this.plane;
     const address = subnet.address(families[0] ?? "ipv4", MACHINE_HOST);
@@ -123,6 +126,7 @@ export class CoilCluster implements AsyncDisposable {
       env: {
         COIL_POD_NAMESPACE: "kube-system",
         COIL_POD_NAME: "coil-controller-0",
+        ...env,
       },
     });
     this.#controller = controller;

@@ -247,6 +247,20 @@ export const CLUSTER: readonly Situation[] = [
     series: { [`coil_controller_gc_errors_total{${LEADER}}`]: from(50, 2) },
   },
   {
+    name: "coil-controller may not delete the ENIs of deleted nodes",
+    series: {
+      [`coil_controller_vpc_sweep_errors_total{${LEADER}}`]: growing(1),
+    },
+    fires: { CoilVpcSweepFails: LEADER },
+  },
+  {
+    name: "EC2 did not answer twice",
+    nearly: ["CoilVpcSweepFails"],
+    series: {
+      [`coil_controller_vpc_sweep_errors_total{${LEADER}}`]: from(50, 2),
+    },
+  },
+  {
     name: "an Egress has no gateway, and the standby has not noticed",
     series: { [ready(LEADER)]: always(0) },
     fires: { CoilEgressNotReady: 'egress_namespace="internet",egress="nat"' },

@@ -145,6 +145,7 @@ function controller(): SeriesValues {
     [`coil_controller_block_requests_total{${LEADER},pool="default",result="failed"}`]:
       always(0),
     [`coil_controller_gc_errors_total{${LEADER}}`]: always(0),
+    [`coil_controller_vpc_sweep_errors_total{${LEADER}}`]: always(0),
     [`coil_controller_egress_ready{${LEADER},${egress}}`]: always(1),
     [`coil_controller_egress_ready{${STANDBY},${egress}}`]: always(1),
   };
