@@ -1,5 +1,6 @@
 // The manifests as a real API server sees them.
 import assert from "node:assert/strict";
+import { type FlagSpec, readCommandLine } from "../../lib/flags/mod.ts";
 import {
   COILD_ADDRESSES,
   COORDINATOR_COILD_SOCKET,
@@ -9,6 +10,8 @@ import {
   type ServerAddresses,
   VERSION,
 } from "../../lib/names/mod.ts";
+import { CONTROLLER_FLAGS } from "../../roles/coil_controller/mod.ts";
+import { COILD_FLAGS } from "../../roles/coild/mod.ts";
 import { ControlPlane, eventually } from "../lab/mod.ts";
 import { grantedTo } from "../runner/rights.ts";
 import {
@@ -36,6 +39,12 @@ const CAPABILITIES: Readonly<Record<string, readonly string[]>> = {
   "coil-installer": ["DAC_OVERRIDE", "SYS_MODULE", "NET_ADMIN"],
   "coild": ["NET_ADMIN", "SYS_ADMIN"],
   "coil-router": ["NET_ADMIN"],
+};
+
+/** Of those that a manifest gives arguments. */
+const FLAGS: Readonly<Record<string, FlagSpec>> = {
+  "coild": COILD_FLAGS,
+  "coil-controller": CONTROLLER_FLAGS,
 };
 
 /** What coild of an overlay has besides. */
@@ -231,6 +240,19 @@ for (const overlay of OVERLAYS) {
         name === "coild" ? EXTRA[overlay] ?? [] : [],
         name,
       );
+    }
+  });
+
+  Deno.test(`overlay ${overlay}: the programs know their arguments`, async () => {
+    const rendered = parseManifests(await kustomize(`overlays/${overlay}`));
+    for (const { container: { name, args = [] } } of containersOf(rendered)) {
+      const flags = FLAGS[name];
+      if (flags === undefined) continue;
+      for (const value of ["", "prod"]) {
+        const given = args.map((arg) => arg.replace(/\$\(\w+\)/, value));
+        const info = { program: name, version: VERSION, about: "" };
+        assert.equal(readCommandLine(flags, given, info).kind, "run", name);
+      }
     }
   });
 
