@@ -158,6 +158,22 @@ Deno.test("the chart's values reach the workloads", async () => {
   );
 });
 
+Deno.test("another name of the cluster starts the daemons again", async () => {
+  const marks = async (name: string) => {
+    const values = ["addresses=vpc", `vpc.clusterName=${name}`];
+    const rendered = parseManifests(await helmTemplate(set(values)));
+    assert.deepEqual(rendered.get("ConfigMap/coil-vpc")?.data, {
+      "cluster-name": name,
+    });
+    return ["DaemonSet/coild", "Deployment/coil-controller"].map((key) => {
+      const { metadata } = rendered.get(key)?.spec?.template ?? {};
+      return metadata?.annotations?.["checksum/config"] ?? "";
+    });
+  };
+  const [before, after] = [await marks("1e3"), await marks("prod")];
+  assert.deepEqual(before.map((mark, i) => mark === after[i]), [false, false]);
+});
+
 Deno.test("the chart's values for pods are added to what it sets", async () => {
   const values = ["coild", "controller", "router"].flatMap((workload) => [
     `${workload}.podLabels.team=net`,
