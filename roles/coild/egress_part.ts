@@ -130,6 +130,7 @@ export function connectEgress(dependencies: EgressDependencies): EgressPart {
 }
 
 /** Logs once, at the start, what every client's ADD would report. Never throws: the rest of coild does not need it. */
+// mutate: only records of the log.
 async function reportKernel(plane: EgressPlane): Promise<void> {
   const problems: unknown[] = [];
   for (const family of FAMILIES) {

@@ -1,13 +1,24 @@
 import assert from "node:assert/strict";
 import {
   AwsError,
+  CallBudget,
   CredentialsError,
+  credentialSourceOf,
+  Ec2Client,
+  ImdsClient,
   type NetworkInterface,
   NoAnswerError,
 } from "../../../lib/aws/mod.ts";
 import { Address, Prefix } from "../../../lib/inet/mod.ts";
-import type { Action } from "../../../lib/vpc/mod.ts";
-import { eniOf, outcomeOf, tagsOf } from "./calls.ts";
+import type { Action, Outcome } from "../../../lib/vpc/mod.ts";
+import { Cloud } from "../../../tests/lab/cloud/mod.ts";
+import {
+  cloudConfig,
+  GROUP,
+  INSTANCE,
+  SUBNET,
+} from "../../../tests/lab/cloud/testing.ts";
+import { eniOf, outcomeOf, perform, tagsOf } from "./calls.ts";
 
 function refusal(code: string, status = 400): AwsError {
   const reason = "for some reason";
@@ -143,4 +154,101 @@ Deno.test("tagsOf() says whose an ENI is, since when, and of which cluster", () 
     team: "net",
     ...tags,
   });
+});
+
+/** Makes calls of a cloud with one t3.small. What EC2 refuses is noted. */
+async function caller() {
+  const stack = new AsyncDisposableStack();
+  const cloud = stack.use(await Cloud.start(cloudConfig()));
+  const region = "eu-test-1";
+  const metadata = cloud.endpoints.imds[INSTANCE] ?? "";
+  const env = new Map([["AWS_EC2_METADATA_SERVICE_ENDPOINT", metadata]]);
+  const imds = stack.use(new ImdsClient({ env }));
+  const ec2 = stack.use(
+    new Ec2Client({
+      region,
+      endpoint: cloud.endpoints.ec2,
+      credentials: credentialSourceOf({ env, region, imds }),
+      budget: new CallBudget({}),
+    }),
+  );
+  const errors: string[] = [];
+  return {
+    errors,
+    perform: (action: Action) =>
+      perform(action, {
+        ec2,
+        template: { instanceId: INSTANCE, groups: [GROUP], clusterName: "" },
+        view: { instanceId: INSTANCE, manageUntagged: false, since: () => 7 },
+        onError: (error) => void errors.push(`${error}`),
+      }),
+    /** The attached ENI of that device, as EC2 has it. */
+    async eniAt(device: number) {
+      const list = await ec2.describeNetworkInterfaces({
+        "attachment.instance-id": [INSTANCE],
+      }, {});
+      return list.find(({ attachment }) => attachment?.deviceIndex === device);
+    },
+    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+  };
+}
+
+Deno.test("perform() does at EC2 what each action says, and says what came of it", async () => {
+  await using cloud = await caller();
+  const done = async (action: Action) => {
+    const outcome: Outcome = await cloud.perform(action);
+    assert.equal(outcome.kind, "done", action.kind);
+    return outcome as Outcome & { readonly kind: "done" };
+  };
+  const subnet = SUBNET;
+  const { eni } = await done({
+    ...{ kind: "create", subnet, what: "address", count: 2 },
+  });
+  assert.ok(eni !== undefined);
+  assert.deepEqual(eni.blocks.map(({ hostBits }) => hostBits), [0, 0]);
+  assert.equal(eni.ownership, "owned");
+  const { id } = eni;
+  const { attachment } = await done({ kind: "attach", eni: id, device: 1 });
+  assert.equal(attachment?.since, 7);
+  const to = { kind: "assign", eni: id, subnet, count: 1 } as const;
+  const { blocks: [address] = [] } = await done({ ...to, what: "address" });
+  assert.equal(address?.hostBits, 0);
+  await done({ kind: "unassign", eni: id, blocks: eni.blocks });
+  const { blocks: [prefix] = [] } = await done({ ...to, what: "prefix" });
+  assert.equal(prefix?.hostBits, 4);
+  const { blocks: [ipv6] = [] } = await done({ ...to, what: "ipv6" });
+  assert.equal(ipv6?.length, 80);
+  const held = await cloud.eniAt(1);
+  assert.deepEqual(held?.secondaryAddresses.map(String), [
+    `${address?.address}`,
+  ]);
+  assert.deepEqual(held?.ipv4Prefixes.map(String), [String(prefix)]);
+  assert.equal(held?.attachment?.deleteOnTermination, false);
+  const { id: attached } = attachment ?? { id: "" };
+  await done({ kind: "endWithInstance", eni: id, attachment: attached });
+  assert.equal(
+    (await cloud.eniAt(1))?.attachment?.deleteOnTermination,
+    true,
+  );
+  assert.ok(prefix !== undefined);
+  await done({ kind: "unassign", eni: id, blocks: [prefix] });
+  assert.deepEqual((await cloud.eniAt(1))?.ipv4Prefixes, []);
+  await done({ kind: "detach", eni: id, attachment: attached });
+  assert.equal(await cloud.eniAt(1), undefined);
+  await done({ kind: "delete", eni: id });
+  assert.deepEqual(cloud.errors, []);
+  // It is gone.
+  await done({ kind: "delete", eni: id });
+  const refused = await cloud.perform({ kind: "attach", eni: id, device: 1 });
+  assert.equal(refused.kind, "refused");
+  assert.match(cloud.errors.join(), /^AwsError: .*NotFound[^,]*$/s);
+});
+
+Deno.test("perform() creates an ENI with prefixes where the plan asks for them", async () => {
+  await using cloud = await caller();
+  const outcome = await cloud.perform({
+    ...{ kind: "create", subnet: SUBNET, what: "prefix", count: 1 },
+  });
+  assert.ok(outcome.kind === "done");
+  assert.deepEqual(outcome.eni?.blocks.map(({ hostBits }) => hostBits), [4]);
 });

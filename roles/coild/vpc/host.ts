@@ -55,6 +55,7 @@ export class VpcHostKeeper {
       this.#done = "";
       onChange();
     };
+    // mutate: words for people.
     const onFailure = warnOfDeafness(
       log,
       `comparing the kernel every ${LOOK_MS / 1_000} s`,

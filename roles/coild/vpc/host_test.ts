@@ -8,7 +8,9 @@ import type {
 } from "../../../lib/netlink/mod.ts";
 import { Address, Prefix } from "../../../lib/inet/mod.ts";
 import {
+  type Ec2Eni,
   mergeEnis,
+  type Ownership,
   VpcHostProblem,
   type VpcHostSettings,
 } from "../../../lib/vpc/mod.ts";
@@ -113,6 +115,27 @@ Deno.test("VpcHostKeeper asks the kernel for what ENIs and flags say, once", asy
   assert.equal(host.asked.length, 2);
 });
 
+Deno.test("VpcHostKeeper leaves alone an ENI that is not for pods, and one of which nothing is known yet", async () => {
+  const host = new FakeHost();
+  const keeper = new VpcHostKeeper(host, optionsOf());
+  const ec2Eni = (device: number, ownership: Ownership): Ec2Eni => ({
+    id: `eni-${device}`,
+    subnet: "subnet-1",
+    ownership,
+    address: Address.parse(`10.0.1.${device + 4}`),
+    blocks: [],
+  });
+  const list = [
+    ec2Eni(0, "primary"),
+    ec2Eni(1, "foreign"),
+    ec2Eni(2, "owned"),
+    ec2Eni(3, "owned"),
+  ];
+  const sight = sightOf(0, 1, 2);
+  const { ready } = await keeper.follow(mergeEnis(list, sight.enis), sight);
+  assert.deepEqual([...ready], ["eni-0", "eni-2"]);
+});
+
 Deno.test("VpcHostKeeper leaves out an ENI that the kernel lacks, and asks again", async () => {
   const host = new FakeHost();
   const keeper = new VpcHostKeeper(host, optionsOf());
@@ -145,6 +168,9 @@ Deno.test("VpcHostKeeper compares the kernel again when others change its rules 
   assert.equal(host.asked.length, 2);
   await hear({ kind: "route", table: 10_001 });
   assert.equal(host.asked.length, 3);
+  const address = { kind: "address", index: 7 } as const;
+  await hear(address, { kind: "rule", family: "ipv4" }, address);
+  assert.equal(host.asked.length, 4);
   host.problems = [new VpcHostProblem("Cannot find it", { eni: "eni-0" })];
   await hear({ kind: "overflow" });
   const before = changes;

@@ -101,6 +101,47 @@ Deno.test("a view awaits EC2 while ENIs move or it is not known what a call did,
   assert.deepEqual([view.calls.length, view.awaitsEc2], [0, false]);
 });
 
+Deno.test("one ENI of several is enough for a view to await EC2 or the metadata", () => {
+  const settled = eniOf("e", "attached", A);
+  const moving = viewOf(settled, eniOf("f", "attaching"));
+  moving.sawMetadata(sightOf({ e: [A] }));
+  assert.deepEqual([moving.awaitsEc2, moving.awaitsMetadata], [true, false]);
+  assert.equal(moving.mayHaveLoose, true);
+  const behind = viewOf(settled, eniOf("f", "attached", B));
+  behind.sawMetadata(sightOf({ e: [A], f: [] }));
+  assert.deepEqual([behind.awaitsEc2, behind.awaitsMetadata], [false, true]);
+});
+
+Deno.test("ENIs without an instance are to be expected after calls that make some", () => {
+  const eni = "f";
+  const kinds: readonly [Call["action"], boolean][] = [
+    [{ ...ASSIGN.action, kind: "create" } as Call["action"], true],
+    [{ kind: "attach", eni, device: 2 }, true],
+    [{ kind: "detach", eni, attachment: "a" }, true],
+    [{ kind: "delete", eni }, true],
+    [ASSIGN.action, false],
+    [{ kind: "unassign", eni, blocks: [] }, false],
+    [{ kind: "endWithInstance", eni, attachment: "a" }, false],
+  ];
+  for (const [action, expected] of kinds) {
+    const view = viewOf(eniOf("e", "attached", A));
+    view.sawMetadata(sightOf({ e: [A] }));
+    view.begin({ action });
+    assert.equal(view.mayHaveLoose, expected, action.kind);
+  }
+});
+
+Deno.test("a new ENI gets the security groups of the primary one", () => {
+  const view = new CloudView(() => []);
+  assert.deepEqual(view.groups, []);
+  const enis = [1, 0].map((deviceIndex) => ({
+    attachment: { deviceIndex },
+    groups: [`sg-${deviceIndex}`],
+  }));
+  view.saw({ enis: enis as unknown as NetworkInterface[], lookedAt: 0 });
+  assert.deepEqual(view.groups, ["sg-0"]);
+});
+
 Deno.test("what the metadata show is news when it changes and EC2 has not explained it", () => {
   const view = viewOf(eniOf("e", "attached", A));
   assert.equal(view.sawMetadata(sightOf({ e: [] })), false, "the first");
