@@ -14,7 +14,9 @@ Deno.test("waterStock() lacks what is missing up to the low mark, of a pool in u
   assert.equal(stock.short({ ...room, held: 7, free: 1 }), 1);
   assert.equal(stock.short({ ...room, waiting: 1 }), 2);
   assert.equal(stock.short(room), 0);
-  assert.equal(stock.short({ ...room, blockSize: 0, waiting: 1 }), 0);
+  const fixed = waterStock({ low: () => 5, high: () => 10 });
+  assert.equal(fixed.short({ ...room, waiting: 1 }), 5);
+  assert.equal(fixed.short({ ...room, blockSize: 0, waiting: 1 }), 0);
 });
 
 Deno.test("wantedOf() adds those that wait to the store, and is one at least", () => {
