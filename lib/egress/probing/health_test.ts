@@ -15,15 +15,17 @@ const LIMITS: HealthLimits = {
 };
 const PERIOD_MS = 250;
 const MISSES = 3;
+/** Long after the machine's start. */
+const START_MS = 10_000_000;
 
-/** Probes from 0 on, one each period, of a gateway that is known: `+` is answered, `-` is not. */
+/** Probes from then on, one each period, of a gateway that is known: `+` is answered, `-` is not. */
 function probed(answers: string, limits = LIMITS): GatewayHealth {
-  const first = { isAnswered: true, nowMs: 0, misses: MISSES };
+  const first = { isAnswered: true, nowMs: START_MS, misses: MISSES };
   let health = afterProbe(newHealth(), first, limits);
   [...answers].forEach((answer, i) => {
     health = afterProbe(health, {
       isAnswered: answer === "+",
-      nowMs: (i + 1) * PERIOD_MS,
+      nowMs: START_MS + (i + 1) * PERIOD_MS,
       misses: MISSES,
     }, limits);
   });
@@ -48,7 +50,7 @@ Deno.test("afterProbe() holds a gateway that flaps off for longer each time, unt
   const holdMs = (answers: string) => {
     const health = probed(answers);
     assert.ok(health.kind === "held", health.kind);
-    return health.untilMs - answers.length * PERIOD_MS;
+    return health.untilMs - START_MS - answers.length * PERIOD_MS;
   };
   assert.deepEqual(
     [1, 2, 3, 7, 20].map((losses) => holdMs("---+".repeat(losses))),
@@ -56,6 +58,7 @@ Deno.test("afterProbe() holds a gateway that flaps off for longer each time, unt
   );
   const calm = "+".repeat(9 + LIMITS.calmMs / PERIOD_MS);
   assert.equal(holdMs(`---+---${calm}---+`), 1_000);
+  assert.equal(holdMs(`---${"+".repeat(9)}---+`), 2_000, "it was not calm");
 });
 
 Deno.test("afterProbe() never loses a gateway of which at most two probes in a row are missed", () => {

@@ -141,6 +141,7 @@ function isMoving({ ec2 }: Eni): boolean {
   return ec2 !== undefined && ec2.attachment?.state !== "attached";
 }
 
+// mutate: any separator.
 function textOf({ enis }: Sight): string {
   return enis.map(({ id, blocks }) => `${id} ${blocks.map(String).sort()}`)
     .sort().join(" ");
