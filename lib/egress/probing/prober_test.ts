@@ -18,6 +18,7 @@ class Lab implements AsyncDisposable {
   /** Gateways on this node. */
   readonly local = new Set<string>();
   groups: readonly GatewayGroup[];
+  random = 0.5;
   readonly prober: GatewayProber;
   readonly #stop = new AbortController();
   readonly #running: Promise<void>;
@@ -39,7 +40,7 @@ class Lab implements AsyncDisposable {
         this.losses.push(`${gateway} ${silentMs}`);
       },
       clock: this.clock,
-      random: () => 0.5,
+      random: () => this.random,
     });
     this.#running = this.prober.run(this.#stop.signal).catch(() => {});
   }
@@ -218,6 +219,19 @@ Deno.test("GatewayProber asks three others at most along with a gateway in doubt
   assert.ok(doubted >= 10, `${doubted}`);
   const more = others.filter((count) => count > 4).length;
   assert.ok(more > 0 && more <= 3, `${more}`);
+});
+
+Deno.test("GatewayProber varies the time between its rounds by a fifth", async () => {
+  const roundsWith = async (random: number) => {
+    await using lab = new Lab([A, B]);
+    lab.random = random;
+    await lab.clock.advance(60_000);
+    return lab.network.counts.get(`${A}`) ?? 0;
+  };
+  const [often, usual, seldom] = [0, 0.5, 1].map(roundsWith);
+  const rounds = await usual ?? NaN;
+  assert.ok(Math.abs((await often ?? NaN) - rounds / 0.8) < 3);
+  assert.ok(Math.abs((await seldom ?? NaN) - rounds / 1.2) < 3);
 });
 
 Deno.test("GatewayProber does not lose the only gateway, nor one because of another Egress or family", async () => {
