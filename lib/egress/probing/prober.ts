@@ -160,6 +160,7 @@ export class GatewayProber implements Disposable {
 
   [Symbol.dispose](): void {
     for (const { line } of this.#probed.values()) line[Symbol.dispose]();
+    // mutate: it is not used again.
     this.#probed.clear();
   }
 
