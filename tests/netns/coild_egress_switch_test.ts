@@ -29,6 +29,8 @@ netnsTest(
     for (const marks of await lab.marks()) {
       assert.deepEqual(marks, { ready: [other], lost: [lost] });
     }
+    const chosenFrom = [...(await lab.rules()).matchAll(/mark set (0x\w+)/g)];
+    assert.deepEqual(chosenFrom.map(([, mark]) => Number(mark)), [other]);
     assert.equal(lab.aborted, CLIENTS * CONNECTIONS);
     const chosen = lab.chosenBeforeEnds;
     assert.ok(chosen > CLIENTS - WORKERS, `only ${chosen} had chosen`);

@@ -294,6 +294,13 @@ export class SwitchLab implements AsyncDisposable {
     }));
   }
 
+  /** By which the first client chooses, as `nft` shows it. */
+  async rules(): Promise<string> {
+    const [path] = this.#paths;
+    const list = ["nft", "list", "chain", "inet", EGRESS_NFT_TABLE, "output"];
+    return await run("nsenter", [`--net=${path}`, ...list]);
+  }
+
   get #paths(): readonly string[] {
     return this.#pods.map((_, i) => `/run/netns/${this.#prefix}${i}`);
   }

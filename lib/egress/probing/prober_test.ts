@@ -205,6 +205,16 @@ for (const [share, withinMs] of [[0.3, 2_000], [0.51, 4_000]] as const) {
   });
 }
 
+Deno.test("GatewayProber asks on while only every second probe of the one witness is answered", async () => {
+  await using lab = new Lab([A, B]);
+  await lab.clock.advance(1_000);
+  lab.alive(B);
+  let probes = 0;
+  lab.network.isLost = () => probes++ % 2 === 0;
+  await lab.clock.advance(1_500);
+  assert.deepEqual([...lab.prober.lost], [A.toString()]);
+});
+
 Deno.test("GatewayProber asks three others at most along with a gateway in doubt", async () => {
   const many = Array.from({ length: 100 }, (_, i) => A.offset(BigInt(i)));
   await using lab = new Lab(many);

@@ -47,6 +47,8 @@ class Site {
       if (gateways.length > 0) this.done.push(`recall ${gateways.join(" ")}`);
     },
   };
+  /** Which pods have these addresses: others each time. */
+  generation = 1;
   /** Addresses that other pods of the node have now. */
   readonly strangers = new Set<string>();
   /** Marks of gateways that the kernel has as lost. */
@@ -130,7 +132,7 @@ class Site {
       endpoints: this.senders.map((each) => ({
         addresses: [each],
         conditions: { ready: true },
-        targetRef: { uid: `uid-of-${each}` },
+        targetRef: { uid: `${this.generation}-of-${each}` },
       })),
     };
     const service = { metadata, spec: { clusterIPs: ["10.96.0.9"] } };
@@ -279,6 +281,16 @@ Deno.test("a gateway whose address another pod of the node has gets no packet of
   assert.deepEqual(site.taken(), [`end connections ${taken}`, "apply", "tell"]);
   const mark = gatewayMark(Address.parse(other));
   assert.deepEqual(new Set(site.choices), new Set([`${mark}`]));
+});
+
+Deno.test("a client's connections are ended when other gateways have the addresses of those before", async () => {
+  const site = await chooser();
+  site.generation++;
+  assert.equal(await site.update(BOTH), "done");
+  const ended = `end connections ${SENDERS.join(" ")}`;
+  assert.deepEqual(site.taken(), [ended, "apply", "tell"]);
+  assert.equal(await site.update(BOTH), "done");
+  assert.deepEqual(site.taken(), ["tell"]);
 });
 
 Deno.test("damage is looked for in clients that are as planned alone, and found once", async () => {
