@@ -505,7 +505,7 @@ Deno.test("a gateway on the own node does not show that the others are lost: the
   gateways.alive.delete(other);
   const asked = () => gateways.counts.get(local) ?? 0;
   const before = asked();
-  // A gateway is lost after three probes.
+  // In fewer rounds a gateway is lost.
   await lab.until(() => assert.ok(asked() >= before + 6));
   await lab.quiet();
   expectReady(lost, other, local);
@@ -536,19 +536,20 @@ Deno.test("connections through a gateway that leaves its Egress are ended before
   const [made = ""] = lab.plane.done;
   const without = (...gone: readonly string[]) =>
     made.split(" ").filter((each) => !gone.includes(each)).join(" ");
-  // Sooner than three probes of it can be missed.
+  // Sooner than its probes can be missed.
   lab.putGateways([other]);
-  await lab.until(() => assert.equal(lab.plane.done.length, 3));
+  await lab.until(() => assert.equal(lab.plane.done.length, 4));
   assert.deepEqual(lab.plane.done, [
     made,
+    "choose",
     `end ${lost}`,
     without(lost),
   ]);
   // There may be a gap in what the API server has.
   lab.putGateways([]);
-  await lab.until(() => assert.equal(lab.plane.done.length, 4));
+  await lab.until(() => assert.equal(lab.plane.done.length, 5));
   await lab.quiet();
-  assert.deepEqual(lab.plane.done.slice(3), [without(lost, other)]);
+  assert.deepEqual(lab.plane.done.slice(4), [without(lost, other)]);
 });
 
 Deno.test("a client's network is changed even if connections of a gateway that has left cannot be ended", async () => {

@@ -110,6 +110,12 @@ class FakePlane implements EgressPlane {
       new Set(this.plan?.choices.flatMap(({ all }) => all)),
     );
   }
+
+  lost(): Promise<ReadonlySet<number>> {
+    return Promise.resolve(
+      new Set(this.plan?.choices.flatMap(({ lost }) => lost)),
+    );
+  }
 }
 
 /** Egress on node "n1", with Egress "nat/internet" whose Service is 10.96.0.9. */

@@ -82,10 +82,23 @@ class RecordingPlane implements EgressPlane {
   }
 
   async chosen({ netns }: PlaneOptions): Promise<ReadonlySet<number>> {
-    const file = this.#fileOf(netns.inode);
-    if (!await exists(file)) return new Set();
+    const choices = await this.#choicesOf(netns.inode);
+    return new Set(choices.flatMap(({ all }) => all));
+  }
+
+  async lost(
+    _plan: ClientPlan,
+    { netns }: PlaneOptions,
+  ): Promise<ReadonlySet<number>> {
+    const choices = await this.#choicesOf(netns.inode);
+    return new Set(choices.flatMap(({ lost }) => lost));
+  }
+
+  async #choicesOf(inode: bigint): Promise<ClientPlan["choices"]> {
+    const file = this.#fileOf(inode);
+    if (!await exists(file)) return [];
     const plan = JSON.parse(await Deno.readTextFile(file)) as ClientPlan;
-    return new Set(plan.choices.flatMap(({ all }) => all));
+    return plan.choices;
   }
 
   #fileOf(inode: bigint): string {

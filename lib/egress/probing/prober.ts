@@ -153,8 +153,7 @@ export class GatewayProber implements Disposable {
     using _closed = this;
     for (;;) {
       this.#step();
-      const ms = this.#nextMs() - this.#clock.nowMs();
-      await sleep(ms, { signal, clock: this.#clock });
+      await sleep(this.#restMs(), { signal, clock: this.#clock });
     }
   }
 
@@ -287,15 +286,14 @@ export class GatewayProber implements Disposable {
     return Math.max(PERIOD_MS, msFor(this.#probed.size, MAX_PER_SECOND));
   }
 
-  /** When there is something to do next. */
-  #nextMs(): number {
-    const nowMs = this.#clock.nowMs();
+  /** Until there is something to do. */
+  #restMs(): number {
     let nextMs = this.#roundMs;
     for (const { isAwaiting, missedMs } of this.#probed.values()) {
       // One that was late waits for the next round.
       if (isAwaiting) nextMs = Math.min(nextMs, missedMs);
     }
-    return Math.max(nextMs, nowMs);
+    return Math.max(0, nextMs - this.#clock.nowMs());
   }
 
   #follow(groups: readonly GatewayGroup[]): void {
