@@ -7,7 +7,7 @@ import type { Samples } from "./samples.ts";
 /**
  * `switch.N`: until new connections of N clients, each in a namespace of its
  * own, avoid a lost gateway. `switch.N.ended`: until their connections through
- * it are ended. `switch.N.processor`: what that takes of one processor.
+ * it are ended. `….processor`: what that takes of processors.
  */
 export async function switchTimes(
   { clients, connections, rounds }: {
@@ -18,17 +18,15 @@ export async function switchTimes(
 ): Promise<Samples> {
   configureLogging({ write: () => {} });
   openLibc();
-  const times: Record<"" | ".ended" | ".processor", number[]> = {
-    "": [],
-    ".ended": [],
-    ".processor": [],
-  };
+  const times: Record<string, number[]> = {};
+  const note = (name: string, ms: number) => (times[name] ??= []).push(ms);
   for (let round = 0; round < rounds; round++) {
     await using lab = await SwitchLab.open({ clients, connections });
-    const { switchedMs, endedMs, processorMs } = await lab.lose();
-    times[""].push(switchedMs);
-    times[".ended"].push(endedMs);
-    times[".processor"].push(processorMs);
+    const { switched, ended } = await lab.lose();
+    note("", switched.ms);
+    note(".processor", switched.processorMs);
+    note(".ended", ended.ms);
+    note(".ended.processor", ended.processorMs);
   }
   return Object.fromEntries(
     Object.entries(times).map(([name, samples]) => [
