@@ -26,6 +26,20 @@ const BROKEN = `table inet broken {
   }
 }`;
 
+/** Each packet of the tunnel, to the gateway and from it, is lost with a chance of 30 %. */
+const LOSSY = `table inet lossy {
+  chain incoming {
+    type filter hook prerouting priority -400
+    udp dport 5555 meta random < 1288490188 drop
+  }
+  chain outgoing {
+    type filter hook postrouting priority 400
+    udp sport 5555 meta random < 1288490188 drop
+  }
+}`;
+/** A gateway that flaps is lost more than once in this time. */
+const LOSSY_MS = 20_000;
+
 let client: Client;
 
 /** The gateways of new connections, of both families, by the pods' names. */
@@ -347,6 +361,31 @@ egressTest("egress by gateways that the client chooses", {
           async () => (await lostGateways(cluster)).length === 0,
           { timeoutMs: NOTICE_MS },
         );
+      },
+
+    "30 % of a gateway's packets are lost, each way: the gateway is not, and connections through it go on":
+      async (cluster) => {
+        const [lossy, other] = await cluster.gatewaysReady(EGRESS, 2);
+        assert.ok(lossy && other);
+        await awaitGateways(cluster, lossy, other);
+        await using all = await flowsThroughAll(cluster);
+        const connections = all.flows.filter((each) => each instanceof TcpFlow);
+        const { netns } = lossy.pod.sandbox;
+        await inNetns(netns, "sh", ["-c", `nft -f - <<END\n${LOSSY}\nEND`]);
+        try {
+          const endMs = performance.now() + LOSSY_MS;
+          while (performance.now() < endMs) {
+            const table = await tableOf(client);
+            const lost = /set lost_\S+ \{\s+type mark\s+elements/;
+            assert.ok(!lost.test(table), table);
+          }
+        } finally {
+          await inNetns(netns, "nft", ["delete", "table", "inet", "lossy"]);
+        }
+        await answering(connections);
+        for (const { report } of connections) {
+          assert.equal(report.error, undefined, textOf(report));
+        }
       },
 
     "coild is restarted while a gateway is lost, which its kubelet has not noticed: no connection uses it":
