@@ -141,7 +141,7 @@ async function failoverFigures(
   log(
     "gateways lost, with clients that choose and with clients of the Service",
   );
-  const rounds = quick ? 1 : 10;
+  const rounds = quick ? 1 : 5;
   const samples = await inGuest(bench, { vm, lab, part: "failover", rounds });
   return figuresOf(samples, {
     prefix: "egress.",
