@@ -178,7 +178,13 @@ async function caller() {
     perform: (action: Action) =>
       perform(action, {
         ec2,
-        template: { instanceId: INSTANCE, groups: [GROUP], clusterName: "" },
+        template: {
+          instanceId: INSTANCE,
+          groups: [GROUP],
+          clusterName: "",
+          tags: {},
+          hasIpv6: false,
+        },
         view: { instanceId: INSTANCE, manageUntagged: false, since: () => 7 },
         onError: (error) => void errors.push(`${error}`),
       }),
