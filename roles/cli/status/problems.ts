@@ -3,6 +3,7 @@ import {
   type Condition,
   conditionOf,
   type Egress,
+  type VpcNode,
 } from "../../../lib/api/mod.ts";
 import { compareText } from "../../../lib/names/mod.ts";
 import { requestProblem } from "../base/block_request.ts";
@@ -19,7 +20,7 @@ const CONTROLLER = "coil-controller";
 /** Finds problems: first those that cause others. */
 export function problemsOf(snapshot: Snapshot, now: Date): Problem[] {
   const { parts = [], leases, pools = [], requests = [] } = snapshot;
-  const { egresses = [], nodes = [] } = snapshot;
+  const { egresses = [], nodes = [], vpcNodes = [] } = snapshot;
   return [
     ...missing(snapshot),
     ...parts.filter(({ isReady }) => !isReady).sort(byName).map(ofPart),
@@ -29,10 +30,13 @@ export function problemsOf(snapshot: Snapshot, now: Date): Problem[] {
     ...pools.flatMap(ofPool),
     ...requests.flatMap((request) => requestProblem(request, now)),
     ...egresses.flatMap(ofEgress),
+    ...vpcNodes.flatMap(ofVpcNode),
   ];
 }
 
-function missing({ unseen, workloads, parts, pools }: Snapshot): Problem[] {
+function missing(
+  { unseen, workloads, parts, pools, vpcNodes = [] }: Snapshot,
+): Problem[] {
   const found: Problem[] = [];
   if (unseen.some((u) => u.what === "addresspools" && u.why === "not served")) {
     found.push({
@@ -40,7 +44,7 @@ function missing({ unseen, workloads, parts, pools }: Snapshot): Problem[] {
       message: "it does not exist: Coil is not installed",
       next: "kubectl apply -f crds/",
     });
-  } else if (pools?.length === 0) {
+  } else if (pools?.length === 0 && vpcNodes.length === 0) {
     found.push({
       object: "AddressPool",
       message: "there is none: pods get no addresses",
@@ -166,8 +170,28 @@ function ofEgress({ metadata, status }: Egress): Problem[] {
   });
 }
 
+function ofVpcNode({ metadata, status }: VpcNode): Problem[] {
+  const name = metadata.name ?? "";
+  const describe = `kubectl describe vpcnode ${name}`;
+  // One that coild has just made says nothing yet.
+  const { conditions = [] } = status ?? {};
+  if (conditions.length === 0) return [];
+  return ofConditions(`VPCNode ${name}`, conditions, {
+    bad: [
+      ["Ready", "False"],
+      ["SubnetExhausted", "True"],
+      ["MissingPermissions", "True"],
+    ],
+    next: describe,
+    describe,
+  });
+}
+
 /** Conditions that add nothing when the object is not ready. */
-const LESS_THAN_NOT_READY = new Set(["CapacityLow", "Degraded"]);
+const LESS_THAN_NOT_READY = new Set([
+  ...["CapacityLow", "Degraded"],
+  ...["MissingPermissions", "SubnetExhausted"],
+]);
 
 function ofConditions(
   object: string,

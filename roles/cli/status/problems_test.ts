@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
-import type {
-  AddressPool,
-  BlockRequest,
-  Egress,
+import {
+  type AddressPool,
+  type BlockRequest,
+  type Egress,
+  newVpcNode,
+  type VpcNode,
 } from "../../../lib/api/mod.ts";
 import { GROUP_VERSION } from "../../../lib/names/mod.ts";
 import { problemsOf } from "./problems.ts";
@@ -70,6 +72,11 @@ function egress(name: string, conditions: Conditions): Egress {
   };
 }
 
+function vpcNode(conditions?: Conditions): VpcNode {
+  const node = newVpcNode({ name: "n1", uid: "u" });
+  return conditions === undefined ? node : { ...node, status: { conditions } };
+}
+
 function request(
   seconds: number,
   status: NonNullable<BlockRequest["status"]> = {},
@@ -105,6 +112,31 @@ function found(otherwise: Partial<Snapshot>): string[] {
 }
 
 const CASES: readonly (readonly [string, Partial<Snapshot>, ...string[]])[] = [
+  [
+    "no pool, where nodes have addresses of their VPC",
+    { pools: [], vpcNodes: [vpcNode(), vpcNode([])] },
+  ],
+  [
+    "a node whose pods get no addresses of the VPC",
+    {
+      vpcNodes: [vpcNode([
+        condition("Ready", "False", "CallsFail"),
+        condition("MissingPermissions", "True", "Unauthorized"),
+      ])],
+    },
+    "VPCNode n1: Ready is False, CallsFail: why Ready is so > kubectl describe vpcnode n1",
+  ],
+  [
+    "a node whose subnet is empty, and that has free addresses",
+    {
+      vpcNodes: [vpcNode([
+        condition("Ready", "True", "AddressesAvailable"),
+        condition("SubnetExhausted", "True", "NoAddress"),
+        condition("Throttled", "True", "RequestLimitExceeded"),
+      ])],
+    },
+    "VPCNode n1: SubnetExhausted is True, NoAddress: why SubnetExhausted is so > kubectl describe vpcnode n1",
+  ],
   ["all is well", {}],
   ["nothing could be read", {
     workloads: undefined,

@@ -6,6 +6,8 @@ import {
   type Egress,
   EGRESS_COMPONENT,
   EGRESSES,
+  VPC_NODES,
+  type VpcNode,
 } from "../../../lib/api/mod.ts";
 import {
   DAEMON_SETS,
@@ -81,6 +83,8 @@ export interface Snapshot {
   readonly requests?: readonly BlockRequest[] | undefined;
   readonly egresses?: readonly Egress[] | undefined;
   readonly nodes?: readonly NodeFacts[] | undefined;
+  /** Of nodes whose pods have addresses of the VPC. */
+  readonly vpcNodes?: readonly VpcNode[] | undefined;
   readonly unseen: readonly Unseen[];
 }
 
@@ -105,7 +109,9 @@ export async function readSnapshot(looker: Looker): Promise<Snapshot> {
     requests: await looker.list(BLOCK_REQUESTS, (request) => request),
     egresses: await looker.list(EGRESSES, (egress) => egress),
     nodes: await looker.list(NODES, nodeOf, LINUX),
-    unseen: looker.unseen,
+    vpcNodes: await looker.list(VPC_NODES, (node) => node),
+    // Most clusters have no VPC.
+    unseen: looker.unseen.filter(({ what }) => what !== VPC_NODES.plural),
   };
 }
 
