@@ -10,6 +10,7 @@ import type { BlockRecord } from "../../../lib/ipam/mod.ts";
 import type { Eni } from "../../../lib/vpc/mod.ts";
 import type { FleetView } from "../vpc/fleet_view.ts";
 import type { CallTroubles } from "./calls_record.ts";
+import { eniOfBlock } from "./inspection.ts";
 
 /** What a VPCNode is made from. */
 export interface StatusFacts {
@@ -32,7 +33,8 @@ export function statusOf(
   );
   const { view, records = [] } = facts;
   if (view === undefined) return { conditions };
-  const enis = view.enis.map((eni) => eniOf(eni, records));
+  const byEni = Map.groupBy(records, ({ name }) => eniOfBlock(name));
+  const enis = view.enis.map((eni) => eniOf(eni, byEni.get(eni.id) ?? []));
   return {
     instance: view.instance.id,
     instanceType: view.instance.type,
@@ -47,20 +49,19 @@ export function statusOf(
 
 function eniOf(eni: Eni, records: readonly BlockRecord[]): VpcNodeEni {
   const { id, device = 0, ec2, grants } = eni;
-  const own = records.filter(({ name }) => name.startsWith(`${id}/`));
   return {
     id,
     device,
     subnet: ec2?.subnet ?? "",
     blocks: grants.map(({ block }) => String(block)),
     ...sum(
-      own.map(({ held, cooling, free }) => ({ used: held, cooling, free })),
+      records.map(({ held, cooling, free }) => ({ used: held, cooling, free })),
     ),
   };
 }
 
 function sum(all: readonly VpcAddressCounts[]): VpcAddressCounts {
-  const [total] = [{ used: 0, cooling: 0, free: 0 }];
+  const total = { used: 0, cooling: 0, free: 0 };
   for (const { used, cooling, free } of all) {
     total.used += used;
     total.cooling += cooling;
