@@ -277,6 +277,21 @@ Deno.test("coild --addresses=vpc says why pods get no addresses", async (t) => {
   });
   await conditionIs(vpc, "Ready", "True AddressesAvailable");
 
+  await t.step("an account that is throttled", async () => {
+    await using _fault = await failing("RequestLimitExceeded");
+    assert.match(await refused(), /: EC2 throttles this account \(\w+/);
+    const message = await conditionIs(
+      vpc,
+      "Throttled",
+      "True RequestLimitExceeded",
+    );
+    assert.match(message, new RegExp(`throttles this account: .*${ASSIGN}`));
+  });
+  await eventually("an address again", async () => {
+    const pod = await lab.createPod(`again${pods++}`);
+    return (await vpc.plugin(coild, "ADD", pod)).code === 0;
+  }, RECOVERY);
+
   await t.step("an empty subnet", async () => {
     await using _fault = await failing("InsufficientFreeAddressesInSubnet");
     assert.match(
