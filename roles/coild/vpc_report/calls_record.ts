@@ -1,4 +1,4 @@
-import type { Attempt } from "../../../lib/aws/mod.ts";
+import type { Attempt, AwsError } from "../../../lib/aws/mod.ts";
 
 /** For how long a throttled call is worth a word. */
 const THROTTLED_MS = 300_000;
@@ -11,6 +11,8 @@ export interface CallTroubles {
   readonly denied: readonly string[];
   /** Calls that were throttled in the last minutes. */
   readonly throttled: readonly string[];
+  /** Which of the two the last refusal was, unless its call has succeeded since. */
+  readonly last?: "denied" | "throttled" | undefined;
 }
 
 /** Remembers how calls of AWS ended. */
@@ -18,6 +20,7 @@ export class CallsRecord {
   readonly #now: () => number;
   readonly #deniedAt = new Map<string, number>();
   readonly #throttledAt = new Map<string, number>();
+  #last: AwsError | undefined;
 
   /** `now` gives milliseconds that never go back. */
   constructor(now: () => number = () => performance.now()) {
@@ -30,6 +33,9 @@ export class CallsRecord {
     if (refusal?.isDenied) this.#deniedAt.set(call, this.#now());
     else if (!refusal?.isThrottled) this.#deniedAt.delete(call);
     if (refusal?.isThrottled) this.#throttledAt.set(call, this.#now());
+    if (refusal !== undefined || this.#last?.call === call) {
+      this.#last = refusal;
+    }
   }
 
   /** What is wrong now. */
@@ -38,6 +44,11 @@ export class CallsRecord {
       denied: this.#since(this.#deniedAt, DENIED_MS)
         .map((call) => `ec2:${call}`),
       throttled: this.#since(this.#throttledAt, THROTTLED_MS),
+      last: this.#last?.isDenied
+        ? "denied"
+        : this.#last?.isThrottled
+        ? "throttled"
+        : undefined,
     };
   }
 

@@ -28,6 +28,21 @@ Deno.test("CallsRecord names the right that is missing, until the call is allowe
   assert.deepEqual(troubles().denied, []);
 });
 
+Deno.test("CallsRecord knows what the last refusal was, until its call succeeds", () => {
+  const { ended, troubles } = recording();
+  assert.equal(troubles().last, undefined);
+  ended("CreateTags", "UnauthorizedOperation");
+  ended("DescribeSubnets", "success");
+  assert.equal(troubles().last, "denied");
+  ended("AttachNetworkInterface", "RequestLimitExceeded");
+  assert.equal(troubles().last, "throttled");
+  ended("CreateTags", "IncorrectState");
+  assert.equal(troubles().last, undefined);
+  ended("CreateTags", "UnauthorizedOperation");
+  ended("CreateTags", "success");
+  assert.equal(troubles().last, undefined);
+});
+
 Deno.test("CallsRecord forgets a missing right when its call was not made for ten minutes", () => {
   const { ended, pass, troubles } = recording();
   ended("CreateTags", "UnauthorizedOperation");

@@ -52,10 +52,10 @@ function fullText({ view }: FindingFacts): string {
 
 /** Why no address came in time: the cause that an admin can remove first. */
 function delayText(facts: FindingFacts): string {
-  const { view, troubles: { denied, throttled }, lastRefusal } = facts;
+  const { view, troubles: { denied, throttled, last }, lastRefusal } = facts;
   const why = view?.unmet?.why;
   if (why === "limit") return fullText(facts) + WHAT_TO_DO;
-  if (denied.length > 0) {
+  if (last === "denied" && denied.length > 0) {
     return `EC2 refused calls for want of rights; allow ${
       denied.join(", ")
     } in the policy of the node's role`;
@@ -66,7 +66,7 @@ function delayText(facts: FindingFacts): string {
   if (view?.mode === "prefix" && view.refused.includes("prefix")) {
     return `subnet ${view.subnet} of the node's ENIs is fragmented: it has no free range of 16 addresses, and pods get single ones, slowly; reserve a range of it for prefixes`;
   }
-  if (throttled.length > 0) {
+  if (last === "throttled" && throttled.length > 0) {
     return `EC2 throttles this account (${
       throttled.join(", ")
     }); the calls are made again, more slowly`;

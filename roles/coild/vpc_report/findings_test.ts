@@ -44,7 +44,8 @@ Deno.test("findingOf() says that the ENIs are full; in Events without the second
 });
 
 Deno.test("findingOf() says why no address came in time", () => {
-  const denied = { troubles: { denied: ["ec2:CreateTags"] } };
+  const both = { denied: ["ec2:CreateTags"], throttled: ["CreateTags"] };
+  const denied = { troubles: { ...both, last: "denied" as const } };
   assert.match(delayOf(unmet("limit")), /^the node's ENIs are full: t3.small/);
   assert.match(
     delayOf({ ...unmet("limit"), isCordoned: true }),
@@ -66,7 +67,9 @@ Deno.test("findingOf() says why no address came in time", () => {
     /^EC2 has not granted one yet/,
   );
   assert.match(
-    delayOf(unmet("paused"), { troubles: { throttled: ["CreateTags"] } }),
+    delayOf(unmet("paused"), {
+      troubles: { ...both, last: "throttled" as const },
+    }),
     /^EC2 throttles this account \(CreateTags\)/,
   );
   const { refusal } = attemptOf("CreateTags", "IncorrectState");
@@ -75,6 +78,7 @@ Deno.test("findingOf() says why no address came in time", () => {
     /^EC2 refused a call \(Cannot call CreateTags of EC2: IncorrectState/,
   );
   assert.match(delayOf({}), /^EC2 has not granted one yet/);
+  assert.match(delayOf({}, { troubles: both }), /^EC2 has not granted one yet/);
 });
 
 Deno.test("findingOf() leaves other errors to say it themselves", () => {
