@@ -136,9 +136,15 @@ function ready({ view, records, troubles }: StatusFacts): ConditionDraft {
 }
 
 /** What keeps EC2 from answering, to be added to a sentence. */
-function trouble({ denied, throttled }: CallTroubles): string {
-  if (denied.length > 0) return ` (missing: ${denied.join(", ")})`;
-  return throttled.length > 0 ? ` (throttled: ${throttled.join(", ")})` : "";
+function trouble({ denied, throttled, last }: CallTroubles): string {
+  switch (last) {
+    case "denied":
+      return ` (missing: ${denied.join(", ")})`;
+    case "throttled":
+      return ` (throttled: ${throttled.join(", ")})`;
+    case undefined:
+      return "";
+  }
 }
 
 function subnetExhausted({ view }: StatusFacts): ConditionDraft {

@@ -97,16 +97,25 @@ Deno.test("statusOf() says what keeps pods from getting addresses", () => {
     conditionsOf(unmet("subnet"), { records }).ready,
     "False SubnetExhausted",
   );
-  const denied = { records, troubles: { denied: ["ec2:CreateTags"] } };
+  const both = { denied: ["ec2:CreateTags"], throttled: ["CreateTags"] };
+  const denied = { records, troubles: { ...both, last: "denied" as const } };
   const { ready, messages } = conditionsOf(unmet("paused"), denied);
   assert.equal(ready, "False CallsFail");
   assert.match(messages, /^no address is free.*\(missing: ec2:CreateTags\)$/m);
+  const throttled = {
+    records,
+    troubles: { ...both, last: "throttled" as const },
+  };
+  assert.match(
+    conditionsOf(unmet("paused"), throttled).messages,
+    /^no address is free.*\(throttled: CreateTags\)$/m,
+  );
 });
 
 Deno.test("statusOf() names the right that a start lacks", () => {
   const denied = ["ec2:DescribeInstanceTypes"];
   const { permissions, messages } = conditionsOf(undefined, {
-    troubles: { denied },
+    troubles: { denied, last: "denied" },
   });
   assert.equal(permissions, "True Unauthorized");
   assert.match(messages, /asked \(missing: ec2:DescribeInstanceTypes\)$/m);
