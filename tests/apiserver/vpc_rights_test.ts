@@ -1,6 +1,7 @@
 // Rights in the cluster of a node with addresses of the VPC, against the audit
 // log. Those in the account: the cloud of the lab goes by the IAM policy.
 import assert from "node:assert/strict";
+import { eventually } from "../lab/mod.ts";
 import { usedRights } from "../lab/rights_log.ts";
 import { compareRights, rightsOf, type Role } from "../runner/rights.ts";
 import { VpcLab } from "./coild_vpc_lab.ts";
@@ -31,9 +32,16 @@ Deno.test("coild's rights with addresses of the VPC are what it uses, no more an
   await vpc.lab.createNamespace("pooled", pool);
   const refused = await vpc.lab.createPod("pod", { namespace: "pooled" });
   // The first time makes an Event, the second counts it up.
-  for (let i = 0; i < 2; i++) {
+  for (const times of [1, 2]) {
     const { output } = await vpc.plugin(coild, "ADD", refused);
     assert.match(output, /this node's pods have addresses of the VPC/);
+    await eventually(`an Event that came ${times} times`, async () => {
+      const path = "/api/v1/namespaces/pooled/events";
+      const { items } = await plane.request("GET", path) as {
+        readonly items: readonly { readonly count: number }[];
+      };
+      return items.some(({ count }) => count === times);
+    });
   }
   const { code } = await coild.process.stop({ graceMs: 20_000 });
   assert.equal(code, 0);
