@@ -1,16 +1,8 @@
 import { type Clock, sleep, systemClock } from "../../async/mod.ts";
 import type { Address } from "../../inet/mod.ts";
-import {
-  afterProbe,
-  avoided,
-  type GatewayHealth,
-  type HealthLimits,
-  isInDoubt,
-  lostBefore,
-  newHealth,
-} from "./health.ts";
-import { ProbeLoss } from "./loss.ts";
+import { avoided, type GatewayHealth } from "./health.ts";
 import { type OpenProbeSocket, ProbeLine } from "./probe_line.ts";
+import { ProbedGateway } from "./probed_gateway.ts";
 import { bestWitnesses, type Witness, witnessed } from "./witnesses.ts";
 
 /** Between two rounds of probes of all gateways, give or take a fifth, as all of these. */
@@ -23,22 +15,8 @@ const DOUBT_PERIOD_MS = 28;
 const MAX_PER_SECOND = 2_000;
 /** Likewise to gateways in doubt and their witnesses, for as long as there are some. */
 const MAX_IN_DOUBT_PER_SECOND = 2_000;
-/** Without an answer of another one for so long, a gateway in doubt is asked like all others. */
-const DOUBT_ALONE_MS = 150;
 /** So many gateways of a group are asked each time that one is in doubt. */
 const WITNESSES = 3;
-/** After so long without an answer another socket is tried. */
-const REOPEN_MS = 5_000;
-/** So many probes of a gateway that has never answered; further ones are rarer and rarer. */
-const EAGER_PROBES = 4;
-const MAX_UNKNOWN_MS = 30_000;
-
-const LIMITS: HealthLimits = {
-  holdMs: 5_000,
-  maxHoldMs: 300_000,
-  calmMs: 600_000,
-};
-
 /** Gateways of which any can stand in for another one: those of an Egress, of one family. */
 export interface GatewayGroup {
   /** Several groups may have one name. */
@@ -71,23 +49,6 @@ export interface ProberOptions {
   readonly random?: () => number;
 }
 
-interface Probed {
-  readonly name: string;
-  readonly address: Address;
-  readonly line: ProbeLine;
-  readonly loss: ProbeLoss;
-  health: GatewayHealth;
-  /** When the next probe is due, the last one was sent, the last one that was answered was, and an answer to the last one is missed. */
-  dueMs: number;
-  sentMs: number;
-  answeredMs: number;
-  missedMs: number;
-  /** When a miss last counted. */
-  witnessedMs: number;
-  isAwaiting: boolean;
-  openedMs: number;
-}
-
 /**
  * Probes the gateways of a node's clients, in rounds, and those in doubt more
  * often. A probe without an answer counts only if another gateway of the group
@@ -98,11 +59,9 @@ export class GatewayProber implements Disposable {
   readonly #with: ProberOptions;
   readonly #clock: Clock;
   readonly #random: () => number;
-  readonly #probed = new Map<string, Probed>();
+  readonly #probed = new Map<string, ProbedGateway>();
   /** When the next round is due. */
   #roundMs = -Infinity;
-  /** Gateways that may be lost soon. */
-  readonly #inDoubt = new Set<string>();
   /** Gateways that are lost since before the start, and not followed yet. */
   readonly #recalled = new Set<string>();
   #avoided: ReadonlySet<string> = new Set();
@@ -136,10 +95,9 @@ export class GatewayProber implements Disposable {
     const lost = new Set(
       gateways.map(String).filter((name) => {
         const probed = this.#probed.get(name);
-        if (probed === undefined) this.#recalled.add(name);
         // What is known by a probe is known better.
-        else if (probed.health.kind !== "unknown") return false;
-        else probed.health = lostBefore();
+        if (probed !== undefined) return probed.recall();
+        this.#recalled.add(name);
         return true;
       }),
     );
@@ -158,7 +116,7 @@ export class GatewayProber implements Disposable {
   }
 
   [Symbol.dispose](): void {
-    for (const { line } of this.#probed.values()) line[Symbol.dispose]();
+    for (const each of this.#probed.values()) each[Symbol.dispose]();
     // mutate: it is not used again.
     this.#probed.clear();
   }
@@ -172,64 +130,22 @@ export class GatewayProber implements Disposable {
     const groups = this.#with.groups();
     this.#follow(groups);
     const nowMs = this.#clock.nowMs();
-    const late: Probed[] = [];
-    for (const probed of this.#probed.values()) {
-      if (!probed.isAwaiting) continue;
-      if (probed.line.takeAnswers()) {
-        probed.answeredMs = probed.sentMs;
-        this.#judge(probed, { isAnswered: true, nowMs });
-      } else if (probed.missedMs <= nowMs) {
-        late.push(probed);
-      }
-    }
-    if (late.length > 0) this.#miss(late, { groups, nowMs });
+    for (const each of this.#probed.values()) each.takeAnswer(nowMs);
+    this.#missLate(groups, nowMs);
     this.#decide(groups);
     this.#send(groups, nowMs);
   }
 
-  #miss(
-    late: readonly Probed[],
-    { groups, nowMs }: {
-      readonly groups: readonly GatewayGroup[];
-      readonly nowMs: number;
-    },
-  ): void {
+  #missLate(groups: readonly GatewayGroup[], nowMs: number): void {
+    const late = [...this.#probed.values()]
+      .filter(({ missedMs = Infinity }) => missedMs <= nowMs);
+    if (late.length === 0) return;
     const counting = new Set(
       groups.flatMap((group) => witnessed(this.#witnesses(group))),
     );
-    for (const probed of late) {
-      const { name, health } = probed;
-      probed.isAwaiting = false;
-      const counts = counting.has(name);
-      if (counts) probed.witnessedMs = nowMs;
-      if (counts || health.kind === "unknown") {
-        this.#judge(probed, { isAnswered: false, nowMs });
-      }
-      const isAlone = nowMs - probed.witnessedMs > DOUBT_ALONE_MS;
-      if (isInDoubt(probed.health) && !isAlone) this.#inDoubt.add(name);
-      else this.#inDoubt.delete(name);
-      reopenInTime(probed, nowMs);
+    for (const each of late) {
+      each.miss(nowMs, { counts: counting.has(each.name) });
     }
-  }
-
-  #judge(
-    probed: Probed,
-    { isAnswered, nowMs }: {
-      readonly isAnswered: boolean;
-      readonly nowMs: number;
-    },
-  ): void {
-    const { health, loss, name } = probed;
-    // Of a gateway that is lost nothing is learned but by its answer.
-    const isKnown = health.kind !== "unknown" && health.kind !== "lost";
-    if (isKnown || isAnswered) loss.add(isAnswered);
-    const probe = { isAnswered, nowMs, misses: loss.misses };
-    probed.health = afterProbe(health, probe, LIMITS);
-    probed.isAwaiting = false;
-    if (isAnswered) this.#inDoubt.delete(name);
-    probed.dueMs = probed.health.kind === "unknown"
-      ? nowMs + unknownWaitMs(probed.health.misses)
-      : 0;
   }
 
   #witnesses({ gateways }: GatewayGroup): Witness[] {
@@ -245,9 +161,9 @@ export class GatewayProber implements Disposable {
   /** Those in doubt that are to be asked now, and who is asked with them. */
   #doubted(groups: readonly GatewayGroup[]): ReadonlySet<string> {
     const doubted = new Set(
-      this.#inDoubt.values().filter((name) =>
-        this.#probed.get(name)?.isAwaiting === false
-      ),
+      [...this.#probed.values()]
+        .filter((each) => each.isDoubted && each.missedMs === undefined)
+        .map(({ name }) => name),
     );
     if (doubted.size === 0) return doubted;
     const concerned = groups.filter(({ gateways }) =>
@@ -255,7 +171,7 @@ export class GatewayProber implements Disposable {
     );
     const witnesses = concerned.flatMap((group) => {
       const others = this.#witnesses(group)
-        .filter(({ name }) => !this.#inDoubt.has(name));
+        .filter(({ name }) => this.#probed.get(name)?.isDoubted === false);
       return bestWitnesses(others, WITNESSES);
     });
     return doubted.union(new Set(witnesses));
@@ -269,16 +185,9 @@ export class GatewayProber implements Disposable {
     const doubtMs = this.#spread(
       Math.max(DOUBT_PERIOD_MS, msFor(doubted.size, MAX_IN_DOUBT_PER_SECOND)),
     );
-    for (const probed of this.#probed.values()) {
-      const isDue = isRound && probed.dueMs <= nowMs && !probed.isAwaiting;
-      if (!isDue && !doubted.has(probed.name)) continue;
-      probed.line.send();
-      probed.sentMs = nowMs;
-      // A witness may be asked again before its answer is missed.
-      if (probed.isAwaiting) continue;
-      probed.isAwaiting = true;
-      probed.missedMs = nowMs +
-        (isInDoubt(probed.health) ? doubtMs : answerMs);
+    for (const each of this.#probed.values()) {
+      if (!(isRound && each.isDue(nowMs)) && !doubted.has(each.name)) continue;
+      each.send(nowMs, { answerMs, doubtMs });
     }
   }
 
@@ -288,11 +197,9 @@ export class GatewayProber implements Disposable {
 
   /** Until there is something to do. */
   #restMs(): number {
-    let nextMs = this.#roundMs;
-    for (const { isAwaiting, missedMs } of this.#probed.values()) {
+    const nextMs = [...this.#probed.values()]
       // One that was late waits for the next round.
-      if (isAwaiting) nextMs = Math.min(nextMs, missedMs);
-    }
+      .reduce((ms, { missedMs = ms }) => Math.min(ms, missedMs), this.#roundMs);
     return Math.max(0, nextMs - this.#clock.nowMs());
   }
 
@@ -301,30 +208,18 @@ export class GatewayProber implements Disposable {
       groups.flatMap(({ gateways }) => gateways)
         .map((address) => [address.toString(), address]),
     );
-    for (const [key, { line }] of this.#probed) {
-      if (wanted.has(key)) continue;
-      line[Symbol.dispose]();
-      this.#probed.delete(key);
-      this.#inDoubt.delete(key);
+    for (const [name, probed] of this.#probed) {
+      if (wanted.has(name)) continue;
+      probed[Symbol.dispose]();
+      this.#probed.delete(name);
     }
     const { open, port } = this.#with;
-    const openedMs = this.#clock.nowMs();
-    for (const [key, address] of wanted) {
-      if (this.#probed.has(key)) continue;
-      this.#probed.set(key, {
-        name: key,
-        address,
-        line: new ProbeLine(address, port, open),
-        loss: new ProbeLoss(),
-        health: this.#recalled.delete(key) ? lostBefore() : newHealth(),
-        dueMs: 0,
-        sentMs: 0,
-        answeredMs: -Infinity,
-        missedMs: 0,
-        witnessedMs: -Infinity,
-        isAwaiting: false,
-        openedMs,
-      });
+    for (const [name, address] of wanted) {
+      if (this.#probed.has(name)) continue;
+      const line = new ProbeLine(address, port, open);
+      const probed = new ProbedGateway(address, line, this.#clock.nowMs());
+      if (this.#recalled.delete(name)) probed.recall();
+      this.#probed.set(name, probed);
     }
   }
 
@@ -376,18 +271,4 @@ export class GatewayProber implements Disposable {
 /** What so many probes take at this rate. */
 function msFor(probes: number, perSecond: number): number {
   return 1_000 * probes / perSecond;
-}
-
-/** Routes and the node's own addresses may have changed. Not at once: an answer may be late. */
-function reopenInTime(probed: Probed, nowMs: number): void {
-  const sinceMs = Math.max(probed.answeredMs, probed.openedMs);
-  if (nowMs - sinceMs < REOPEN_MS) return;
-  probed.line.reopen();
-  probed.openedMs = nowMs;
-}
-
-/** Gateways of other versions never answer. */
-function unknownWaitMs(misses: number): number {
-  if (misses < EAGER_PROBES) return 0;
-  return Math.min(MAX_UNKNOWN_MS, PERIOD_MS * 2 ** (misses - EAGER_PROBES + 1));
 }
