@@ -1,7 +1,9 @@
 // coild's attachments as `connectIpam()` ties them to each other: with the
 // kernel's network, and addresses of a cluster in memory.
+import assert from "node:assert/strict";
 import { create } from "@bufbuild/protobuf";
 import { KeyedMutex } from "../../lib/async/mod.ts";
+import { untilPasses } from "../../lib/async/testing.ts";
 import { type CNIArgs, CNIArgsSchema } from "../../lib/cnirpc/mod.ts";
 import type { NodeIpam } from "../../lib/ipam/mod.ts";
 import { FakeCluster, openNode } from "../../lib/ipam/testing.ts";
@@ -142,7 +144,12 @@ export async function partsOn(network: PodNetwork): Promise<Parts> {
     network: paused,
     intervalMs: 1,
   });
-  const settle = () => teardown.drain(signal);
+  const settle = () =>
+    untilPasses(async () => {
+      const { husks } = await network.survey();
+      assert.deepEqual(husks, []);
+      assert.ok(ipam.list().every(({ state }) => state !== "releasing"));
+    });
   const locked = async (
     request: AddRequest,
     call: (held: DisposableStack) => Promise<unknown>,
