@@ -1,9 +1,8 @@
-import {
-  type ClientGateway,
-  type ClientPlan,
-  type GatewayGroup,
-  gatewayMark,
-  type Selection,
+import type {
+  ClientGateway,
+  ClientPlan,
+  GatewayGroup,
+  Selection,
 } from "../../../lib/egress/mod.ts";
 import { type Address, valuesOf } from "../../../lib/inet/mod.ts";
 import { splitKey, type V1Pod } from "../../../lib/kube/mod.ts";
@@ -16,8 +15,6 @@ import { ClientApplier } from "./applier.ts";
 import {
   byName,
   type ClientState,
-  differsInReadyAlone,
-  type Gateways,
   gatewaysOf,
   isSettled,
   planText,
@@ -27,6 +24,7 @@ import type { CallOptions, Connected } from "../calls/attachments.ts";
 import { type ConditionReason, conditionsOf, endsOf } from "./conditions.ts";
 import { ConnectionEndings, type ConnectionEndingsOptions } from "./endings.ts";
 import type { EgressPlane } from "./plane.ts";
+import { readChosen } from "./read_chosen.ts";
 import { ClientPlanner, type ClientPlannerOptions } from "./planner.ts";
 import type { EgressReports } from "./reports.ts";
 import type { EgressSource } from "./source.ts";
@@ -36,7 +34,8 @@ import {
   InvalidNetworkError,
 } from "../base/errors.ts";
 import { podKey } from "../base/keys.ts";
-import { goneOf, leftOf, lostOf, markedOf } from "./chosen_gateways.ts";
+import { goneOf, lostOf } from "./chosen_gateways.ts";
+import { firstStep } from "./first_step.ts";
 import { keepChoices } from "./kept_choices.ts";
 import { recall, unknownGateways } from "./lost_egresses.ts";
 import type { PodFacts } from "../cluster/pod_source.ts";
@@ -229,17 +228,19 @@ export class EgressSetup {
       ({ name }) => known.get(name)?.direct !== undefined,
     );
     const plan = this.#planner.plan(attachment, gateways);
-    const losses = {
-      gateways,
-      lost: lostOf(gateways, this.#with.health),
-      isNew: known.size === 0,
-    };
+    // What is lost may change on the way: some are recalled.
+    const leave = () =>
+      this.#endings.leave(attachment, {
+        gateways,
+        lost: lostOf(gateways, this.#with.health),
+        isNew: known.size === 0,
+      });
     const gone = goneOf(gateways, known);
     const isDone = lost.length + gone.length === 0;
     if (isDone && isSettled(state, planText(plan))) {
       const settled = { ...selection, gateways };
       this.#settle(attachment, { plan, selection: settled });
-      return await this.#endings.leave(attachment, losses);
+      return await leave();
     }
     using netns = await attachment.openNetns();
     if (netns === undefined) return "not found";
@@ -251,7 +252,7 @@ export class EgressSetup {
       : await this.#with.plane.refused({ netns });
     // What was chosen before a start is known from the kernel alone.
     const kept = state === undefined
-      ? await this.#readChosen(plan, { gateways, netns })
+      ? await readChosen(plan, { ...this.#with, gateways, netns })
       : gateways;
     try {
       // While their packets take the old way; on another one only those that send would notice.
@@ -264,7 +265,7 @@ export class EgressSetup {
         gateways: [...kept, ...unknownGateways(lost, refused, gateways)],
       });
     }
-    return await this.#endings.leave(attachment, losses);
+    return await leave();
   }
 
   /**
@@ -283,10 +284,10 @@ export class EgressSetup {
   ): Promise<boolean> {
     const before = this.#states.get(attachment.key);
     if (before?.kind !== "client") return false;
-    const next = [
-      { plan, gateways: byName(gateways) },
-      this.#planWithout(attachment, leftOf(gateways, before.gateways), before),
-    ].find(({ plan }) => differsInReadyAlone(before, planText(plan)));
+    const next = firstStep(before, { plan, gateways }, (left) => {
+      const kept = [...before.gateways.values()];
+      return this.#planner.plan(attachment, kept, { left });
+    });
     if (next === undefined) return false;
     this.#remember(attachment, {
       kind: "unsettled",
@@ -299,35 +300,6 @@ export class EgressSetup {
       plan: planText(next.plan),
     });
     return true;
-  }
-
-  /** What a pod has, but for new connections by these gateways. */
-  #planWithout(
-    attachment: Attachment,
-    left: readonly Address[],
-    { gateways }: { readonly gateways: Gateways },
-  ) {
-    const plan = this.#planner.plan(attachment, [...gateways.values()], {
-      left: new Set(left.map(String)),
-    });
-    return { plan, gateways };
-  }
-
-  async #readChosen(
-    plan: ClientPlan,
-    { gateways, netns }: {
-      readonly gateways: readonly ClientGateway[];
-      readonly netns: Netns;
-    },
-  ): Promise<readonly ClientGateway[]> {
-    const { health, plane } = this.#with;
-    const marks = await plane.chosen({ netns });
-    const lost = marks.size === 0 ? marks : await plane.lost(plan, { netns });
-    health.recall(markedOf(gateways, lost));
-    return keepChoices(
-      gateways,
-      ({ senders }) => senders.some((each) => marks.has(gatewayMark(each))),
-    );
   }
 
   /** True when the pod is known to be no client. */

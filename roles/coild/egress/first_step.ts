@@ -1,0 +1,40 @@
+import type { ClientGateway, ClientPlan } from "../../../lib/egress/mod.ts";
+import { leftOf } from "./chosen_gateways.ts";
+import {
+  byName,
+  type ClientState,
+  differsInReadyAlone,
+  type Gateways,
+  planText,
+} from "./client_state.ts";
+
+/** What a pod's network is to be next. */
+export interface Step {
+  readonly plan: ClientPlan;
+  readonly gateways: Gateways;
+}
+
+/**
+ * The part of an update that changes nothing but the gateways that new
+ * connections go to: all of it, or that they leave gateways that are not to be
+ * chosen any longer. Undefined when there is none.
+ */
+export function firstStep(
+  before: Extract<ClientState, { readonly kind: "client" }>,
+  { plan, gateways }: {
+    readonly plan: ClientPlan;
+    readonly gateways: readonly ClientGateway[];
+  },
+  /** What the pod has, but for new connections by these gateways. */
+  planWithout: (left: ReadonlySet<string>) => ClientPlan,
+): Step | undefined {
+  const left = leftOf(gateways, before.gateways);
+  const steps: readonly Step[] = [
+    { plan, gateways: byName(gateways) },
+    {
+      plan: planWithout(new Set(left.map(String))),
+      gateways: before.gateways,
+    },
+  ];
+  return steps.find(({ plan }) => differsInReadyAlone(before, planText(plan)));
+}
