@@ -5,7 +5,7 @@ import { ROOT } from "../arch/ranks.ts";
 const CASES = [
   [
     "demo --keep --down",
-    "Cannot do more than one of --egress, --coordinator, --keep, --down",
+    "Cannot do more than one of --egress, --coordinator, --vpc, --keep, --down",
   ],
   ["demo --x", "Unknown option '--x'"],
   ["bench --only x", 'There is no part "x"'],

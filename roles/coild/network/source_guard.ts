@@ -107,7 +107,7 @@ export class SourceGuard {
       return isRepair;
     } catch (error) {
       this.#inPlace = false;
-      const problem = String(error);
+      const problem = error instanceof Error ? error.message : String(error);
       // Once, not each time: it lasts until the node has another kernel.
       if (problem !== this.#problem) {
         log.error("Source validation is off", { err: error });

@@ -208,7 +208,10 @@ Deno.test("perform() does at EC2 what each action says, and says what came of it
   };
   const subnet = SUBNET;
   const { eni } = await done({
-    ...{ kind: "create", subnet, what: "address", count: 2 },
+    kind: "create",
+    subnet,
+    what: "address",
+    count: 2,
   });
   assert.ok(eni !== undefined);
   assert.deepEqual(eni.blocks.map(({ hostBits }) => hostBits), [0, 0]);
@@ -253,7 +256,10 @@ Deno.test("perform() does at EC2 what each action says, and says what came of it
 Deno.test("perform() creates an ENI with prefixes where the plan asks for them", async () => {
   await using cloud = await caller();
   const outcome = await cloud.perform({
-    ...{ kind: "create", subnet: SUBNET, what: "prefix", count: 1 },
+    kind: "create",
+    subnet: SUBNET,
+    what: "prefix",
+    count: 1,
   });
   assert.ok(outcome.kind === "done");
   assert.deepEqual(outcome.eni?.blocks.map(({ hostBits }) => hostBits), [4]);

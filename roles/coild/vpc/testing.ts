@@ -14,7 +14,7 @@ import {
   valuesOf,
 } from "../../../lib/inet/mod.ts";
 import { NodeIpam } from "../../../lib/ipam/mod.ts";
-import { VPC_POOL } from "../../../lib/names/mod.ts";
+import { ENI_CLUSTER_TAG, VPC_POOL } from "../../../lib/names/mod.ts";
 import type { Listener } from "../../../lib/netlink/mod.ts";
 import { createRegistry } from "../../../lib/telemetry/mod.ts";
 import type { VpcHostProblem, VpcHostSettings } from "../../../lib/vpc/mod.ts";
@@ -204,6 +204,10 @@ export class VpcNode implements AsyncDisposable {
     const { all } = await this.byHand("CreateNetworkInterface", {
       SubnetId: SUBNET,
       "SecurityGroupId.1": GROUP,
+      "TagSpecification.1.ResourceType": "network-interface",
+      // Coil's policies ask for it.
+      "TagSpecification.1.Tag.1.Key": ENI_CLUSTER_TAG,
+      "TagSpecification.1.Tag.1.Value": CLUSTER,
     });
     const [eni = ""] = all("networkInterfaceId");
     await this.byHand("AttachNetworkInterface", {
