@@ -2,10 +2,20 @@
 // story has a cloud of its own; they wait for most of their time, so they run at once.
 import assert from "node:assert/strict";
 import { untilPasses } from "../../../lib/async/testing.ts";
+<<<<<<< HEAD:roles/coild/vpc_report/faults_test.ts
 import { GROUP, INSTANCE, SUBNET } from "../../../tests/lab/cloud/testing.ts";
 import { type NodeProcess, VpcNode } from "../vpc/testing.ts";
 import { CallsRecord } from "./calls_record.ts";
 import { findingOf } from "./findings.ts";
+=======
+import {
+  GROUP,
+  INSTANCE,
+  ROLE_KEYS,
+  SUBNET,
+} from "../../../tests/lab/cloud/testing.ts";
+import { type NodeProcess, VpcNode } from "./testing.ts";
+>>>>>>> 9c564018 (test(coild): throttle a node's calls of EC2, and replace its keys):roles/coild/vpc/faults_test.ts
 
 /** As few addresses as pods need. */
 const BARE = ["--vpc-mode=address", "--warm-ips=1", "--min-ips=1"];
@@ -182,6 +192,32 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
     }
     assert.equal(freed.size, 32);
     await node.expectLayout(1, 1);
+  },
+
+  "an account that allows one call of a kind each second": async () => {
+    await using node = await VpcNode.start();
+    for (const call of ["Describe*", "Assign*", "Create*", "Attach*"]) {
+      const rate = { perSecond: 1, burst: 1 };
+      await node.cloud.ask.fault({ call, kind: "throttle", ...rate });
+    }
+    await using coild = node.process(BARE);
+    await later(async () => {
+      await Promise.all(podsOf(4).map((pod) => coild.add(pod)));
+    });
+    assert.ok(await faultsOf(node) > 0);
+  },
+
+  "keys that are replaced": async () => {
+    await using node = await VpcNode.start();
+    await using coild = node.process(BARE);
+    await coild.add("pod0");
+    await node.expectLayout(2);
+    const keys = { ...ROLE_KEYS, accessKeyId: "ASIALATER" };
+    await node.cloud.ask.setCredentials([keys]);
+    for (const pod of ["pod1", "pod2", "pod3"]) {
+      await later(async () => void await coild.add(pod));
+    }
+    await node.expectLayout(3, 2);
   },
 
   "lists that are late": async () => {
