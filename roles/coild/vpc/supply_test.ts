@@ -56,6 +56,26 @@ Deno.test("by default pods get addresses of prefixes where the type has them", a
   assert.deepEqual(eni?.blocks.map(({ hostBits }) => hostBits), [4]);
 });
 
+Deno.test("what does not change of an ENI is asked for once, and the rest once at each look", async () => {
+  await using node = await VpcNode.start();
+  await using coild = node.process(BARE);
+  for (const pod of podsOf(2)) await coild.add(pod);
+  await node.expectLayout(3);
+  // A look may be under way.
+  await untilPasses(async () => {
+    const calls = await node.cloud.ask.calls(0);
+    const countOf = (key: string) =>
+      calls.filter(({ call }) => call.endsWith(`/${key}`)).length;
+    for (const key of ["interface-id", "device-number"]) {
+      assert.equal(countOf(key), 1, key);
+    }
+    const looks = countOf("macs/");
+    assert.ok(looks > 1);
+    assert.equal(countOf("local-ipv4s"), looks);
+    assert.equal(countOf("ipv6-prefix"), 0, "not without IPv6");
+  });
+});
+
 Deno.test("no address is given before the instance metadata show it", async () => {
   await using node = await VpcNode.start();
   await node.cloud.ask.setPace({ imdsLagMs: 1_500 });
