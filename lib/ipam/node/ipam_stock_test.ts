@@ -249,6 +249,23 @@ Deno.test("strict: a new block whose addresses all rest is no failure, and anoth
   assert.deepEqual(outcomes, ["granted", "granted"]);
 });
 
+Deno.test("strict: an answer with a known block whose addresses rest is no grant, and the next request waits", async () => {
+  const outcomes: string[] = [];
+  await using node = await openNode(singles("10.0.0.0/31"), {
+    ...STRICT,
+    observer: { blockRequested: ({ outcome }) => void outcomes.push(outcome) },
+  });
+  const { ipam, source } = node;
+  await ipam.allocate(keyOf(1));
+  await release(ipam, 1);
+  const { signal } = new AbortController();
+  source.request = () => source.list({ signal });
+  const adding = ipam.allocate(keyOf(2));
+  await settle();
+  adding.catch(() => {});
+  assert.deepEqual(outcomes, ["granted", "error"]);
+});
+
 Deno.test("not strict: a block that comes is used at once, whatever was released before", async () => {
   const { ipam, given } = await addAfterEarlyDel("preferred");
   await using _ = ipam;

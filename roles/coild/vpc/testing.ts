@@ -62,6 +62,8 @@ export class VpcNode implements AsyncDisposable {
   readonly resting: Map<string, { address: Address; atMs: number }> = new Map();
   /** What the kernel was last asked for. */
   settings: VpcHostSettings | undefined;
+  /** The fewest ENIs that the kernel was ever asked for. */
+  fewestEnis: number = Infinity;
   /** What the kernel cannot do. */
   problems: readonly VpcHostProblem[] = [];
   /** How long it takes to change the kernel. */
@@ -122,6 +124,8 @@ export class VpcNode implements AsyncDisposable {
             throw new Error("no memory");
           }
           this.settings = settings;
+          const { length } = settings.enis;
+          this.fewestEnis = Math.min(this.fewestEnis, length);
           if (this.ensureMs > 0) await sleep(this.ensureMs);
           return { changed: [], problems: this.problems };
         },

@@ -162,6 +162,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
     for (const pod of ["pod1", "pod2", "pod3"]) await coild.add(pod);
     await node.expectLayout(3, 2);
     assert.equal(await faultsOf(node), 5);
+    assert.equal(node.fewestEnis, 1, "nothing was taken from the kernel");
   },
 
   "a network that the VPC gets while pods run": async () => {
