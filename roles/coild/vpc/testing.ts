@@ -203,8 +203,8 @@ export class VpcNode implements AsyncDisposable {
     return readAnswer(200, xml);
   }
 
-  /** Attaches an ENI of no tags to the instance, and returns its ID. */
-  async attachByHand(device: number): Promise<string> {
+  /** Creates an ENI without tags, and returns its ID. */
+  async createByHand(): Promise<string> {
     const { all } = await this.byHand("CreateNetworkInterface", {
       SubnetId: SUBNET,
       "SecurityGroupId.1": GROUP,
@@ -214,6 +214,12 @@ export class VpcNode implements AsyncDisposable {
       "TagSpecification.1.Tag.1.Value": CLUSTER,
     });
     const [eni = ""] = all("networkInterfaceId");
+    return eni;
+  }
+
+  /** Attaches an ENI without tags to the instance, and returns its ID. */
+  async attachByHand(device: number): Promise<string> {
+    const eni = await this.createByHand();
     await this.byHand("AttachNetworkInterface", {
       NetworkInterfaceId: eni,
       InstanceId: INSTANCE,

@@ -2,20 +2,15 @@
 // story has a cloud of its own; they wait for most of their time, so they run at once.
 import assert from "node:assert/strict";
 import { untilPasses } from "../../../lib/async/testing.ts";
-<<<<<<< HEAD:roles/coild/vpc_report/faults_test.ts
-import { GROUP, INSTANCE, SUBNET } from "../../../tests/lab/cloud/testing.ts";
-import { type NodeProcess, VpcNode } from "../vpc/testing.ts";
-import { CallsRecord } from "./calls_record.ts";
-import { findingOf } from "./findings.ts";
-=======
 import {
   GROUP,
   INSTANCE,
   ROLE_KEYS,
   SUBNET,
 } from "../../../tests/lab/cloud/testing.ts";
-import { type NodeProcess, VpcNode } from "./testing.ts";
->>>>>>> 9c564018 (test(coild): throttle a node's calls of EC2, and replace its keys):roles/coild/vpc/faults_test.ts
+import { type NodeProcess, VpcNode } from "../vpc/testing.ts";
+import { CallsRecord } from "./calls_record.ts";
+import { findingOf } from "./findings.ts";
 
 /** As few addresses as pods need. */
 const BARE = ["--vpc-mode=address", "--warm-ips=1", "--min-ips=1"];
@@ -148,6 +143,28 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
       assert.equal(DeleteNetworkInterface, 1, "its own one has no place");
       await assertNothingLoose(node);
     });
+  },
+
+  "an operator who takes the address of a living pod": async () => {
+    await using node = await VpcNode.start();
+    await using coild = node.process(BARE);
+    const taken = await coild.add("pod0");
+    await node.expectLayout(2);
+    const [eni] = node.settings?.enis ?? [];
+    await node.byHand("UnassignPrivateIpAddresses", {
+      NetworkInterfaceId: eni?.id ?? "",
+      "PrivateIpAddress.1": taken,
+    });
+    // Another ENI gets it: it is the lowest one that is free.
+    await node.createByHand();
+    const others = ["pod1", "pod2", "pod3"].map((pod) => coild.add(pod));
+    assert.ok(!(await Promise.all(others)).includes(taken));
+    await later(() => {
+      const [pool] = coild.ipam.stats();
+      assert.equal(pool?.quarantined, 1);
+    });
+    await coild.remove("pod0");
+    assert.equal(coild.ipam.stats()[0]?.quarantined, 0);
   },
 
   "metadata that are empty, missing or refused": async () => {
