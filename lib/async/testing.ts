@@ -77,8 +77,8 @@ export async function untilStopped(
   }
 }
 
-/** How long something may take; far more than it does. */
-const PATIENCE_MS = 8_000;
+/** How long something may take; far more than it does, on a busy machine, too. */
+const PATIENCE_MS = 20_000;
 
 /** Waits, in real time, until the check passes; throws what it threw last. */
 export async function untilPasses(

@@ -166,10 +166,13 @@ async function filesOf(paths: readonly string[]): Promise<readonly string[]> {
   return [...files];
 }
 
+/** Those of its directories, too. */
 async function testsIn(directory: string): Promise<string[]> {
   const files: string[] = [];
-  for await (const { name } of Deno.readDir(directory)) {
-    if (name.endsWith("_test.ts")) files.push(path.resolve(directory, name));
+  for await (const { name, isDirectory } of Deno.readDir(directory)) {
+    const file = path.resolve(directory, name);
+    if (isDirectory) files.push(...await testsIn(file));
+    else if (name.endsWith("_test.ts")) files.push(file);
   }
   return files.sort();
 }

@@ -81,6 +81,11 @@ Deno.test("runDenoTest() begins with the longest files, when they are among the 
   const longest = [c ?? "", "/nowhere_test.ts", b ?? ""];
   const { args } = await argumentsOf({ paths: [dir], longest });
   assert.deepEqual(args.slice(-3), [c, b, a]);
+  const inner = `${dir}/b_room/d_test.ts`;
+  await Deno.mkdir(`${dir}/b_room`);
+  await Deno.writeTextFile(inner, "");
+  const { args: deep } = await argumentsOf({ paths: [dir], longest: [inner] });
+  assert.deepEqual(deep.slice(-4), [inner, a, b, c]);
   const { args: few } = await argumentsOf({ paths: [a ?? ""], longest });
   assert.deepEqual(few.filter((arg) => arg.endsWith("_test.ts")), [a]);
   await Deno.remove(dir, { recursive: true });
