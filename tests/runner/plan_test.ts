@@ -43,6 +43,10 @@ Deno.test("planSteps() waits for what a suite that is left out waits for, and fo
     netns: ["apiserver"],
     mutants: [],
   });
+  assert.deepEqual(plan({ names: ["unit", "hostile"] }), {
+    unit: [],
+    hostile: ["unit"],
+  });
   assert.deepEqual(plan({ names: ["e2e", "mutants"] }), {
     e2e: [],
     mutants: ["e2e"],

@@ -3,8 +3,8 @@ import type { RunDeno } from "./deno_tests.ts";
 import { say } from "./output.ts";
 
 /**
- * How deno is started. Of two programs that want the same processor the nice one gets a quarter: sched(7). It gets
- * no less, so that its deadlines hold.
+ * How deno is started. Of two programs that want the same processor the nice one gets a quarter: sched(7). With less
+ * it would miss deadlines on a machine that is busy with something else.
  */
 export const DENO: readonly string[] = [Deno.execPath()];
 export const NICE_DENO: readonly string[] = [

@@ -11,7 +11,7 @@ const MINUTE_MS = 60_000;
 /** How often is looked what runs. */
 const LOOK_MS = 5_000;
 
-/** `churn`, the longest suite, takes 11 minutes; the longest silent step of a suite takes less than three. */
+/** `churn` takes 11 minutes, `apiserver` beside others as long; the longest silent step of a suite takes less than three. */
 export const LIMITS: StallLimits = {
   silentMs: 20 * MINUTE_MS,
   totalMs: 60 * MINUTE_MS,

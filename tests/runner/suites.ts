@@ -151,9 +151,8 @@ export const SUITES: readonly Suite[] = [
     root: true,
     fileMinutes: 15,
     args: [],
-    // It only works, and takes what e2e leaves.
+    // It only works, and takes what e2e leaves. It is not nice: on a busy machine it has enough to wait for.
     after: ["static", "unit"],
-    nice: true,
     // They wait more than they work, each for its own control plane.
     jobs: 6,
     longest: [
