@@ -44,7 +44,7 @@ export function inspectedAddresses(
   };
   const ago = (ms: number) => new Date(now.getTime() - ms);
   const used = allocations.flatMap(({ addresses, ageMs }) =>
-    valuesOf(addresses).slice(0, 1).map((address) => ({
+    valuesOf(addresses).map((address) => ({
       address,
       since: ago(ageMs),
       isCooling: false,
@@ -93,6 +93,7 @@ export interface IpManagerAnswer {
 /** Sums up the node's addresses. */
 export function ipManagerAnswer(facts: InspectionFacts): IpManagerAnswer {
   const { records } = facts;
+  const hasIpv4 = records.some(({ prefixes }) => prefixes.ipv4 !== undefined);
   const sum = (count: (record: BlockRecord) => number) =>
     records.reduce((total, record) => total + count(record), 0);
   return {
@@ -101,7 +102,10 @@ export function ipManagerAnswer(facts: InspectionFacts): IpManagerAnswer {
     cooling: sum(({ cooling }) => cooling),
     total: sum(({ size }) => size),
     ips: inspectedAddresses(facts)
-      .filter(({ isCooling }) => !isCooling)
+      // Of two families IPv4 stands for both.
+      .filter(({ address, isCooling }) =>
+        !isCooling && (address.family === "ipv4" || !hasIpv4)
+      )
       .map(({ address, pod, eni, since }) => ({
         ip: String(address),
         pod: pod?.name ?? "",

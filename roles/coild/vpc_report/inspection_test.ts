@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
+import { Address, Prefix } from "../../../lib/inet/mod.ts";
 import { ipManagerAnswer } from "./inspection.ts";
-import { FACTS } from "./testing.ts";
+import { FACTS, VIEW } from "./testing.ts";
 import { upstreamEnis } from "./upstream_enis.ts";
 
 Deno.test("ipManagerAnswer() counts the node's addresses and names their pods", () => {
@@ -90,6 +91,33 @@ Deno.test("upstreamEnis() has upstream's form: addresses that pods have or had, 
   assert.match(
     JSON.stringify(AvailableIPv4Cidrs),
     /^{"10\.0\.1\.16\/28":{"Cidr":{"IP":"10\.0\.1\.16","Mask":"\/\/\/\/8A=="},"IPAddresses":{"10\.0\.1\.17":.*"IsPrefix":true,/,
+  );
+});
+
+Deno.test("a pod with addresses of both families is one for /ip-manager, and in both parts of /v1/enis", () => {
+  const [eni] = VIEW.enis;
+  const [allocation] = FACTS.allocations;
+  assert.ok(eni && allocation);
+  const ipv6 = {
+    block: Prefix.parse("fd10::/80"),
+    inEc2: true,
+    inImds: true,
+  };
+  const addresses = {
+    ipv4: Address.parse("10.0.1.5"),
+    ipv6: Address.parse("fd10::a00:105"),
+  };
+  const facts = {
+    ...FACTS,
+    view: { ...VIEW, enis: [{ ...eni, ipv6 }] },
+    allocations: [{ ...allocation, addresses }],
+  };
+  const { ips } = ipManagerAnswer(facts);
+  assert.deepEqual(ips.map(({ ip }) => ip), ["10.0.1.5"]);
+  const text = JSON.stringify(upstreamEnis(facts));
+  assert.match(
+    text,
+    /"IPv6Cidrs":{"fd10::\/80":{"Cidr":{"IP":"fd10::","Mask":"\/{13}wAAAAAAAA=="},"IPAddresses":{"fd10::a00:105":/,
   );
 });
 

@@ -1,6 +1,6 @@
 import type { Prefix } from "../../../lib/inet/mod.ts";
 import { VPC_ENI_TABLES } from "../../../lib/names/mod.ts";
-import type { Eni } from "../../../lib/vpc/mod.ts";
+import type { Eni, Grant } from "../../../lib/vpc/mod.ts";
 import {
   type InspectedAddress,
   inspectedAddresses,
@@ -33,19 +33,21 @@ export function upstreamEnis(facts: InspectionFacts): unknown {
 }
 
 function eniEntry(
-  { id, device = 0, ec2, grants }: Eni,
+  { id, device = 0, ec2, grants, ipv6 }: Eni,
   addresses: readonly InspectedAddress[],
 ) {
+  const entriesOf = (all: readonly Grant[]) =>
+    Object.fromEntries(
+      all.map(({ block }) => [String(block), cidrEntry(block, addresses)]),
+    );
   return {
     ID: id,
     IsPrimary: device === 0,
     IsTrunk: false,
     IsEFA: false,
     DeviceNumber: device,
-    AvailableIPv4Cidrs: Object.fromEntries(
-      grants.map(({ block }) => [String(block), cidrEntry(block, addresses)]),
-    ),
-    IPv6Cidrs: {},
+    AvailableIPv4Cidrs: entriesOf(grants),
+    IPv6Cidrs: entriesOf(ipv6 === undefined ? [] : [ipv6]),
     IsExcludedForPodIPs: false,
     RouteTableID: device === 0 ? MAIN_TABLE : VPC_ENI_TABLES + device,
     SubnetID: ec2?.subnet ?? "",
