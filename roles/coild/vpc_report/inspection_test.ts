@@ -114,6 +114,12 @@ Deno.test("a pod with addresses of both families is one for /ip-manager, and in 
   };
   const { ips } = ipManagerAnswer(facts);
   assert.deepEqual(ips.map(({ ip }) => ip), ["10.0.1.5"]);
+  const only = ipManagerAnswer({
+    ...facts,
+    records: [],
+    allocations: [{ ...allocation, addresses: { ipv6: addresses.ipv6 } }],
+  });
+  assert.deepEqual(only.ips.map(({ ip }) => ip), ["fd10::a00:105"]);
   const text = JSON.stringify(upstreamEnis(facts));
   assert.match(
     text,
