@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { BlockRequest } from "../../../lib/api/mod.ts";
 import { sleep } from "../../../lib/async/mod.ts";
-import { KubeClient } from "../../../lib/kube/mod.ts";
+import { KubeApiError, KubeClient } from "../../../lib/kube/mod.ts";
 import { type FakeAnswer, FakeTransport } from "../../../lib/kube/testing.ts";
 import { configureLogging } from "../../../lib/telemetry/mod.ts";
 import { NodeSource } from "../cluster/node_source.ts";
@@ -42,6 +42,8 @@ class Server {
   readonly asked: string[] = [];
   /** The number of creates that are refused because of a request that exists, and is gone right after. */
   ghosts = 0;
+  /** Status of each refusal of a create. */
+  refusal: number | undefined;
   #version = 10;
 
   readonly transport: FakeTransport = new FakeTransport(
@@ -59,6 +61,7 @@ class Server {
         return Symbol.asyncIterator in answer ? { lines: answer } : answer;
       }
       this.asked.push(method);
+      assert.ok(this.asked.length < 50, "it asks without end");
       if (method === "POST") return this.#create(JSON.parse(`${body}`));
       if (method === "DELETE") this.request = undefined;
       return this.request === undefined
@@ -68,6 +71,7 @@ class Server {
   );
 
   #create(body: BlockRequest): FakeAnswer {
+    if (this.refusal !== undefined) return status(this.refusal, "");
     if (this.request !== undefined || this.ghosts-- > 0) {
       return status(409, "AlreadyExists");
     }
@@ -149,6 +153,16 @@ Deno.test("ask() makes its request when the one in its way is gone", async () =>
   );
   assert.equal(await requestsOf(server).ask("p", { signal }), "b-1");
   assert.deepEqual(server.asked, ["POST", "GET", "POST", "WATCH 11"]);
+});
+
+Deno.test("ask() fails when its request is refused", async () => {
+  const server = new Server();
+  server.refusal = 403;
+  await assert.rejects(
+    requestsOf(server).ask("p", { signal }),
+    KubeApiError,
+  );
+  assert.deepEqual(server.asked, ["POST"]);
 });
 
 Deno.test("ask() deletes a request that was made again by somebody else for another Node of its name", async () => {
