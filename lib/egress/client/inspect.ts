@@ -127,6 +127,7 @@ async function portProblems(
 }
 
 /** Of all that `applyClient()` opens. */
+// mutate: tests/vm/egress_client_inspect_test.ts does this; it takes a kernel with Foo over UDP.
 function reversePathProblems(
   { ifname, receiverFamilies }: ClientPlan,
   { interfaces }: Findings,

@@ -204,6 +204,7 @@ export class ClientRun implements Disposable {
   }
 
   /** By the interface below as well: a gateway's own address may be one that is reached through a tunnel. */
+  // mutate: tests/vm/egress_client_inspect_test.ts does this; it takes a kernel with Foo over UDP.
   #openReceiver({ interfaces, state }: Findings): void {
     const below = state.links.filter(({ name }) => name === this.#plan.ifname);
     const names = new Set([...below, ...interfaces].map(({ name }) => name));

@@ -34,6 +34,7 @@ function whyForbidden(): string | undefined {
       ? 'loading modules is forbidden (sysctl "kernel.modules_disabled")'
       : undefined;
   } catch (error) {
+    // mutate: a machine has one kernel.
     if (error instanceof Deno.errors.NotFound) {
       return "this kernel loads no modules";
     }

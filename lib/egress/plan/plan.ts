@@ -325,6 +325,7 @@ function outerRoutes(
 }
 
 /** Identifies a route in its table: two with the same key exclude each other. */
+// mutate: any two words.
 function routeKey({ destination, table, kind }: ClientRoute): string {
   return `${table} ${destination} ${isRefusal(kind) ? "last" : "first"}`;
 }

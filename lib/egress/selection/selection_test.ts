@@ -3,7 +3,12 @@ import type { Egress } from "../../api/mod.ts";
 import { planClient } from "../plan/plan.ts";
 import { Address } from "../../inet/mod.ts";
 import type { V1EndpointSlice, V1Service } from "../../kube/mod.ts";
-import { type EgressFacts, egressRefsOf, selectGateways } from "./selection.ts";
+import {
+  type EgressFacts,
+  egressRefsOf,
+  namesEgress,
+  selectGateways,
+} from "./selection.ts";
 import { nameText } from "../../names/mod.ts";
 import {
   transformEgress,
@@ -82,6 +87,21 @@ Deno.test("egressRefsOf() gives each Egress once, by namespace and name", () => 
   });
   assert.deepEqual(refs.map(nameText), ["c/d", "z/a", "z/b"]);
   assert.deepEqual(egressRefsOf(undefined), []);
+});
+
+Deno.test("namesEgress() counts names that no Egress can have, and no other annotations", () => {
+  assert.equal(namesEgress({ [`${PREFIX}nat`]: "Not A Name" }), true);
+  assert.equal(namesEgress({ "other.example/x": "y" }), false);
+  assert.equal(namesEgress(undefined), false);
+});
+
+Deno.test("selectGateways() keeps lost connections where the Egress does, and ends them by default", () => {
+  const keepsLost = (spec: Partial<Egress["spec"]>) =>
+    select({ egress: egress("a", spec), service: service("::1"), slices: [] })
+      .gateways.map((gateway) => gateway.keepsLost);
+  assert.deepEqual(keepsLost({ lostConnections: "Keep" }), [true]);
+  assert.deepEqual(keepsLost({ lostConnections: "End" }), [undefined]);
+  assert.deepEqual(keepsLost({}), [undefined]);
 });
 
 Deno.test("selectGateways() makes a gateway of an Egress, its Service and its endpoints", () => {
