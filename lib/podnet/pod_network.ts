@@ -18,6 +18,7 @@ import { PodCheckError } from "./base/errors.ts";
 import type { PodName } from "./base/host_name.ts";
 import { HuskReaper, isLinkOf } from "./links/husk_reaper.ts";
 import { KnownPods } from "./state/known_pods.ts";
+import { LinkIndexes } from "./links/link_indexes.ts";
 import { LinkFinder, linksOf } from "./links/link_finder.ts";
 import { LinkRemoval } from "./pods/link_removal.ts";
 import { findLostAddresses } from "./state/lost_addresses.ts";
@@ -60,6 +61,7 @@ export class PodNetwork implements Disposable {
   readonly #reaper: HuskReaper;
   readonly #removal: LinkRemoval;
   readonly #finder: LinkFinder;
+  readonly #indexes: LinkIndexes;
   readonly #locks: PodLocks;
   readonly #known: KnownPods;
   readonly #namespaces: NetnsIndex;
@@ -91,6 +93,10 @@ export class PodNetwork implements Disposable {
       finder: this.#finder,
       known: this.#known,
       tableId,
+    });
+    this.#indexes = new LinkIndexes({
+      random: this.#settings.random,
+      isTaken: (index) => this.#known.has(index),
     });
     this.#namespaces = new NetnsIndex(this.#lists);
     this.#nodeAddresses = options.nodeAddresses ?? {};
@@ -189,6 +195,7 @@ export class PodNetwork implements Disposable {
         deletions: this.#deletions,
         netns,
         names,
+        indexes: this.#indexes,
         clear: (link) => this.#clear(link, request),
         clearPeer: (link, pod) =>
           this.#removal.removePeer({

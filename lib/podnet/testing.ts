@@ -17,13 +17,12 @@ export function renderPlan(
   const inPod = (args: string) => `ip -n ${options.netns} ${args}`;
   return [
     create,
-    ...plan.raise.map((step) => `ip ${renderStep(step, veth.name)}`),
-    ...plan.claim.flatMap((step) => [
+    ...plan.host.flatMap((step) => [
       `ip ${renderStep(step, veth.name)}`,
-      ...renderIpv4Conf(step, veth.name),
+      ...(step.kind === "link" ? renderIpv4Conf(step, veth.name) : []),
     ]),
     ...plan.pod.map((step) => inPod(renderStep(step, veth.peerName))),
-    ...plan.host.map((step) => `ip ${renderStep(step, veth.name)}`),
+    ...plan.settle.map((step) => `ip ${renderStep(step, veth.name)}`),
     "",
   ].join("\n");
 }

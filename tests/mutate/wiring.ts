@@ -4,21 +4,26 @@ import type { WiringMutant } from "./wiring_mutant.ts";
 export const WIRING: readonly WiringMutant[] = [
   {
     name: "a pod gets its addresses before its link has the alias",
-    file: "lib/podnet/pods/setup.ts",
-    from: `  await applySteps(hostEnd, plan.claim);
-  const peerIndex = peerOf(link);
-  await applySteps(
-    { socket: pod, index: peerIndex, name: plan.veth.peerName, netns },
-    plan.pod,
-  );
-`,
-    to: `  const peerIndex = peerOf(link);
-  await applySteps(
-    { socket: pod, index: peerIndex, name: plan.veth.peerName, netns },
-    plan.pod,
-  );
-  await applySteps(hostEnd, plan.claim);
-`,
+    file: "lib/podnet/plan/plan.ts",
+    from: `      { kind: "link", alias: formatAlias(input), ipv4Conf },
+      ...hostEnd.filter((step) => !isNeighbour(step)),
+    ],
+    pod: [
+      ...raiseSteps(input),
+      ...(ipv4 === undefined ? [] : podIpv4(input, ipv4)),
+      ...(ipv6 === undefined ? [] : podIpv6(input, ipv6)),
+    ],
+    settle: [`,
+    to: `      ...hostEnd.filter((step) => !isNeighbour(step)),
+    ],
+    pod: [
+      ...raiseSteps(input),
+      ...(ipv4 === undefined ? [] : podIpv4(input, ipv4)),
+      ...(ipv6 === undefined ? [] : podIpv6(input, ipv6)),
+    ],
+    settle: [
+      { kind: "link", alias: formatAlias(input), ipv4Conf },
+      `,
     test: {
       file: "tests/netns/podnet_restart_test.ts",
       filter: "only when its link says whose they are",
@@ -27,7 +32,7 @@ export const WIRING: readonly WiringMutant[] = [
   {
     name: "a pod may become the node's router",
     file: "lib/podnet/pods/setup.ts",
-    from: "  refuseRouterAdvertisements(link.name, hostNetns);\n",
+    from: "  refuseRouterAdvertisements(hostName, hostNetns);\n",
     to: "",
     test: {
       file: "tests/netns/podnet_setup_test.ts",

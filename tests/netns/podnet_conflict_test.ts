@@ -6,6 +6,7 @@ import {
   LinkNameError,
   NetnsNotFoundError,
 } from "../../lib/podnet/mod.ts";
+import { POD_END_INDEX } from "../../lib/podnet/links/link_indexes.ts";
 import { NetlinkError } from "../../lib/netlink/mod.ts";
 import {
   addPod,
@@ -68,6 +69,28 @@ netnsTest(
     await Promise.all(finishing);
     await node.net.check({ ...requestFor(20, pod), netnsPath: pod.path });
     assert.equal((await linkNames(node.host)).length, 1);
+  },
+);
+
+netnsTest(
+  "setup() does without the index of its choice in a pod where it is taken",
+  async () => {
+    await using node = await testNode();
+    await node.net.init();
+    const pod = await node.pod();
+    const other = ["other0", "index", `${POD_END_INDEX}`, "type", "bridge"];
+    await pod.ip("link", "add", ...other);
+    const before = await pod.ip("-d", "address", "show", "dev", "other0");
+    const request = requestFor(1, pod);
+    const { hostName } = await node.net.setup(request);
+    await node.net.check({ ...request, netnsPath: pod.path });
+    await ping(node.host, "10.1.2.1");
+    assert.deepEqual(await linkNames(node.host), [hostName]);
+    const after = await pod.ip("-d", "address", "show", "dev", "other0");
+    assert.equal(after, before);
+    const next = await addPod(node, 2);
+    const [eth0] = await next.pod.ipJson("link", "show", "dev", "eth0");
+    assert.equal(eth0?.["ifindex"], POD_END_INDEX);
   },
 );
 

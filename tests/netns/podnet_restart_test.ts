@@ -131,13 +131,13 @@ netnsTest(
       hostNetns,
       netns,
       names: ["veth1"],
+      indexes: { next: () => 2 ** 30 },
       clear: refuse,
       clearPeer: refuse,
     };
     await connectPod(context, plan);
-    // Before the link is made, before it has its alias, before it has its routes.
+    // Before the link is made, and when pod and link are whole.
     assert.deepEqual(seen, [
-      { alias: undefined, hasAddress: false },
       { alias: undefined, hasAddress: false },
       { alias: "COIL:default:cid1:eth0", hasAddress: true },
     ]);

@@ -110,7 +110,11 @@ export function linkText(selector: LinkSelector): string {
 /** Writes a `struct ifinfomsg`. */
 export function writeLinkHeader(
   writer: MessageWriter,
-  header: { index?: number; flags?: number; change?: number } = {},
+  header: {
+    index?: number | undefined;
+    flags?: number;
+    change?: number;
+  } = {},
 ): void {
   writer.u8(0); // AF_UNSPEC
   writer.u8(0);

@@ -39,7 +39,7 @@ import type { Request } from "../message/request.ts";
 /** VETH_INFO_PEER of `<linux/veth.h>`. */
 const VETH_INFO_PEER = 1;
 
-/** A new veth: the end here and the one there. */
+/** A new veth: the end here and the one there. An index of that one needs an index of this one. */
 export interface NewVeth extends NewLink {
   /** The other end; with `netns`, made inside that namespace. The namespace must stay open until this is sent. */
   readonly peer: NewLink & { readonly netns?: Netns | undefined };
@@ -58,11 +58,11 @@ export function linkAddVeth(veth: NewVeth): Request {
   return addLink(
     `create veth "${veth.name}" with peer "${peer.name}"`,
     (writer) => {
-      writeLinkHeader(writer);
+      writeLinkHeader(writer, { index: veth.index });
       writeEnd(writer);
       writeKind(writer, "veth", () => {
         writer.nest(VETH_INFO_PEER, () => {
-          writeLinkHeader(writer);
+          writeLinkHeader(writer, { index: peer.index });
           writePeer(writer);
           if (peer.netns !== undefined) {
             writer.attributeU32(IFLA_NET_NS_FD, peer.netns.fd);
@@ -177,10 +177,10 @@ export function linkDelete(target: LinkDeletion): Request {
   };
 }
 
-/** Asks for one link; `onLink` gets it. Refused with ENODEV when there is none. */
+/** Asks for one link; `onLink` gets it, without which nothing reads the answer. Refused with ENODEV when there is none. */
 export function linkGet(
   selector: LinkSelector,
-  onLink: (link: Link) => void,
+  onLink?: (link: Link) => void,
 ): Request {
   const select = selectorWriter(selector);
   return {
@@ -191,7 +191,7 @@ export function linkGet(
       select(writer);
       writeLinkFilter(writer);
     },
-    onReply: (message) => onLink(parseLink(message)),
+    onReply: (message) => onLink?.(parseLink(message)),
   };
 }
 

@@ -21,6 +21,8 @@ import type { Request } from "../message/request.ts";
 export interface NewLink {
   /** The name, at most 15 bytes. */
   readonly name: string;
+  /** The index, so that requests of the same send can name the link; the kernel's choice unless given. */
+  readonly index?: number | undefined;
   /** The largest packet in bytes. */
   readonly mtu?: number;
   /** The Ethernet address; the kernel takes a random one unless given. */

@@ -21,8 +21,6 @@ export interface NewTunnel extends NewLink {
   readonly tunnel: TunnelSpec;
   /** Whether it is set up at once. */
   readonly up?: boolean;
-  /** The index, so that requests of the same send can name the link; the kernel's choice unless given. */
-  readonly index?: number;
 }
 
 /**

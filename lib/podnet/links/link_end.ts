@@ -33,24 +33,37 @@ export async function applySteps(
   end: LinkEnd,
   steps: readonly Step[],
 ): Promise<void> {
-  let failures = await attempt(end, steps);
+  await finishSteps(end, steps, await send(end, steps));
+}
+
+/** As {@linkcode applySteps}, for steps that were sent already, with the kernel's answer to each. */
+export async function finishSteps(
+  end: LinkEnd,
+  steps: readonly Step[],
+  errors: readonly (NetlinkError | undefined)[],
+): Promise<void> {
+  let failures = failuresOf(steps, errors);
   // mutate: once more is not worth it, and does no harm.
   for (let i = 0; i < MAX_REMEDIES; i++) {
     const again = remedy(end, failures);
     if (again === undefined) break;
-    failures = await attempt(end, again);
+    failures = failuresOf(again, await send(end, again));
   }
   const [first] = failures;
   if (first !== undefined) throw first.error;
 }
 
-async function attempt(
-  end: LinkEnd,
+function send(
+  { socket, index }: LinkEnd,
   steps: readonly Step[],
-): Promise<Failure[]> {
-  const errors = await end.socket.tryExecute(
-    steps.map((step) => stepRequest(step, end.index)),
-  );
+): Promise<(NetlinkError | undefined)[]> {
+  return socket.tryExecute(steps.map((step) => stepRequest(step, index)));
+}
+
+function failuresOf(
+  steps: readonly Step[],
+  errors: readonly (NetlinkError | undefined)[],
+): Failure[] {
   return steps.flatMap((step, i) => {
     const error = errors[i];
     if (error === undefined) return [];

@@ -131,19 +131,18 @@ export type RouteStep = Extract<Step, { kind: "route" }>;
  *
  * A daemon may be killed between any two steps. The one that comes after it
  * knows the links that have an alias, so the alias comes before the addresses:
- * a pod never has one that coild does not know.
+ * a pod never has one that coild does not know. The route to the pod comes
+ * before them as well, and says which they are.
  */
 export interface PodPlan {
   /** What to create. */
   readonly veth: VethSpec;
-  /** On the host's end, together with its creation. */
-  readonly raise: readonly LinkStep[];
-  /** On the host's end, before the pod gets anything: whose it is, and what it may send. */
-  readonly claim: readonly LinkStep[];
+  /** On the host's end, in the send that makes it: whose it is and what it may send, its addresses and routes. */
+  readonly host: readonly Step[];
   /** On the pod's end, in the pod's network namespace. */
   readonly pod: readonly Step[];
-  /** On the host's end. */
-  readonly host: readonly Step[];
+  /** On the host's end, once the pair has its carrier. */
+  readonly settle: readonly Step[];
 }
 
 /**
@@ -158,6 +157,7 @@ export function planPod(input: PodPlanInput): PodPlan {
     throw new TypeError("Cannot plan a pod's network: it has no address");
   }
   const { group, ipv4Conf } = SOURCE_SETTINGS[input.sources];
+  const hostEnd = hostEndSteps(input);
   return {
     veth: {
       name: input.hostVethName,
@@ -168,15 +168,23 @@ export function planPod(input: PodPlanInput): PodPlan {
       queues: QUEUES,
       ...(input.mtu === 0 ? {} : { mtu: input.mtu }),
     },
-    raise: raiseSteps(input),
-    claim: [{ kind: "link", alias: formatAlias(input), ipv4Conf }],
+    host: [
+      ...raiseSteps(input),
+      { kind: "link", alias: formatAlias(input), ipv4Conf },
+      ...hostEnd.filter((step) => !isNeighbour(step)),
+    ],
     pod: [
       ...raiseSteps(input),
       ...(ipv4 === undefined ? [] : podIpv4(input, ipv4)),
       ...(ipv6 === undefined ? [] : podIpv6(input, ipv6)),
     ],
-    host: [...hostEndSteps(input), { kind: "settle" }],
+    settle: [...hostEnd.filter(isNeighbour), { kind: "settle" }],
   };
+}
+
+/** A link without a carrier drops what it sends, and forgets its neighbours with that. */
+function isNeighbour({ kind }: Step): boolean {
+  return kind === "neighbour";
 }
 
 /** What decides how the host's end should be. */

@@ -3,7 +3,6 @@ import {
   addressAdd,
   linkAddVeth,
   linkGet,
-  type LinkSelector,
   linkSet,
   neighbourReplace,
   type Request,
@@ -11,16 +10,32 @@ import {
 } from "../../netlink/mod.ts";
 import type { LinkStep, RouteStep, Step, VethSpec } from "./plan.ts";
 
+/** The indexes of a pair's ends, each in its own namespace. */
+export interface LinkIndexPair {
+  readonly index: number;
+  readonly peerIndex: number;
+}
+
 /** The request that makes the veth pair with its peer in the pod's network namespace. */
-export function vethRequest(veth: VethSpec, netns: Netns): Request {
-  const { queues } = veth;
+export function vethRequest(
+  veth: VethSpec & LinkIndexPair,
+  netns: Netns,
+): Request {
+  const { index, peerIndex, queues } = veth;
   const both = veth.mtu === undefined ? { queues } : { queues, mtu: veth.mtu };
   return linkAddVeth({
     name: veth.name,
+    index,
     group: veth.group,
     mac: veth.mac,
     ...both,
-    peer: { name: veth.peerName, netns, mac: veth.peerMac, ...both },
+    peer: {
+      name: veth.peerName,
+      index: peerIndex,
+      netns,
+      mac: veth.peerMac,
+      ...both,
+    },
   });
 }
 
@@ -28,7 +43,7 @@ export function vethRequest(veth: VethSpec, netns: Netns): Request {
 export function stepRequest(step: Step, index: number): Request {
   switch (step.kind) {
     case "link":
-      return linkRequest(step, { index });
+      return linkRequest(step, index);
     case "address":
       return addressAdd({
         index,
@@ -47,14 +62,13 @@ export function stepRequest(step: Step, index: number): Request {
       });
     case "settle":
       // rtnl_getlink() of net/core/rtnetlink.c settles the link, since Linux 6.8.
-      return linkGet({ index }, () => {});
+      return linkGet({ index });
   }
 }
 
-/** The request that carries out a link step on a link selected in any way. */
-export function linkRequest(step: LinkStep, link: LinkSelector): Request {
+function linkRequest(step: LinkStep, index: number): Request {
   const { up, alias, ipv4Conf, addressGeneration: ipv6AddrGenMode } = step;
-  return linkSet(link, { up, alias, ipv4Conf, ipv6AddrGenMode });
+  return linkSet({ index }, { up, alias, ipv4Conf, ipv6AddrGenMode });
 }
 
 /** A route step in the words of `lib/netlink`. */

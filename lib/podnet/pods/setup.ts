@@ -1,3 +1,4 @@
+import { settled } from "../../async/mod.ts";
 import { type Netns, writeSysctl } from "../../linux/mod.ts";
 import {
   type Link,
@@ -7,9 +8,10 @@ import {
 } from "../../netlink/mod.ts";
 import { getLogger } from "../../telemetry/mod.ts";
 import { IfnameTakenError } from "../base/errors.ts";
-import { applySteps } from "../links/link_end.ts";
+import { applySteps, finishSteps } from "../links/link_end.ts";
+import { type LinkIndexes, POD_END_INDEX } from "../links/link_indexes.ts";
 import type { PodPlan } from "../plan/plan.ts";
-import { linkRequest, vethRequest } from "../plan/requests.ts";
+import { stepRequest, vethRequest } from "../plan/requests.ts";
 
 /** What `connectPod()` needs of its surroundings. */
 export interface SetupContext {
@@ -23,6 +25,7 @@ export interface SetupContext {
   readonly netns: Netns;
   /** The names to try for the host's end, in this order. */
   readonly names: readonly string[];
+  readonly indexes: Pick<LinkIndexes, "next">;
   /**
    * Makes room for a new link where one of that name exists. Returns false
    * when that link is another program's; then the next name is tried.
@@ -44,11 +47,11 @@ export interface ConnectedPod {
   readonly isFirst: boolean;
 }
 
-/** Once for a link that is in the way, once for one that went away between the kernel's answer and our look. */
-const MAX_ATTEMPTS = 3;
+/** Once for a link that is in the way, once for one that went away between the kernel's answer and our look, once for an index. */
+const MAX_ATTEMPTS = 4;
 
 /**
- * Makes a pod's network: four sends in all, none of which waits for anything
+ * Makes a pod's network: three sends in all, none of which waits for anything
  * but the kernel's lock. On failure nothing is left.
  *
  * @throws {IfnameTakenError} when the pod has an interface of that name
@@ -60,108 +63,96 @@ export async function connectPod(
   options: { readonly signal?: AbortSignal } = {},
 ): Promise<ConnectedPod> {
   const { host, hostNetns, netns } = context;
-  using pod = RouteSocket.open({ netns });
-  const { link, isFirst } = await createVeth(context, { plan, pod });
   await using undo = new AsyncDisposableStack();
-  undo.defer(() => removeQuietly(context.deletions, link));
+  using held = new DisposableStack();
+  // Another thread makes the pair, which takes longer than opening a socket.
+  const [made, pod] = await settled([
+    createVeth(context, { plan, undo }),
+    openInside(netns, held),
+  ]);
   options.signal?.throwIfAborted();
-  const { index, name } = link;
-  const hostEnd = { socket: host, index, name, netns: hostNetns };
-  await applySteps(hostEnd, plan.claim);
-  const peerIndex = peerOf(link);
-  await applySteps(
-    { socket: pod, index: peerIndex, name: plan.veth.peerName, netns },
-    plan.pod,
-  );
+  const { hostName, hostIndex: index, peerIndex } = made;
+  const podEnd = { socket: pod, index: peerIndex, name: plan.veth.peerName };
+  const podIsUp = applySteps({ ...podEnd, netns }, plan.pod);
+  // mutate: before or after; the pod runs nothing yet, and another thread is at work on its end.
+  refuseRouterAdvertisements(hostName, hostNetns);
+  await podIsUp;
   options.signal?.throwIfAborted();
-  // mutate: before or after the next; the pod runs nothing yet.
-  refuseRouterAdvertisements(link.name, hostNetns);
-  await applySteps(hostEnd, plan.host);
+  await applySteps({ socket: host, index, name: hostName }, plan.settle);
   undo.move();
-  return { hostName: name, hostIndex: index, peerIndex, isFirst };
+  return made;
+}
+
+/** Opens a socket in the pod, which `held` closes. Rejects rather than throws: the pair is being made. */
+async function openInside(
+  netns: Netns,
+  held: DisposableStack,
+): Promise<RouteSocket> {
+  return held.use(RouteSocket.open({ netns }));
 }
 
 interface Creation {
   readonly plan: PodPlan;
-  readonly pod: RouteSocket;
+  /** Gets the removal of what was made. */
+  readonly undo: AsyncDisposableStack;
 }
 
 async function createVeth(
   context: SetupContext,
   creation: Creation,
-): Promise<{ readonly link: Link; readonly isFirst: boolean }> {
+): Promise<ConnectedPod> {
+  const { plan } = creation;
   let isFirst = true;
-  for (const name of context.names) {
+  for (const hostName of context.names) {
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
-      const link = await tryCreate(context, creation.plan, name);
-      if (link !== undefined) return { link, isFirst };
+      const hostIndex = context.indexes.next();
+      const peerIndex = isFirst ? POD_END_INDEX : hostIndex;
+      const pair = { hostName, hostIndex, peerIndex, isFirst };
+      if (await tryCreate(context, creation, pair)) return pair;
       isFirst = false;
-      const present = await context.host.getLink({ name });
-      if (present === undefined) await clearIfname(context, creation);
+      const present = await context.host.getLink({ name: hostName });
+      if (present === undefined) await clearIfname(context, plan);
       else if (!await context.clear(present)) break;
     }
   }
-  const { peerName } = creation.plan.veth;
   throw new NetlinkError(
-    `create veth for "${peerName}" as one of "${context.names.join(", ")}"`,
+    `create veth for "${plan.veth.peerName}" as one of "${
+      context.names.join(", ")
+    }"`,
     { errno: EEXIST },
   );
 }
 
 /**
- * Returns undefined when one of the two names is taken; the kernel does not
- * say which. The steps that follow the creation in the same send select the
- * link by name. Should the creation fail because a foreign link has the name,
- * that link is set up, and set not to generate an address when it is set up the
- * next time; anything that would do it harm waits until the index is known.
+ * Makes the pair, and the host's end as planned. Returns false when one of the
+ * two names or indexes is taken; the kernel does not say which.
  */
 async function tryCreate(
-  context: SetupContext,
-  plan: PodPlan,
-  name: string,
-): Promise<Link | undefined> {
-  const { host, netns } = context;
-  const requests = [
-    vethRequest({ ...plan.veth, name }, netns),
-    ...plan.raise.map((step) => linkRequest(step, { name })),
-  ];
-  try {
-    return await host.executeAndGetLink(requests, { name });
-  } catch (error) {
-    if (!(error instanceof NetlinkError)) throw error;
-    if (error.index !== 0) {
-      return await raiseAgain(context, { name, plan, error });
-    }
-    if (error.code === "EEXIST") return undefined;
-    throw error;
+  { deletions, host, hostNetns, netns }: SetupContext,
+  { plan, undo }: Creation,
+  { hostName: name, hostIndex: index, peerIndex }: ConnectedPod,
+): Promise<boolean> {
+  const veth = { ...plan.veth, name, index, peerIndex };
+  const [refusal, ...errors] = await host.tryExecute([
+    vethRequest(veth, netns),
+    ...plan.host.map((step) => stepRequest(step, index)),
+  ]);
+  if (refusal !== undefined) {
+    if (TAKEN.has(refusal.code)) return false;
+    throw refusal;
   }
-}
-
-/** The pair was made, and something after that failed: perhaps only an optional step. */
-async function raiseAgain(
-  context: SetupContext,
-  made: { name: string; plan: PodPlan; error: NetlinkError },
-): Promise<Link> {
-  const { host, deletions } = context;
-  const link = await host.getLink({ name: made.name });
-  if (link === undefined) throw made.error;
-  try {
-    await applySteps(
-      { socket: host, index: link.index, name: link.name },
-      made.plan.raise,
-    );
-    return link;
-  } catch (error) {
-    await removeQuietly(deletions, link);
-    throw error;
-  }
+  undo.defer(() => removeQuietly(deletions, { name, index }));
+  const end = { socket: host, index, name, netns: hostNetns };
+  await finishSteps(end, plan.host, errors);
+  return true;
 }
 
 async function clearIfname(
   context: SetupContext,
-  { plan, pod }: Creation,
+  plan: PodPlan,
 ): Promise<void> {
   const { peerName } = plan.veth;
+  using pod = RouteSocket.open({ netns: context.netns });
   const taken = await pod.getLink({ name: peerName });
   if (taken === undefined || await context.clearPeer(taken, pod)) return;
   throw new IfnameTakenError(peerName, context.netns.path);
@@ -187,15 +178,11 @@ function refuseRouterAdvertisements(
   }
 }
 
-function peerOf(link: Link): number {
-  if (link.peerIndex === undefined) {
-    throw new TypeError(`Cannot find the other end of veth "${link.name}"`);
-  }
-  return link.peerIndex;
-}
-
 /** Removing one end removes the other, with all addresses and routes. */
-async function removeQuietly(socket: RouteSocket, link: Link): Promise<void> {
+async function removeQuietly(
+  socket: RouteSocket,
+  link: Pick<Link, "index" | "name">,
+): Promise<void> {
   try {
     const [error] = await socket.tryExecute([
       linkDelete({ index: link.index }),
@@ -212,3 +199,5 @@ async function removeQuietly(socket: RouteSocket, link: Link): Promise<void> {
 
 /** EEXIST of `<asm-generic/errno-base.h>`. */
 const EEXIST = 17;
+/** Of a name, or of the host's end's index; of the index of the pod's end (dev_index_reserve() in net/core/dev.c). */
+const TAKEN: ReadonlySet<string> = new Set(["EEXIST", "EBUSY"]);
