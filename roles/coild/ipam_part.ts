@@ -1,4 +1,4 @@
-import { Gate, TaskGroup } from "../../lib/async/mod.ts";
+import { Gate, startTimer, TaskGroup } from "../../lib/async/mod.ts";
 import { valuesOf } from "../../lib/inet/mod.ts";
 import { NodeIpam, type RouteSink } from "../../lib/ipam/mod.ts";
 import { RouteSocket } from "../../lib/netlink/mod.ts";
@@ -132,6 +132,8 @@ function connect(
       onFreed: (addresses) => flows.freed(valuesOf(addresses)),
       returnDelayMs: options.blockReturnDelayMs,
       jitterOf: (block) => fractionOf(`${nodeName}/${block}`),
+      // The look then runs while another thread makes the pod's network.
+      putOff: (look) => void startTimer(0, look),
       isBusy: (key) => locks.isLocked(key),
       ...blocks.ipam,
     }),

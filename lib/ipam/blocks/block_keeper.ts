@@ -39,6 +39,8 @@ export interface BlockKeeperOptions {
   readonly returnDelayMs: number;
   /** A number from 0 to below 1 for the name of a block, by which returns are spread. */
   readonly jitterOf: (block: string) => number;
+  /** Puts off the look that follows an allocation. */
+  readonly putOff: (look: () => void) => void;
   /** Called after each look at the whole table. */
   readonly onLook: () => void;
 }
@@ -70,6 +72,7 @@ export class BlockKeeper {
   readonly #lowSince = new Map<string, number>();
   #begun = false;
   #kicked = false;
+  #putOff = false;
   #relisting = false;
   #timer: Disposable | undefined;
 
@@ -161,6 +164,17 @@ export class BlockKeeper {
     queueMicrotask(() => {
       this.#kicked = false;
       if (this.#begun) this.#maintain();
+    });
+  }
+
+  /** As {@linkcode BlockKeeper.kick}, but the caller that got an address goes on first. */
+  kickLater(): void {
+    if (this.#putOff) return;
+    // mutate: only saves looks.
+    this.#putOff = true;
+    this.#options.putOff(() => {
+      this.#putOff = false;
+      this.kick();
     });
   }
 

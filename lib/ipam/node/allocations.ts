@@ -124,7 +124,7 @@ export abstract class Allocations {
     const given = this.#table.assign(request, { now }) ??
       this.#assignRefused(request, now);
     if (given === undefined) return undefined;
-    this.#keeper.kick();
+    this.#keeper.kickLater();
     return allocationOf(given, false);
   }
 

@@ -74,6 +74,11 @@ export interface NodeIpamOptions {
   readonly graceMs?: number;
   /** The kernel must lack it in two reconciliations at least this far apart. Default 30 s. */
   readonly confirmMs?: number;
+  /**
+   * Puts off the look at the blocks that follows an allocation, so that its caller goes on first. Default: to the end of
+   * the turn.
+   */
+  readonly putOff?: (look: () => void) => void;
   /** Called after each look at the blocks, which follows all that happens to addresses. Must not throw. */
   readonly onLook?: () => void;
   /**
@@ -132,6 +137,7 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
       returnDelayMs: options.returnDelayMs ?? 30_000,
       jitterOf: options.jitterOf ?? (() => 0.5),
       onLook: options.onLook ?? (() => {}),
+      putOff: options.putOff ?? queueMicrotask,
     });
     const timeoutMs = options.requestTimeoutMs ?? 10_000;
     const { onFreed = () => {} } = options;

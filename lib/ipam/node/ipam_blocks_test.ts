@@ -75,6 +75,23 @@ Deno.test("the next block is fetched before it is needed, and not twice", async 
   assert.equal(textOf(await node.ipam.allocate(keyOf(33))), "10.0.0.33");
 });
 
+Deno.test("the look that follows an allocation is put off as its caller wants, once for many", async () => {
+  const looks: (() => void)[] = [];
+  const cluster = clusterOf(5, "10.0.0.0/24");
+  await using node = await openNode(cluster, {
+    putOff: (look) => void looks.push(look),
+  });
+  await fill(node, 0, 25);
+  await settle();
+  assert.deepEqual(namesOf(node), ["default-0"]);
+  assert.equal(looks.length, 1);
+  looks[0]?.();
+  await settle();
+  assert.deepEqual(namesOf(node), ["default-0", "default-1"]);
+  await fill(node, 25, 26);
+  assert.equal(looks.length, 2);
+});
+
 Deno.test("how much is kept in store, and how long an ADD may wait, is the user's to say", async () => {
   const cluster = clusterOf(5, "10.0.0.0/24");
   await using node = await openNode(cluster, {
