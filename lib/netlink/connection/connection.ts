@@ -67,6 +67,8 @@ export class Connection implements Disposable {
   /** Guards the writer, the sequence and the order of sends and receives. */
   readonly #turn = new Mutex();
   #sequence = 0;
+  /** What is in the writer before it is sent. */
+  #prepared: { requests: readonly Request[]; batch: Batch } | undefined;
   #dumpBufferBytes = RECEIVE_BUFFER_BYTES;
   #busy = false;
   #closed = false;
@@ -85,6 +87,16 @@ export class Connection implements Disposable {
   }
 
   /**
+   * Encodes requests ahead, while the only user of a socket waits for something
+   * else: `tryExecute()` of this very array then only has to send.
+   */
+  prepare(requests: readonly Request[]): void {
+    if (this.#turn.isLocked) return;
+    const batch = this.#encodePart(requests, 0);
+    this.#prepared = { requests, batch };
+  }
+
+  /**
    * Sends all requests at once and reads the outcome of each. The kernel
    * carries them out in order and goes on after one that failed. Where the
    * socket is free it is at work on them when this returns its promise.
@@ -96,9 +108,10 @@ export class Connection implements Disposable {
     using _turn = this.#beginNow() ?? await this.#begin();
     const outcomes: (NetlinkError | undefined)[] = [];
     while (outcomes.length < requests.length) {
-      const batch = options.whole === true
-        ? this.#encode(requests)
-        : this.#encodePart(requests, outcomes.length);
+      const batch = this.#takePrepared(requests) ??
+        (options.whole === true
+          ? this.#encode(requests)
+          : this.#encodePart(requests, outcomes.length));
       const unsent = await this.#trySend(batch.requests, options);
       outcomes.push(
         ...readOutcomes(batch, {
@@ -185,6 +198,12 @@ export class Connection implements Disposable {
     return this.#sequence;
   }
 
+  #takePrepared(requests: readonly Request[]): Batch | undefined {
+    const prepared = this.#prepared;
+    this.#prepared = undefined;
+    return prepared?.requests === requests ? prepared.batch : undefined;
+  }
+
   /** Encodes as many requests as one send takes. */
   #encodePart(requests: readonly Request[], from: number): Batch {
     return this.#encode(
@@ -252,6 +271,7 @@ export class Connection implements Disposable {
     },
   ): Promise<T[] | undefined> {
     using _turn = await this.#begin();
+    this.#prepared = undefined;
     this.#writer.reset();
     const sequence = this.#write(request, NLM_F_DUMP);
     const { parse, onThread } = options;

@@ -187,6 +187,37 @@ Deno.test("tryExecute() has sent when it returns its promise, unless the socket 
   assert.equal(transport.sent.length, 2);
 });
 
+Deno.test("prepare() encodes what tryExecute() sends, and nothing else", async () => {
+  const transport = new ScriptedTransport((requests) =>
+    requests.map((sent) => [ack(sent)])
+  );
+  using connection = new Connection(transport);
+  let encoded = 0;
+  const counted = () =>
+    request("a", {
+      write(writer) {
+        encoded++;
+        writer.u32(7);
+      },
+    });
+  const ahead = [counted(), counted()];
+  connection.prepare(ahead);
+  assert.equal(encoded, 2);
+  assert.equal(transport.sent.length, 0);
+  assert.deepEqual(await connection.tryExecute(ahead), [undefined, undefined]);
+  assert.equal(encoded, 2);
+  assert.deepEqual(transport.sent[0]?.map(number), [7, 7]);
+  // Something else was sent instead: what was prepared is encoded again.
+  connection.prepare(ahead);
+  await connection.tryExecute([request("b")]);
+  await connection.tryExecute(ahead);
+  assert.deepEqual(transport.sent.map((sent) => sent.map(number)), [
+    [7, 7],
+    [0],
+    [7, 7],
+  ]);
+});
+
 Deno.test("tryExecute() sends nothing for no requests", async () => {
   const transport = new ScriptedTransport(() => []);
   using connection = new Connection(transport);

@@ -91,6 +91,11 @@ export class RouteSocket implements Disposable {
     }
   }
 
+  /** Encodes requests ahead: `tryExecute()` of this very array then only has to send. For a socket of one user. */
+  prepare(requests: readonly Request[]): void {
+    this.#connection.prepare(requests);
+  }
+
   /** As `execute()`, but returns the outcome of each request: undefined for done. */
   tryExecute(
     requests: readonly Request[],
