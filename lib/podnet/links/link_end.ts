@@ -2,7 +2,7 @@ import { type Netns, writeSysctl } from "../../linux/mod.ts";
 import type { NetlinkError, RouteSocket } from "../../netlink/mod.ts";
 import { getLogger } from "../../telemetry/mod.ts";
 import type { Step } from "../plan/plan.ts";
-import { stepRequest } from "../plan/requests.ts";
+import { stepRequests } from "../plan/requests.ts";
 
 /** One end of a veth pair, ready to be changed. */
 export interface LinkEnd {
@@ -57,7 +57,7 @@ function send(
   { socket, index }: LinkEnd,
   steps: readonly Step[],
 ): Promise<(NetlinkError | undefined)[]> {
-  return socket.tryExecute(steps.map((step) => stepRequest(step, index)));
+  return socket.tryExecute(stepRequests(steps, index));
 }
 
 function failuresOf(

@@ -39,8 +39,12 @@ export function vethRequest(
   });
 }
 
-/** The request that carries out one step of a plan on the link with this index. */
-export function stepRequest(step: Step, index: number): Request {
+/** The requests that carry out steps of a plan on the link with this index. The kernel answers only those that it refuses. */
+export function stepRequests(steps: readonly Step[], index: number): Request[] {
+  return steps.map((step) => ({ ...stepRequest(step, index), silent: true }));
+}
+
+function stepRequest(step: Step, index: number): Request {
   switch (step.kind) {
     case "link":
       return linkRequest(step, index);

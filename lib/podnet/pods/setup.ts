@@ -11,7 +11,7 @@ import { IfnameTakenError } from "../base/errors.ts";
 import { applySteps, finishSteps } from "../links/link_end.ts";
 import { type LinkIndexes, POD_END_INDEX } from "../links/link_indexes.ts";
 import type { PodPlan } from "../plan/plan.ts";
-import { stepRequest, vethRequest } from "../plan/requests.ts";
+import { stepRequests, vethRequest } from "../plan/requests.ts";
 
 /** What `connectPod()` needs of its surroundings. */
 export interface SetupContext {
@@ -65,30 +65,40 @@ export async function connectPod(
   const { host, hostNetns, netns } = context;
   await using undo = new AsyncDisposableStack();
   using held = new DisposableStack();
-  // Another thread makes the pair, which takes longer than opening a socket.
+  // What is next is made ready while another thread makes the pair.
   const [made, pod] = await settled([
     createVeth(context, { plan, undo }),
-    openInside(netns, held),
+    prepareInside(netns, { plan, held }),
   ]);
   options.signal?.throwIfAborted();
   const { hostName, hostIndex: index, peerIndex } = made;
-  const podEnd = { socket: pod, index: peerIndex, name: plan.veth.peerName };
-  const podIsUp = applySteps({ ...podEnd, netns }, plan.pod);
+  const requests = peerIndex === POD_END_INDEX
+    ? pod.requests
+    : stepRequests(plan.pod, peerIndex);
+  const podIsUp = pod.socket.tryExecute(requests);
   // mutate: before or after; the pod runs nothing yet, and another thread is at work on its end.
   refuseRouterAdvertisements(hostName, hostNetns);
-  await podIsUp;
+  const { peerName } = plan.veth;
+  await finishSteps(
+    { socket: pod.socket, index: peerIndex, name: peerName, netns },
+    plan.pod,
+    await podIsUp,
+  );
   options.signal?.throwIfAborted();
   await applySteps({ socket: host, index, name: hostName }, plan.settle);
   undo.move();
   return made;
 }
 
-/** Opens a socket in the pod, which `held` closes. Rejects rather than throws: the pair is being made. */
-async function openInside(
+/** Opens a socket in the pod, which `held` closes, with what it will send. Rejects rather than throws: the pair is being made. */
+async function prepareInside(
   netns: Netns,
-  held: DisposableStack,
-): Promise<RouteSocket> {
-  return held.use(RouteSocket.open({ netns }));
+  { plan, held }: { readonly plan: PodPlan; readonly held: DisposableStack },
+) {
+  const socket = held.use(RouteSocket.open({ netns }));
+  const requests = stepRequests(plan.pod, POD_END_INDEX);
+  socket.prepare(requests);
+  return { socket, requests };
 }
 
 interface Creation {
@@ -135,7 +145,7 @@ async function tryCreate(
   const veth = { ...plan.veth, name, index, peerIndex };
   const [refusal, ...errors] = await host.tryExecute([
     vethRequest(veth, netns),
-    ...plan.host.map((step) => stepRequest(step, index)),
+    ...stepRequests(plan.host, index),
   ]);
   if (refusal !== undefined) {
     if (TAKEN.has(refusal.code)) return false;
