@@ -1,4 +1,4 @@
-import type { KeyedMutex } from "../../../lib/async/mod.ts";
+import { type KeyedMutex, startTimer } from "../../../lib/async/mod.ts";
 import {
   type AttachmentKey,
   CURRENT_CNI_VERSION,
@@ -120,12 +120,7 @@ export class AddressedPods implements Attachments {
       throw error;
     }
     networks.remember(key, request.network);
-    log.info("Attached a pod", {
-      pool: allocation.pool,
-      block: allocation.block,
-      ...texts(allocation),
-      veth: interfaces.hostName,
-    });
+    logAttached(allocation, interfaces);
     return {
       ...known,
       key,
@@ -274,6 +269,17 @@ export class AddressedPods implements Attachments {
       sources,
     }, { signal });
   }
+}
+
+/** Once the caller has its answer, which a record would keep waiting for longer than anything else but the kernel. */
+function logAttached(
+  allocation: Allocation,
+  { hostName: veth }: SetupResult,
+): void {
+  const { pool, block } = allocation;
+  startTimer(0, () => {
+    log.info("Attached a pod", { pool, block, ...texts(allocation), veth });
+  });
 }
 
 function mayBeOf({ mac }: PodLink, { metadata }: V1Pod): boolean {
