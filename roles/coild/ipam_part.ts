@@ -105,6 +105,11 @@ function openKernel(
   };
 }
 
+/** In the next turn of the event loop: another thread makes the pod's network by then, or its caller has its answer. */
+function later(work: () => void): void {
+  startTimer(0, work);
+}
+
 /** Makes the parts and ties them to each other. */
 function connect(
   dependencies: NodeDependencies,
@@ -132,8 +137,7 @@ function connect(
       onFreed: (addresses) => flows.freed(valuesOf(addresses)),
       returnDelayMs: options.blockReturnDelayMs,
       jitterOf: (block) => fractionOf(`${nodeName}/${block}`),
-      // The look then runs while another thread makes the pod's network.
-      putOff: (look) => void startTimer(0, look),
+      putOff: later,
       isBusy: (key) => locks.isLocked(key),
       ...blocks.ipam,
     }),
@@ -193,6 +197,6 @@ function connect(
     }),
     flows,
     reconciler: new Reconciler({ ...shared, metrics, intervalMs }),
-    attachments: new AddressedPods({ ...shared, metrics, garbage }),
+    attachments: new AddressedPods({ ...shared, metrics, garbage, later }),
   };
 }

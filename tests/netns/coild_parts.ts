@@ -137,7 +137,11 @@ export async function partsOn(network: PodNetwork): Promise<Parts> {
     reports: { repaired: () => {} },
   });
   const garbage = new GarbageCollector({ ...shared, network: paused });
-  const attachments = new AddressedPods({ ...shared, garbage });
+  const attachments = new AddressedPods({
+    ...shared,
+    garbage,
+    later: queueMicrotask,
+  });
   const reconciler = new Reconciler({
     ...shared,
     repair,

@@ -118,7 +118,12 @@ export class SimCoild {
       metrics,
       intervalMs: 1_000,
     });
-    const attachments = new AddressedPods({ ...shared, metrics, garbage });
+    const attachments = new AddressedPods({
+      ...shared,
+      metrics,
+      garbage,
+      later: queueMicrotask,
+    });
     const addresses = new NodeAddresses(node, network);
     this.ipam = ipam;
     this.#teardown = teardown;

@@ -51,6 +51,9 @@ export type Repair = typeof REPAIRS[number];
 /** An ADD takes a few milliseconds; ten seconds is the limit of a block request. */
 const BUCKETS_S = [0.0005, 0.001, 0.002, ...SECONDS_BUCKETS, 30];
 
+/** That many phases are of some hundred ADDs. */
+const MAX_TIMED = 1_000;
+
 /** What the gauges of the address management read when they are scraped. */
 export interface IpamSources {
   readonly ipam: Pick<NodeIpam, "stats">;
@@ -73,7 +76,9 @@ export interface MetricSources {
 /** Metrics of coild beside those of gRPC and the process. */
 export class CoildMetrics implements IpamObserver {
   readonly #phases: Histogram<"phase">;
-  readonly #inFlight: Gauge;
+  /** Observed when there are many or they are read: that takes as long as a phase without the kernel. */
+  #timed: (readonly [phase: AddPhase, seconds: number])[] = [];
+  #inFlight = 0;
   readonly #audits: Counter<"result">;
   readonly #requests: Histogram<"pool" | "outcome">;
   readonly #returns: Counter<"pool" | "result">;
@@ -85,17 +90,23 @@ export class CoildMetrics implements IpamObserver {
 
   constructor(registry: Registry) {
     const registers = [registry];
+    const observeTimed = () => this.#observeTimed();
+    const inFlight = () => this.#inFlight;
     this.#phases = new Histogram({
       name: "coil_coild_add_phase_seconds",
       help: "Duration of each phase of an ADD",
       labelNames: ["phase"],
       buckets: BUCKETS_S,
       registers,
+      collect: observeTimed,
     });
-    this.#inFlight = new Gauge({
+    new Gauge({
       name: "coil_coild_adds_in_flight",
       help: "Running ADD calls",
       registers,
+      collect() {
+        this.set(inFlight());
+      },
     });
     this.#audits = new Counter({
       name: "coil_coild_reconciliations_total",
@@ -231,14 +242,23 @@ export class CoildMetrics implements IpamObserver {
     try {
       return await fn();
     } finally {
-      this.#phases.observe({ phase }, (performance.now() - start) / 1_000);
+      this.#timed.push([phase, (performance.now() - start) / 1_000]);
+      // mutate: only bounds memory.
+      if (this.#timed.length >= MAX_TIMED) this.#observeTimed();
     }
+  }
+
+  #observeTimed(): void {
+    for (const [phase, seconds] of this.#timed) {
+      this.#phases.observe({ phase }, seconds);
+    }
+    this.#timed = [];
   }
 
   /** Counts an ADD as in flight until it is disposed of. */
   addStarted(): Disposable {
-    this.#inFlight.inc();
-    return { [Symbol.dispose]: () => this.#inFlight.dec() };
+    this.#inFlight++;
+    return { [Symbol.dispose]: () => void this.#inFlight-- };
   }
 
   /** Counts the outcome of a launcher's call. */

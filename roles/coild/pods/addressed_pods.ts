@@ -1,4 +1,4 @@
-import { type KeyedMutex, startTimer } from "../../../lib/async/mod.ts";
+import type { KeyedMutex } from "../../../lib/async/mod.ts";
 import {
   type AttachmentKey,
   CURRENT_CNI_VERSION,
@@ -65,6 +65,8 @@ export interface AddressedPodsOptions {
   readonly garbage: Pick<GarbageCollector, "collect">;
   readonly networks: NetworkMemory;
   readonly locks: KeyedMutex;
+  /** Puts off what no caller needs to wait for. */
+  readonly later: (work: () => void) => void;
 }
 
 /** Pods that coild itself gives their addresses and connects to the node. */
@@ -120,7 +122,8 @@ export class AddressedPods implements Attachments {
       throw error;
     }
     networks.remember(key, request.network);
-    logAttached(allocation, interfaces);
+    // A record would keep the caller waiting for longer than anything else but the kernel.
+    this.#with.later(() => logAttached(allocation, interfaces));
     return {
       ...known,
       key,
@@ -271,15 +274,12 @@ export class AddressedPods implements Attachments {
   }
 }
 
-/** Once the caller has its answer, which a record would keep waiting for longer than anything else but the kernel. */
 function logAttached(
   allocation: Allocation,
   { hostName: veth }: SetupResult,
 ): void {
   const { pool, block } = allocation;
-  startTimer(0, () => {
-    log.info("Attached a pod", { pool, block, ...texts(allocation), veth });
-  });
+  log.info("Attached a pod", { pool, block, ...texts(allocation), veth });
 }
 
 function mayBeOf({ mac }: PodLink, { metadata }: V1Pod): boolean {

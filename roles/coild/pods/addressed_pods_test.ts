@@ -96,6 +96,7 @@ class Site {
       garbage: { collect: () => Promise.resolve() },
       networks: this.networks,
       locks: new KeyedMutex(),
+      later: (work) => work(),
     });
   }
 
