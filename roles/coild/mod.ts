@@ -34,8 +34,6 @@ import {
   serveMetrics,
 } from "../../lib/telemetry/mod.ts";
 import { CallCounter } from "./observe/call_counter.ts";
-import { connectChained } from "./chained_part.ts";
-import { connectCoordinator } from "./coordinator_part.ts";
 import { CniCalls } from "./server/cni_calls.ts";
 import { CniService } from "./server/cni_service.ts";
 import { NO_EGRESS } from "./egress/calls.ts";
@@ -169,7 +167,7 @@ async function connect(
     calls: new CallCounter(),
   };
   const coordinator = enableCoordinator
-    ? connectCoordinator(dependencies)
+    ? await connectCoordinator(dependencies)
     : undefined;
   const served = await connectPods(dependencies, plane);
   return { ...dependencies, coordinator, ...served };
@@ -185,7 +183,7 @@ async function connectPods(
   if (!enableIpam && !enableEgress) return {};
   const node = enableIpam
     ? await connectAddressed(dependencies)
-    : connectChained(dependencies);
+    : await connectChained(dependencies);
   const { attachments, readiness } = node;
   // mutate: only slower suites have clients of a whole coild.
   const egress = enableEgress
@@ -204,7 +202,19 @@ async function connectPods(
   return { node, egress, service };
 }
 
-/** Pods whose addresses coild gives; what VPCs need is loaded for them alone. */
+// What only some flags need is loaded only with them.
+
+async function connectCoordinator(dependencies: NodeDependencies) {
+  const { connectCoordinator } = await import("./coordinator_part.ts");
+  return connectCoordinator(dependencies);
+}
+
+async function connectChained(dependencies: NodeDependencies) {
+  const { connectChained } = await import("./chained_part.ts");
+  return connectChained(dependencies);
+}
+
+/** Pods whose addresses coild gives. */
 async function connectAddressed(dependencies: NodeDependencies) {
   const { vpc } = dependencies.options;
   if (vpc === undefined) return connectPools(dependencies);

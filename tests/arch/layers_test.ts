@@ -227,15 +227,34 @@ Deno.test("layers: the CNI plugin and what it reaches load no package", () => {
   assert.ok(reached.length > 3);
 });
 
-for (const role of ["coild", "coil_controller"]) {
-  Deno.test(`layers: ${role} loads what VPCs need only when asked to`, () => {
-    const ofVpc = (file: string) =>
-      /^(lib\/(aws|vpc)|roles\/coild\/vpc_report)\//.test(file);
+const OF_VPC = /^(lib\/(aws|vpc)|roles\/coild\/vpc_report)\//;
+
+for (
+  const [role, what, rooms, part] of [
+    ["coild", "VPCs need", OF_VPC, "vpc_part.ts"],
+    ["coil_controller", "VPCs need", OF_VPC, "vpc_part.ts"],
+    [
+      "coild",
+      "the coordinator needs",
+      /^(lib|roles\/coild)\/coordinator\//,
+      "coordinator_part.ts",
+    ],
+    [
+      "coild",
+      "other plugins' pods need",
+      /^roles\/coild\/pods\/chained_pods\.ts$/,
+      "chained_part.ts",
+    ],
+  ] as const
+) {
+  Deno.test(`layers: ${role} loads what ${what} only when asked to`, () => {
+    const ofPart = (file: string) => rooms.test(file);
     const reached = [...loadedWith(`roles/${role}/mod.ts`)];
-    assert.deepEqual(reached.filter(ofVpc), []);
-    assert.ok([...loadedWith(`roles/${role}/vpc_part.ts`)].some(ofVpc));
+    assert.deepEqual(reached.filter(ofPart), []);
+    assert.ok([...loadedWith(`roles/${role}/${part}`)].some(ofPart));
   });
 }
+
 Deno.test("layers: ground and protocols know no word of Coil", async () => {
   const words =
     /\b(AddressBlock|AddressPool|BlockRequest|coild|egress(es)?)\b/i;
