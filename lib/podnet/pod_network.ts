@@ -214,7 +214,10 @@ export class PodNetwork implements Disposable {
     const { addresses, netnsPath } = request;
     const isFirst = older === undefined && pod.isFirst;
     this.#known.set(hostIndex, { addresses, netnsPath });
-    this.#finder.remember([{ ...request, index: hostIndex, hostName }]);
+    // mutate: else the name follows from the key, which its hash would only confirm.
+    if (!pod.isFirst || this.#settings.calico) {
+      this.#finder.remember([{ ...request, index: hostIndex, hostName }]);
+    }
     return { hostName, hostIndex, ...macs, mtu: this.#mtu, isFirst };
   }
 
