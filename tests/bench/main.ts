@@ -23,6 +23,7 @@ import { addFromNewPools, memoryFigures, overLimit } from "./memory.ts";
 import { missingNames, WITH_PODS } from "./names.ts";
 import { memoryOf } from "./process_memory.ts";
 import { requestFigures } from "./requests.ts";
+import { BenchRun, type Measure } from "./run.ts";
 import { SCALE_PARTS, scaleFigures } from "./scale/mod.ts";
 import { vpcFigures } from "./vpc.ts";
 import { createPodsElsewhere } from "./scale/objects.ts";
@@ -232,11 +233,15 @@ function partsOf<T extends string>(
   );
 }
 
-async function clusterFigures(
+/** Measures the parts that need a cluster, each by itself. */
+async function inCluster(
   executable: string,
-  { parts, quick }: { parts: readonly string[]; quick: boolean },
-): Promise<Figure[]> {
-  const figures: Figure[] = [];
+  { parts, quick, measure }: {
+    readonly parts: readonly string[];
+    readonly quick: boolean;
+    readonly measure: Measure;
+  },
+): Promise<void> {
   await using cluster = await CoilCluster.start({
     name: NAME,
     executable,
@@ -248,35 +253,36 @@ async function clusterFigures(
   await cluster.startController();
   await prepareObjects(cluster);
   await cluster.startCoild(node);
-  figures.push(rss("rss.controller.idle", cluster.controller?.pid));
+  await measure("idle", async () => [
+    rss("rss.controller.idle", cluster.controller?.pid),
+  ]);
   if (parts.includes("memory")) {
     say("22 pods that each need a block, and 1,000 requests");
-    figures.push(
-      ...await memoryFigures(cluster, node, { pairs: 22, requests: 1_000 }),
-    );
+    const size = { pairs: 22, requests: 1_000 };
+    await measure("memory", () => memoryFigures(cluster, node, size));
   }
   if (parts.includes("pods")) {
-    figures.push(...await podFigures(cluster, node, quick));
+    await measure("pods", () => podFigures(cluster, node, quick));
   }
   if (parts.includes("waves")) {
     say("110 pods at once");
     const rounds = quick ? 1 : 10;
-    figures.push(...await waveFigures(cluster, node, { rounds }));
+    await measure("waves", () => waveFigures(cluster, node, { rounds }));
     say("10,000 pods of other nodes");
-    await createPodsElsewhere(cluster.plane, quick ? 1_000 : 10_000);
-    const crowded = await waveFigures(cluster, node, {
-      suffix: ".crowded",
-      rounds: 1,
+    await measure("waves, crowded", async () => {
+      await createPodsElsewhere(cluster.plane, quick ? 1_000 : 10_000);
+      const size = { suffix: ".crowded", rounds: 1 };
+      const crowded = await waveFigures(cluster, node, size);
+      return crowded.filter((f) => f.name.includes(".crowded"));
     });
-    figures.push(...crowded.filter((f) => f.name.includes(".crowded")));
   }
   const scaleParts = partsOf("scale", SCALE_PARTS, parts);
   if (scaleParts.length > 0) {
-    figures.push(
-      ...await scaleFigures({ cluster, parts: scaleParts, quick, log: say }),
+    await measure(
+      "scale",
+      () => scaleFigures({ cluster, parts: scaleParts, quick, log: say }),
     );
   }
-  return figures;
 }
 
 const { json, quick, parts } = options();
@@ -295,51 +301,49 @@ await preparePackages(
   say,
 );
 const executable = await buildExecutable({ log: say });
-const figures: Figure[] = [];
+const run = new BenchRun({ json, log: say });
+const measure: Measure = (name, figures) => run.measure(name, figures);
 if (parts.includes("plugin")) {
   say("the plugin's own process");
-  const dir = await Deno.makeTempDir();
-  const empty = await makeEmptyProgram(dir);
-  const coil = path.join(dir, "coil");
-  await Deno.symlink(executable, coil);
-  figures.push(...await pluginTimes({ coil, empty, dir }, quick ? 20 : 100));
-  await Deno.remove(dir, { recursive: true });
+  await measure("plugin", async () => {
+    const dir = await Deno.makeTempDir();
+    const empty = await makeEmptyProgram(dir);
+    const coil = path.join(dir, "coil");
+    await Deno.symlink(executable, coil);
+    const times = await pluginTimes({ coil, empty, dir }, quick ? 20 : 100);
+    await Deno.remove(dir, { recursive: true });
+    return times;
+  });
 }
 if (parts.some((part) => CLUSTER_PARTS.includes(part.split(".")[0] ?? ""))) {
-  figures.push(...await clusterFigures(executable, { parts, quick }));
+  await measure("cluster", async () => {
+    await inCluster(executable, { parts, quick, measure });
+    return [];
+  });
 }
 if (parts.includes("requests")) {
-  figures.push(
-    ...await requestFigures({ count: quick ? 100 : 1_000, log: say }),
-  );
+  const count = quick ? 100 : 1_000;
+  await measure("requests", () => requestFigures({ count, log: say }));
 }
-const egressParts = partsOf("egress", EGRESS_PARTS, parts);
-if (egressParts.length > 0) {
-  figures.push(
-    ...await egressFigures({
-      executable,
-      quick,
-      parts: egressParts,
-      log: say,
-      labName: NAME,
-    }),
-  );
+for (const part of partsOf("egress", EGRESS_PARTS, parts)) {
+  const bench = { executable, quick, parts: [part], log: say, labName: NAME };
+  await measure(`egress.${part}`, () => egressFigures(bench));
 }
 if (parts.includes("coordinator")) {
-  figures.push(...await coordinatorFigures({ executable, quick, log: say }));
+  const bench = { executable, quick, log: say };
+  await measure("coordinator", () => coordinatorFigures(bench));
 }
-if (parts.includes("ipam")) figures.push(...await ipamFigures());
+if (parts.includes("ipam")) await measure("ipam", ipamFigures);
 if (parts.includes("vpc")) {
-  figures.push(...await vpcFigures({ executable, quick, log: say }));
+  const bench = { executable, quick, log: say };
+  await measure("vpc", () => vpcFigures(bench));
 }
-Deno.stdout.writeSync(encoder.encode(`${asTable(figures)}\n`));
-if (json !== undefined) {
-  await Deno.writeTextFile(json, `${JSON.stringify(figures, null, 2)}\n`);
-}
+Deno.stdout.writeSync(encoder.encode(`${asTable(run.figures)}\n`));
 const isWhole = PARTS.every((part) => parts.includes(part));
 const problems = [
-  ...overLimit(figures),
-  ...isWhole ? missingNames(figures) : [],
+  ...run.failures,
+  ...overLimit(run.figures),
+  ...isWhole ? missingNames(run.figures) : [],
 ];
 for (const problem of problems) say(problem);
 Deno.exit(problems.length > 0 ? 1 : 0);

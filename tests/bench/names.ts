@@ -17,6 +17,8 @@ export const REQUIRED_NAMES: readonly string[] = [
   ...["blockrequest.5000"],
   ...["blockrequest.writes", "blockrequest.writes.go"],
   ...["blockrequest.all", "blockrequest.all.go"],
+  ...["watches.none.ratio", "watches.now.ratio"],
+  ...["egress.apply.one.estimate", "egress.apply.two.estimate"],
 ];
 
 /** The required names that no figure has, in words. */
