@@ -6,7 +6,7 @@ export const WIRING: readonly WiringMutant[] = [
     name: "a pod gets its addresses before its link has the alias",
     file: "lib/podnet/plan/plan.ts",
     from: `      { kind: "link", alias: formatAlias(input), ipv4Conf },
-      ...hostEnd.filter((step) => !isNeighbour(step)),
+      ...hostEnd.filter(isAddress),
     ],
     pod: [
       ...raiseSteps(input),
@@ -14,7 +14,7 @@ export const WIRING: readonly WiringMutant[] = [
       ...(ipv6 === undefined ? [] : podIpv6(input, ipv6)),
     ],
     settle: [`,
-    to: `      ...hostEnd.filter((step) => !isNeighbour(step)),
+    to: `      ...hostEnd.filter(isAddress),
     ],
     pod: [
       ...raiseSteps(input),

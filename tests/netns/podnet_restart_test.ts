@@ -136,7 +136,7 @@ netnsTest(
       clearPeer: refuse,
     };
     await connectPod(context, plan);
-    // Before the link is made, and when pod and link are whole.
+    // Before the link is made, and before it has its routes.
     assert.deepEqual(seen, [
       { alias: undefined, hasAddress: false },
       { alias: "COIL:default:cid1:eth0", hasAddress: true },

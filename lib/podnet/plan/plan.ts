@@ -131,17 +131,16 @@ export type RouteStep = Extract<Step, { kind: "route" }>;
  *
  * A daemon may be killed between any two steps. The one that comes after it
  * knows the links that have an alias, so the alias comes before the addresses:
- * a pod never has one that coild does not know. The route to the pod comes
- * before them as well, and says which they are.
+ * a pod never has one that coild does not know.
  */
 export interface PodPlan {
   /** What to create. */
   readonly veth: VethSpec;
-  /** On the host's end, in the send that makes it: whose it is and what it may send, its addresses and routes. */
+  /** On the host's end, in the send that makes it: whose it is and what it may send, its addresses. */
   readonly host: readonly Step[];
   /** On the pod's end, in the pod's network namespace. */
   readonly pod: readonly Step[];
-  /** On the host's end, once the pair has its carrier. */
+  /** On the host's end, once the pod has its addresses and the pair its carrier. */
   readonly settle: readonly Step[];
 }
 
@@ -171,20 +170,23 @@ export function planPod(input: PodPlanInput): PodPlan {
     host: [
       ...raiseSteps(input),
       { kind: "link", alias: formatAlias(input), ipv4Conf },
-      ...hostEnd.filter((step) => !isNeighbour(step)),
+      ...hostEnd.filter(isAddress),
     ],
     pod: [
       ...raiseSteps(input),
       ...(ipv4 === undefined ? [] : podIpv4(input, ipv4)),
       ...(ipv6 === undefined ? [] : podIpv6(input, ipv6)),
     ],
-    settle: [...hostEnd.filter(isNeighbour), { kind: "settle" }],
+    settle: [
+      ...hostEnd.filter((step) => !isAddress(step)),
+      { kind: "settle" },
+    ],
   };
 }
 
-/** A link without a carrier drops what it sends, and forgets its neighbours with that. */
-function isNeighbour({ kind }: Step): boolean {
-  return kind === "neighbour";
+/** Routes come after the pod's addresses, which they lead to; neighbours too: a link without a carrier drops what it sends, and forgets them with that. */
+function isAddress({ kind }: Step): boolean {
+  return kind === "address";
 }
 
 /** What decides how the host's end should be. */
