@@ -12,6 +12,7 @@ import {
 import type { CoilCluster } from "../../lab/coil.ts";
 import { run } from "../../lab/command.ts";
 import type { LabNode } from "../../lab/mod.ts";
+import { placePlugin } from "../../lab/plugin_file.ts";
 import { type Sandbox, sandboxOf } from "../../lab/runtime.ts";
 import { eventually } from "../../lab/wait.ts";
 import { handlingTimes } from "../daemon_log.ts";
@@ -65,6 +66,10 @@ export async function nativeAddTimes(
     await createEgress(client, name);
   }
   const node = undo.use(await plane.addNode(NODE));
+  await placePlugin(cluster.pluginDir(node), {
+    executable: former,
+    socket: cluster.socketOf(node),
+  });
   // Gateways that are there by name only cannot be told of clients.
   const daemon = await cluster.startCoild(node);
   for (let round = -WARM_UP; round < rounds; round++) {
