@@ -156,6 +156,7 @@ export class NetworkKeeper {
       .map(({ message }) => message).join("; ");
     if (reason === "") readiness.met(CONDITION);
     else readiness.waiting(CONDITION, reason);
+    // mutate: any separator.
     const text = problems.map(({ message }) => message).join("; ");
     if (text === this.#reported) return;
     this.#reported = text;
