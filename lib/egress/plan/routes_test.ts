@@ -99,6 +99,11 @@ Deno.test("refusals() needs no links", () => {
     'replace route "203.0.113.0/24" to table 118',
     'replace route "default" to table 118',
   ]);
+  const { destination, table } = PLAN.routes[0] ?? {};
+  assert.ok(destination !== undefined && table !== undefined);
+  // By its own link where there is one.
+  const reject = { destination, table, kind: "reject" } as const;
+  assert.equal(refusals([reject]).length, 1);
 });
 
 const RULES = planRules("ipv4", [Prefix.parse("10.0.0.0/8")]);

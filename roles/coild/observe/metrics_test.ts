@@ -24,7 +24,7 @@ Deno.test("CoildMetrics count what is reported to them", async () => {
   ended[Symbol.dispose]();
   metrics.launcherCalled("answered");
   metrics.blockRequested({ pool: "p", outcome: "granted", seconds: 1 });
-  metrics.blockReturned({ pool: "p", ok: true });
+  for (let i = 0; i < 2; i++) metrics.blockReturned({ pool: "p", ok: true });
   metrics.blockReturned({ pool: "p", ok: false });
   metrics.announced("accepted");
   metrics.egressUpdated("error");
@@ -42,7 +42,7 @@ Deno.test("CoildMetrics count what is reported to them", async () => {
     ],
     coil_coild_block_returns_total: [
       '{pool="p",result="error"} 1',
-      '{pool="p",result="ok"} 1',
+      '{pool="p",result="ok"} 2',
     ],
     coil_coild_egress_announcements_total: ['{result="accepted"} 1'],
     coil_coild_egress_updates_total: [

@@ -79,6 +79,9 @@ Deno.test("RepairReports distinguishes a flushed packet filter from removed rule
     for (let i = 0; i < 3; i++) at(i * MINUTE_MS, what);
     assert.match(events[0]?.message ?? "", told);
   }
+  const { at, events } = setUp();
+  for (let i = 0; i < 3; i++) at(i * MINUTE_MS, "sources", "rule");
+  assert.match(events[0]?.message ?? "", /networkd.*flush ruleset/s);
 });
 
 Deno.test("RepairReports counts nothing for nothing", () => {
