@@ -92,9 +92,8 @@ export class ProbeLine implements Disposable {
   #take(answer: Bytes): void {
     if (this.#secret.some((byte, i) => byte !== answer[i])) return;
     const number = new DataView(answer.buffer).getUint32(SECRET_BYTES);
-    if (number > this.#answered && number <= this.#sent) {
-      this.#answered = number;
-    }
+    if (number > this.#sent) return;
+    this.#answered = Math.max(this.#answered, number);
   }
 }
 
