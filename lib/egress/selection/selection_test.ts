@@ -296,6 +296,16 @@ Deno.test("selectGateways() takes a headless Service for one without addresses",
   assert.deepEqual(gateways[0]?.service, {});
 });
 
+Deno.test("transformSlice() keeps the label with the Service's name, and no other", () => {
+  const labels = { "kubernetes.io/service-name": "a", other: "b" };
+  const { metadata } = transformSlice({
+    metadata: { labels },
+    addressType: "IPv4",
+    endpoints: [],
+  });
+  assert.deepEqual(metadata?.labels, { "kubernetes.io/service-name": "a" });
+});
+
 Deno.test("transformEgress() makes changes of the status alone no changes", () => {
   const metadata = { name: "a", namespace: "nat", uid: "u", generation: 3 };
   const at = (resourceVersion: string) =>
