@@ -32,6 +32,8 @@ const UNSEEN: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "update egresses/finalizers": "OwnerReferencesPermissionEnforcement",
     "bind clusterroles": "asked for by the API server itself",
     "list vpcnodes": "coil ipam show in the controller's pod",
+    "list addressblocks": "likewise, where the controller manages none",
+    "list addresspools": "likewise",
     "get deployments": "taking over from upstream's controller",
     "get services": "taking over from upstream's controller",
     "get poddisruptionbudgets": "taking over from upstream's controller",
