@@ -260,6 +260,16 @@ export const WIRING: readonly WiringMutant[] = [
     },
   },
   {
+    name: "Events are not written",
+    file: "roles/coild/mod.ts",
+    from: '  tasks.run("event recorder", (s) => recorder.run(s));\n',
+    to: "",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "that it has no pool for",
+    },
+  },
+  {
     name: "tokens for gateways are not renewed",
     file: "roles/coild/egress_part.ts",
     from: '      "egress tokens": (signal) => tokens.run(signal),\n',

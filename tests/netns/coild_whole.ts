@@ -11,6 +11,7 @@ import { AddResponseSchema, CNIArgsSchema } from "../../lib/cnirpc/mod.ts";
 import { askAddresses } from "../../lib/cnirpc/inspection/mod.ts";
 import { callUnary } from "../../lib/grpc/testing.ts";
 import {
+  type CoreV1Event,
   type EventInfo,
   type EventRecorder,
   KubeClient,
@@ -58,7 +59,7 @@ export class WholeCoild implements AsyncDisposable {
   readonly #dir: string;
   #process: Deno.ChildProcess | undefined;
   #input: WritableStreamDefaultWriter<Uint8Array> | undefined;
-  #output: ReadableStreamDefaultReader<Uint8Array> | undefined;
+  #output: ReadableStreamDefaultReader<string> | undefined;
 
   private constructor(host: TempNetns, dir: string) {
     this.host = host;
@@ -92,7 +93,8 @@ export class WholeCoild implements AsyncDisposable {
       [OBJECTS_ENV]: JSON.stringify(objects),
     });
     this.#input = this.#process.stdin.getWriter();
-    this.#output = this.#process.stdout.getReader();
+    const lines = this.#process.stdout.pipeThrough(new TextLineStream());
+    this.#output = lines.getReader();
   }
 
   /** The exit code of a start beside it, which fails; 0 when it does not. */
@@ -127,9 +129,18 @@ export class WholeCoild implements AsyncDisposable {
 
   /** Changes what the API server has. */
   async change(change: Change): Promise<void> {
-    const line = `${JSON.stringify(change)}\n`;
+    await this.#say(change);
+  }
+
+  /** The reasons of the Events that it has written. */
+  async eventReasons(): Promise<readonly string[]> {
+    return JSON.parse(await this.#say("events"));
+  }
+
+  async #say(message: Change | "events"): Promise<string> {
+    const line = `${JSON.stringify(message)}\n`;
     await this.#input?.write(new TextEncoder().encode(line));
-    await this.#output?.read();
+    return (await this.#output?.read())?.value ?? "";
   }
 
   /** Ends it as a node does, and returns its exit code. */
@@ -249,11 +260,18 @@ function make(api: MemoryApi, { plural, object, name = "" }: Change): void {
   else api.remove(`${plural}/${name}`);
 }
 
+function reasonsIn(api: MemoryApi): (string | undefined)[] {
+  return api.keys.filter((key) => key.startsWith("events/"))
+    .map((key) => api.get<CoreV1Event>(key)?.reason);
+}
+
 async function follow(api: MemoryApi): Promise<void> {
   const lines = Deno.stdin.readable.pipeThrough(new TextLineStream());
   for await (const line of lines) {
-    make(api, JSON.parse(line));
-    await Deno.stdout.write(new TextEncoder().encode("done\n"));
+    const message: Change | "events" = JSON.parse(line);
+    if (message !== "events") make(api, message);
+    const answer = `${JSON.stringify(reasonsIn(api))}\n`;
+    await Deno.stdout.write(new TextEncoder().encode(answer));
   }
 }
 

@@ -166,6 +166,8 @@ netnsTest(
     assert.deepEqual(await coild.add(b), ["10.64.0.1/32"], "the same one");
     await coild.call("Del", a);
     await until(USED, async () => await coild.metric(USED) === 1);
+    // Until its link is gone, the address is neither used nor free.
+    await until(FREE, async () => await coild.metric(FREE) === 1);
 
     // Another client deletes the block, which is seen when it is looked at next.
     const deletionTimestamp = "2026-01-01T00:00:00Z";
@@ -212,6 +214,21 @@ netnsTest(
     await coild.host.ip("route", "delete", ...route);
     await until(`${check} to pass`, async () => {
       return /200$/.test(await coild.get(9385, check));
+    });
+  },
+);
+
+netnsTest(
+  "coild writes an Event on a pod that it has no pool for",
+  async () => {
+    await using stack = new AsyncDisposableStack();
+    const [a] = await threePods(stack);
+    const coild = stack.use(await WholeCoild.start());
+    await coild.change({ plural: "addresspools", name: "/default" });
+    await coild.ready();
+    await assert.rejects(coild.add(a), /pool "default"/);
+    await until("the Event", async () => {
+      return (await coild.eventReasons()).includes("AddressPoolNotFound");
     });
   },
 );
