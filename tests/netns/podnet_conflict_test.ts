@@ -88,6 +88,9 @@ netnsTest(
     assert.deepEqual(await linkNames(node.host), [hostName]);
     const after = await pod.ip("-d", "address", "show", "dev", "other0");
     assert.equal(after, before);
+    // With the other end's index it would be "UNKNOWN" for up to a second.
+    const [made] = await pod.ipJson("link", "show", "dev", "eth0");
+    assert.notEqual(made?.["ifindex"], made?.["link_index"]);
     const next = await addPod(node, 2);
     const [eth0] = await next.pod.ipJson("link", "show", "dev", "eth0");
     assert.equal(eth0?.["ifindex"], POD_END_INDEX);

@@ -116,7 +116,8 @@ async function createVeth(
   for (const hostName of context.names) {
     for (let attempt = 0; attempt < MAX_ATTEMPTS; attempt++) {
       const hostIndex = context.indexes.next();
-      const peerIndex = isFirst ? POD_END_INDEX : hostIndex;
+      // Never the same: the kernel would take its time with the carrier (linkwatch_urgent_event() of net/core/link_watch.c).
+      const peerIndex = isFirst ? POD_END_INDEX : context.indexes.next();
       const pair = { hostName, hostIndex, peerIndex, isFirst };
       if (await tryCreate(context, creation, pair)) return pair;
       isFirst = false;
