@@ -87,7 +87,7 @@ export class VpcNode implements AsyncDisposable {
   /** Starts a process; it may not be ready yet. */
   process(
     args: readonly string[] = [],
-    { cooldownMs = 30_000, waitMs = 30_000, onAttempt = () => {} }: {
+    { cooldownMs = 30_000, waitMs = 60_000, onAttempt = () => {} }: {
       readonly cooldownMs?: number;
       readonly waitMs?: number;
       readonly onAttempt?: (attempt: Attempt) => void;

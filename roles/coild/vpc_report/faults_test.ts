@@ -50,7 +50,7 @@ async function faultsOf({ cloud }: VpcNode): Promise<number> {
 function recorded(node: VpcNode): [NodeProcess, CallsRecord] {
   const calls = new CallsRecord();
   const onAttempt = calls.attempted.bind(calls);
-  return [node.process(BARE, { waitMs: 1_500, onAttempt }), calls];
+  return [node.process(BARE, { waitMs: 6_000, onAttempt }), calls];
 }
 
 async function refusalOf(

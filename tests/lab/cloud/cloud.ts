@@ -26,6 +26,8 @@ export class Cloud implements AsyncDisposable {
     this.#dir = options.dir;
     this.endpoints = options.endpoints;
     this.#client = Deno.createHttpClient({
+      // One that the peer has just closed would fail.
+      poolMaxIdlePerHost: 0,
       proxy: { transport: "unix", path: this.socket },
     });
     this.ask = new Proxy({} as Remote<Commands>, {
