@@ -40,6 +40,11 @@ function roleOf(word: string | undefined): string | undefined {
   return [word, `coil-${word}`].find((name) => Object.hasOwn(ROLES, name));
 }
 
+/** `coil egress --flag` is the gateway, `coil egress show` is for administrators. */
+function isEgressCommand([first, second = "-"]: readonly string[]): boolean {
+  return first === "egress" && !second.startsWith("-");
+}
+
 async function start(
   program: string,
   args: readonly string[],
@@ -68,7 +73,7 @@ async function main(args: readonly string[]): Promise<void> {
     const byName = roleOf(name);
     if (byName === name) return await start(byName, args);
   }
-  const byArgument = roleOf(args[0]);
+  const byArgument = isEgressCommand(args) ? undefined : roleOf(args[0]);
   if (byArgument !== undefined) return await start(byArgument, args.slice(1));
   if (!Deno.env.get("CNI_COMMAND") && args.length > 0) {
     const cli = await import("./roles/cli/mod.ts");

@@ -11,6 +11,7 @@ const NAMES: readonly (readonly [RegExp, string])[] = [
   [/<namespace>|\bNAMESPACE\b/g, "internet"],
   [/\bNAME\b|\bPOOL\b/g, "default"],
   [/\bPOD\b/g, "main"],
+  [/\bNODE\b/g, "worker"],
   [/\bN\b/g, "2"],
 ];
 
@@ -30,6 +31,14 @@ kubectl create namespace internet
 kubectl -n kube-system create configmap coil-migration
 kubectl apply -f - <<EOF
 ${NAMED_OBJECTS}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: worker}
+---
+apiVersion: coil.cybozu.com/v2
+kind: VPCNode
+metadata: {name: worker}
 ---
 apiVersion: coil.cybozu.com/v2
 kind: Egress

@@ -344,7 +344,7 @@ Deno.test("coil ipam show tells from the API server alone who holds what", async
     assert.equal(wrong.code, 2);
     assert.match(
       text(wrong.stderr),
-      /^Error: unknown command "ipam shwo": not show, map, check\n/,
+      /^Error: unknown command "ipam shwo": not show, map, check, drain\n/,
     );
   });
 

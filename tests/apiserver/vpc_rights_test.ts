@@ -1,9 +1,11 @@
 // Rights in the cluster of a node with addresses of the VPC, against the audit
 // log. Those in the account: the cloud of the lab goes by the IAM policy.
 import assert from "node:assert/strict";
+import type { VpcNode } from "../../lib/api/mod.ts";
 import { eventually } from "../lab/mod.ts";
 import { usedRights } from "../lab/rights_log.ts";
 import { compareRights, rightsOf, type Role } from "../runner/rights.ts";
+import { COIL_API } from "./crds.ts";
 import { VpcLab } from "./coild_vpc_lab.ts";
 import { DEPLOY, kustomize, parseManifests } from "./deploy_render.ts";
 
@@ -43,6 +45,11 @@ Deno.test("coild's rights with addresses of the VPC are what it uses, no more an
       return items.some(({ count }) => count === times);
     });
   }
+  await eventually("the node's VPCNode", async () => {
+    const path = `${COIL_API}/vpcnodes/${vpc.lab.node().name}`;
+    const { status } = await plane.request("GET", path) as VpcNode;
+    return status !== undefined;
+  });
   const { code } = await coild.process.stop({ graceMs: 20_000 });
   assert.equal(code, 0);
   const user = `system:serviceaccount:${ACCOUNT}`;
