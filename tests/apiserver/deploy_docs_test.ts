@@ -83,7 +83,9 @@ metadata:
   labels: {coil.cybozu.com/pool: default, coil.cybozu.com/node: node1}
 index: 1
 ipv4: 10.64.0.8/29
-EOF`,
+EOF
+    # A definition that nothing was asked of is not soon deleted.
+    kubectl get coil --all-namespaces`,
   // An installation by kubectl.
   takeover:
     "helm template coil deploy/chart -n kube-system | kubectl apply -f -",
