@@ -285,6 +285,7 @@ function environmentOf(
   const fields: Readonly<Record<string, string>> = {
     "metadata.name": pod.name,
     "metadata.namespace": pod.namespace,
+    "spec.nodeName": pod.node.name,
     "status.podIPs": pod.addresses.join(","),
   };
   return Object.fromEntries(variables.map(({ name, value, valueFrom }) => {

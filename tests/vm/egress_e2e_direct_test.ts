@@ -168,7 +168,9 @@ async function expectShown(
     const [node] = cluster.nodes;
     const beginning =
       `${pod.name} on node ${pod.node.name} does not answer node ${node.name}: `;
-    return items.some(({ message = "" }) => message.startsWith(beginning));
+    const messages = items.map(({ message = "" }) => message);
+    if (messages.some((text) => text.startsWith(beginning))) return true;
+    throw new Error(`"${beginning}": there is ${JSON.stringify(messages)}`);
   }, { timeoutMs: NOTICE_MS });
   const metrics = await scrapeCoild(cluster);
   const of = (name: string) =>

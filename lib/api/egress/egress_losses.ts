@@ -18,7 +18,7 @@ export function gatewayLosses(
 ): LostGateway[] {
   return gateways.flatMap(({ name, node, addresses = [] }) => {
     const reports = gateways.filter((other) => other.name !== name)
-      .flatMap(({ losses = [] }) => atMostOneOf(losses, addresses));
+      .flatMap(({ losses = [] }) => lossOf(losses, addresses));
     if (reports.length === 0) return [];
     const names = reports.flatMap(({ nodeNames = [] }) => nodeNames);
     return [{
@@ -52,13 +52,15 @@ export function lossText(
   return `${name}${where} does not answer ${who}: their clients use other gateways, and ${endedConnections} of their connections were ended`;
 }
 
-/** Of the two addresses of a pod the one that more nodes have lost. */
-function atMostOneOf(
+/** Of the two addresses of a pod the one that more nodes have lost, with the connections by both. */
+function lossOf(
   losses: readonly EgressLoss[],
   addresses: readonly string[],
 ): EgressLoss[] {
-  return losses.filter(({ address }) => addresses.includes(address))
-    .sort((a, b) => b.nodes - a.nodes).slice(0, 1);
+  const own = losses.filter(({ address }) => addresses.includes(address));
+  const endedConnections = sumOf(own, "endedConnections");
+  return own.toSorted((a, b) => b.nodes - a.nodes).slice(0, 1)
+    .map((loss) => ({ ...loss, endedConnections }));
 }
 
 function sumOf(

@@ -47,10 +47,10 @@ Deno.test("gatewayLosses() adds up what several gateways were told about one", (
   assert.deepEqual(lostGateways(gateways), [a]);
 });
 
-Deno.test("gatewayLosses() counts a node once that has lost both addresses of a gateway", () => {
+Deno.test("gatewayLosses() counts a node once that has lost both addresses of a gateway, and all its connections", () => {
   const losses = [loss("fd02::1", { nodes: 1 }), loss("10.2.0.1")];
   const [a] = gatewayLosses([A, { ...B, losses }]);
-  assert.deepEqual([a?.nodes, a?.endedConnections], [2, 7]);
+  assert.deepEqual([a?.nodes, a?.endedConnections], [2, 14]);
 });
 
 Deno.test("gatewayLosses() ignores what is said about strangers, and by a gateway about itself", () => {
