@@ -5,19 +5,19 @@ import { FAMILIES } from "../../lib/inet/mod.ts";
 import { openDatagramSocket } from "../../lib/linux/mod.ts";
 import { ANNOUNCE_PORT } from "../../lib/names/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
-import { EgressTokens } from "./egress/announce_tokens.ts";
-import { Announcer } from "./egress/announcer.ts";
+import { EgressTokens } from "./gateways/announce_tokens.ts";
+import { Announcer } from "./gateways/announcer.ts";
 import { AttachmentBook } from "./calls/attachment_book.ts";
 import type { Attachments } from "./calls/attachments.ts";
 import { type EgressCalls, WithEgress } from "./egress/calls.ts";
 import { EgressInspector } from "./egress/inspector.ts";
-import { LossReporter } from "./egress/loss_reporter.ts";
-import { Losses } from "./egress/losses.ts";
+import { LossReporter } from "./gateways/loss_reporter.ts";
+import { Losses } from "./gateways/losses.ts";
 import type { EgressPlane } from "./egress/plane.ts";
 import { EgressReconciler } from "./egress/reconciler.ts";
 import { EgressReports } from "./egress/reports.ts";
 import { EgressSetup } from "./egress/setup.ts";
-import { EgressSource } from "./egress/source.ts";
+import { EgressSource } from "./gateways/source.ts";
 import {
   answering,
   GatewayMetrics,

@@ -21,8 +21,8 @@ import {
   POD_TABLE,
   VPC_POD_RULE_PRIORITY,
 } from "../../lib/names/mod.ts";
-import { VPC_FLAGS, vpcMistakeIn, vpcOptionsOf } from "./vpc/flags.ts";
-import type { VpcOptions } from "./vpc/options.ts";
+import { VPC_FLAGS, vpcMistakeIn, vpcOptionsOf } from "./cloud/flags.ts";
+import type { VpcOptions } from "./cloud/options.ts";
 
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60_000;

@@ -4,7 +4,7 @@ import { RestTable, VpcHost } from "../../lib/vpc/mod.ts";
 import { connectIpam, type SupplyContext } from "./ipam_part.ts";
 import type { NodeDependencies, NodePart } from "./node_part.ts";
 import type { Supply } from "./blocks/supply.ts";
-import type { VpcOptions } from "./vpc/options.ts";
+import type { VpcOptions } from "./cloud/options.ts";
 import { supplyOfVpc } from "./vpc/supply.ts";
 import { CallsRecord } from "./vpc_report/calls_record.ts";
 import { findingOf } from "./vpc_report/findings.ts";

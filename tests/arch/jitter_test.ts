@@ -16,7 +16,7 @@ const FIXED: Readonly<Record<string, string>> = {
   "roles/coil_installer": "files of the node, once in its life",
   "lib/eviction": "one program, run by hand",
   "roles/coild/blocks/requests.ts": "an answer that came late, on its own",
-  "roles/coild/egress/source.ts": "looks at a map",
+  "roles/coild/gateways/source.ts": "looks at a map",
   "roles/coild/network/keeper.ts": "after a repair, which is its own",
   "roles/coild/pods/startup.ts": "a record in the log",
 };

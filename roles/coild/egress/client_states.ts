@@ -1,6 +1,6 @@
 import type { ClientGateway, GatewayGroup } from "../../../lib/egress/mod.ts";
 import { type AttachmentKey, keyText } from "../../../lib/cni/mod.ts";
-import { chosenGroups, readyOf } from "./chosen_gateways.ts";
+import { chosenGroups, readyOf } from "../gateways/chosen_gateways.ts";
 import { type ClientState, gatewaysOf } from "./client_state.ts";
 
 /** What is known of the network of each pod. */

@@ -7,7 +7,7 @@ import type { Address } from "../../../lib/inet/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { Attachment } from "../calls/attachment.ts";
-import { endingOf } from "./chosen_gateways.ts";
+import { endingOf } from "../gateways/chosen_gateways.ts";
 import type { EgressPlane } from "./plane.ts";
 
 const log = getLogger("egress");

@@ -1,5 +1,5 @@
 import type { ClientGateway, ClientPlan } from "../../../lib/egress/mod.ts";
-import { leftOf } from "./chosen_gateways.ts";
+import { leftOf } from "../gateways/chosen_gateways.ts";
 import {
   byName,
   type ClientState,

@@ -12,8 +12,8 @@ import { nameText } from "../../../lib/names/mod.ts";
 import { InvalidAnnotationError } from "../base/errors.ts";
 import { type Attachment, POD_INTERFACE } from "../calls/attachment.ts";
 import type { CallOptions } from "../calls/attachments.ts";
-import type { GatewayHealthView } from "./chosen_gateways.ts";
-import type { EgressSource } from "./source.ts";
+import type { GatewayHealthView } from "../gateways/chosen_gateways.ts";
+import type { EgressSource } from "../gateways/source.ts";
 
 export interface ClientPlannerOptions {
   readonly source: Pick<EgressSource, "find">;

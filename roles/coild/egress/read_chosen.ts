@@ -4,8 +4,11 @@ import {
   gatewayMark,
 } from "../../../lib/egress/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
-import { type GatewayHealthView, markedOf } from "./chosen_gateways.ts";
-import { keepChoices } from "./kept_choices.ts";
+import {
+  type GatewayHealthView,
+  markedOf,
+} from "../gateways/chosen_gateways.ts";
+import { keepChoices } from "../gateways/kept_choices.ts";
 import type { EgressPlane } from "./plane.ts";
 
 /** Where to read. */

@@ -14,7 +14,7 @@ import type { AttachmentBook } from "../calls/attachment_book.ts";
 import type { Attachments } from "../calls/attachments.ts";
 import type { EgressSetup, UpdateOutcome } from "./setup.ts";
 import { InvalidAnnotationError } from "../base/errors.ts";
-import type { EgressSource } from "./source.ts";
+import type { EgressSource } from "../gateways/source.ts";
 import { isGatewayPod } from "../../../lib/api/mod.ts";
 import { gatewayRefusal } from "../cluster/gateway_pods.ts";
 import { podKey } from "../base/keys.ts";

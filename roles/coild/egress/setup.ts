@@ -10,7 +10,7 @@ import type { Netns } from "../../../lib/linux/mod.ts";
 import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
 import type { AttachmentKey } from "../../../lib/cni/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
-import type { Announcer } from "./announcer.ts";
+import type { Announcer } from "../gateways/announcer.ts";
 import { ClientApplier } from "./applier.ts";
 import {
   byName,
@@ -27,17 +27,17 @@ import type { EgressPlane } from "./plane.ts";
 import { readChosen } from "./read_chosen.ts";
 import { ClientPlanner, type ClientPlannerOptions } from "./planner.ts";
 import type { EgressReports } from "./reports.ts";
-import type { EgressSource } from "./source.ts";
+import type { EgressSource } from "../gateways/source.ts";
 import {
   EgressNotFoundError,
   InvalidEgressError,
   InvalidNetworkError,
 } from "../base/errors.ts";
 import { podKey } from "../base/keys.ts";
-import { goneOf, lostOf } from "./chosen_gateways.ts";
+import { goneOf, lostOf } from "../gateways/chosen_gateways.ts";
 import { firstStep } from "./first_step.ts";
-import { keepChoices } from "./kept_choices.ts";
-import { recall, unknownGateways } from "./lost_egresses.ts";
+import { keepChoices } from "../gateways/kept_choices.ts";
+import { recall, unknownGateways } from "../gateways/lost_egresses.ts";
 import type { PodFacts } from "../cluster/pod_source.ts";
 import {
   type Addressed,

@@ -30,13 +30,13 @@ import {
   type Situation,
 } from "../../../lib/vpc/mod.ts";
 import type { NodeScheduling } from "../cluster/node_source.ts";
-import { NodeAccount } from "./account.ts";
+import { NodeAccount } from "../cloud/account.ts";
 import { type FleetView, fleetViewOf, givesAddresses } from "./fleet_view.ts";
 import type { VpcHostKeeper } from "./host.ts";
-import type { VpcOptions } from "./options.ts";
-import { MetadataSight, type Sight } from "./sight.ts";
+import type { VpcOptions } from "../cloud/options.ts";
+import { MetadataSight, type Sight } from "../cloud/sight.ts";
 import { type Addresses, BlockUses } from "./uses.ts";
-import { CloudView, type Scene } from "./view.ts";
+import { CloudView, type Scene } from "../cloud/view.ts";
 import { Watcher } from "./watcher.ts";
 
 const log = getLogger("vpc");

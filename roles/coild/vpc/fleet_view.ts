@@ -8,7 +8,7 @@ import {
   type Plan,
   refusedKinds,
 } from "../../../lib/vpc/mod.ts";
-import type { Instance } from "./sight.ts";
+import type { Instance } from "../cloud/sight.ts";
 
 /** What is known of the node's ENIs, for people. */
 export interface FleetView {

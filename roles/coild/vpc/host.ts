@@ -13,8 +13,8 @@ import type {
   VpcHostReport,
   VpcHostSettings,
 } from "../../../lib/vpc/mod.ts";
-import type { VpcOptions } from "./options.ts";
-import type { Sight } from "./sight.ts";
+import type { VpcOptions } from "../cloud/options.ts";
+import type { Sight } from "../cloud/sight.ts";
 
 const log = getLogger("vpc");
 

@@ -14,9 +14,9 @@ import {
   VpcHostProblem,
   type VpcHostSettings,
 } from "../../../lib/vpc/mod.ts";
-import { VPC_FLAGS, vpcOptionsOf } from "./flags.ts";
+import { VPC_FLAGS, vpcOptionsOf } from "../cloud/flags.ts";
 import { VpcHostKeeper } from "./host.ts";
-import type { Sight } from "./sight.ts";
+import type { Sight } from "../cloud/sight.ts";
 import { readCommandLine } from "../../../lib/flags/mod.ts";
 
 function optionsOf(...args: string[]) {

@@ -23,7 +23,7 @@ import {
   SUBNET,
   withPolicy,
 } from "../../../tests/lab/cloud/testing.ts";
-import { perform } from "./calls.ts";
+import { perform } from "../cloud/calls.ts";
 
 const POLICY = await policyOf("coild");
 const STRANGER = "i-0000000000000000b";

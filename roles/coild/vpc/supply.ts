@@ -15,7 +15,7 @@ import type { FleetView } from "./fleet_view.ts";
 import type { Addresses } from "./uses.ts";
 import { type HostPort, VpcHostKeeper } from "./host.ts";
 import { VpcMetrics } from "./metrics.ts";
-import type { VpcOptions } from "./options.ts";
+import type { VpcOptions } from "../cloud/options.ts";
 import { KernelRests } from "./rests.ts";
 import { VpcSource } from "./source.ts";
 

@@ -33,7 +33,7 @@ import {
 } from "../../../tests/lab/cloud/testing.ts";
 import { readCommandLine } from "../../../lib/flags/mod.ts";
 import type { NodeScheduling } from "../cluster/node_source.ts";
-import { VPC_FLAGS, vpcOptionsOf } from "./flags.ts";
+import { VPC_FLAGS, vpcOptionsOf } from "../cloud/flags.ts";
 import { supplyOfVpc, type VpcSupply } from "./supply.ts";
 
 /** A kernel that others leave alone. */

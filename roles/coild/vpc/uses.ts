@@ -6,7 +6,7 @@ import {
   grantOf,
   prefixesOf,
 } from "../../../lib/vpc/mod.ts";
-import type { VpcOptions } from "./options.ts";
+import type { VpcOptions } from "../cloud/options.ts";
 
 /** What the fleet needs to know of the node's addresses. */
 export interface Addresses {
