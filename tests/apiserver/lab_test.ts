@@ -8,6 +8,7 @@ import {
   run,
 } from "../lab/mod.ts";
 import { lockFile } from "../lab/cache.ts";
+import { createNetwork, deleteNetns } from "../lab/network.ts";
 
 Deno.test("ControlPlane runs a program as a pod of a node and leaves nothing behind", async (t) => {
   const plane = await ControlPlane.start({
@@ -106,6 +107,17 @@ curl -sS --cacert $dir/ca.crt -H "authorization: Bearer $(cat $dir/token)" \\
   https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT/apis/authentication.k8s.io/v1/selfsubjectreviews |
   tr -d ' \\n'
 `;
+
+Deno.test("createNetwork() finds another number beside a lab of IPv6 alone", async () => {
+  await using undo = new AsyncDisposableStack();
+  const indexes = new Set<number>();
+  for (const netns of ["coil-labsix1-cp", "coil-labsix2-cp"]) {
+    undo.defer(() => deleteNetns(netns));
+    const { subnet } = await createNetwork({ netns, families: ["ipv6"] });
+    indexes.add(subnet.index);
+  }
+  assert.equal(indexes.size, 2);
+});
 
 Deno.test("cleanUp() leaves a link alone whose name is another lab's by now", async () => {
   const link = "coil-labother";

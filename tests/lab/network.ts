@@ -42,6 +42,10 @@ export interface LabNetwork {
  */
 const BRIDGE_MAC = "02:00:00:00:00:01";
 
+function hostLinkOf(index: number): string {
+  return `coil-lab${index}`;
+}
+
 /** Makes the control plane's network namespace, its bridge, and a link from here into it. */
 export async function createNetwork(
   options: { netns: string; families: readonly LabFamily[] },
@@ -49,7 +53,7 @@ export async function createNetwork(
   const { netns, families } = options;
   using _lock = await lockFile(`${labDir()}/network.lock`);
   const subnet = new LabSubnet(await freeIndex());
-  const hostLink = `coil-lab${subnet.index}`;
+  const hostLink = hostLinkOf(subnet.index);
   await run("ip", ["netns", "add", netns]);
   await inNetns(netns, "sysctl", [
     "-qw",
@@ -198,8 +202,13 @@ async function ignoreMissing(command: Promise<unknown>): Promise<void> {
   }
 }
 
-/** The lowest N for which no route of this machine touches `172.30.N.0/24`. */
+/**
+ * The lowest N for which no route of this machine touches `172.30.N.0/24`, and
+ * which no lab has: one of IPv6 alone has no such route.
+ */
 async function freeIndex(): Promise<number> {
+  const links = new Set<string>();
+  for await (const { name } of Deno.readDir("/sys/class/net")) links.add(name);
   const text = await run("ip", ["-4", "route", "show", "table", "all"]);
   const taken = text.split("\n").flatMap((line) => {
     const match = /^(?:\w+ )?(\d+)\.(\d+)\.(\d+)\.\d+(?:\/(\d+))?/.exec(line);
@@ -209,6 +218,7 @@ async function freeIndex(): Promise<number> {
     return [{ bits: a << 16 | b << 8 | c, length: Number(match[4] ?? 32) }];
   });
   for (let index = 0; index < 256; index++) {
+    if (links.has(hostLinkOf(index))) continue;
     const bits = 172 << 16 | 30 << 8 | index;
     const free = taken.every((route) => {
       // Shorter ones are default routes in disguise, as of a VPN.
