@@ -14,7 +14,7 @@ netnsTest(
     const names = ["strict", "off", "answers", "loose", "plain", "other"];
     const before = [1, 0, 1, 2, 0, 1];
     for (const [i, name] of names.entries()) {
-      await pod.ip("link", "add", name, "type", "dummy");
+      await pod.ip("link", "add", name, "type", "veth");
       const value = `net.ipv4.conf.${name}.rp_filter=${before[i]}`;
       await pod.exec("sysctl", "-qw", value);
     }

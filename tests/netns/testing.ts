@@ -4,6 +4,7 @@
  *
  * @module
  */
+import { openLibc } from "../../lib/linux/mod.ts";
 
 /** The environment variable that turns a skipped privileged test into a failure. */
 const STRICT_VARIABLE = "COIL_TEST_STRICT";
@@ -74,6 +75,8 @@ export function randomName(prefix: string = "ct"): string {
  */
 export function netnsTest(name: string, fn: () => Promise<void>): void {
   const missing = missingPrivilege();
+  // It stays, so no test may be the first that needs it.
+  if (missing === undefined) openLibc();
   if (missing === undefined || Deno.env.get(STRICT_VARIABLE) === "1") {
     Deno.test(name, async () => {
       if (missing !== undefined) {
