@@ -316,6 +316,8 @@ async function large(socketPath: string): Promise<string> {
       socketPath,
       method: "/pkg.cnirpc.CNI/Status",
       message: toBinary(CNIArgsSchema, args),
+      // All of it is read before it is refused, on a machine with much else to do.
+      timeoutMs: 240_000,
     });
     return "taken";
   } catch (error) {
