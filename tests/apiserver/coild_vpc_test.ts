@@ -59,7 +59,7 @@ Deno.test("coild --addresses=vpc gives pods addresses of ENIs, from none to all 
   });
 
   await t.step(
-    "the tenth pod's error and Event say why there is no address",
+    "the tenth pod's error and Event say why it gets no address",
     async () => {
       const pod = await lab.createPod("pod9");
       const { code, output } = await vpc.plugin(coild, "ADD", pod);

@@ -80,7 +80,7 @@ export class ClusterReader {
     }, transformBlock);
   }
 
-  /** Lists what nodes with addresses of the VPC have; none where there is no such resource, or it may not be read. */
+  /** Lists the VPCNodes; an empty list if the cluster lacks the resource, or the user may not read it. */
   async vpcNodes(): Promise<VpcNode[]> {
     try {
       return await this.#pages(VPC_NODES, {}, transformVpcNode);

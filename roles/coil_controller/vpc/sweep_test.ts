@@ -36,7 +36,7 @@ function eniOf(
   };
 }
 
-/** A leader whose EC2 answers what it is told to. */
+/** A leader, with an EC2 of which the test sets the answers. */
 class Site implements AsyncDisposable {
   readonly clock = new FakeClock();
   readonly registry = createRegistry();

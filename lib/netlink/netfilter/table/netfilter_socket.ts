@@ -201,7 +201,11 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
     );
   }
 
-  /** Adds and removes elements of a set in one transaction. Idempotent: elements that are to be added and exist already are ignored, and so are those to be removed that do not exist. @throws {NetlinkError} `ENOENT` when there is no such table or set */
+  /**
+   * Adds elements to a set and removes others, in one transaction. Idempotent: an element may exist already, or be gone.
+   *
+   * @throws {NetlinkError} `ENOENT` when the table or the set does not exist
+   */
   async changeSet(change: NftSetChange): Promise<void> {
     const add = byId(change.add ?? []);
     const remove = byId(change.remove ?? []);
