@@ -17,6 +17,7 @@ const MAX_PER_SECOND = 2_000;
 const MAX_IN_DOUBT_PER_SECOND = 2_000;
 /** So many gateways of a group are asked each time that one is in doubt. */
 const WITNESSES = 3;
+
 /** Gateways of which any can stand in for another one: those of an Egress, of one family. */
 export interface GatewayGroup {
   /** Several groups may have one name. */
@@ -148,14 +149,19 @@ export class GatewayProber implements Disposable {
     }
   }
 
-  #witnesses({ gateways }: GatewayGroup): Witness[] {
-    return gateways.flatMap((gateway) => {
-      const probed = this.#probed.get(gateway.toString());
-      if (probed === undefined) return [];
-      const { name, sentMs, answeredMs } = probed;
-      const isLocal = this.#with.isLocal(gateway);
-      return [{ name, isLocal, sentMs, answeredMs }];
-    });
+  #probedOf({ gateways }: GatewayGroup): ProbedGateway[] {
+    return gateways.flatMap((each) => this.#probed.get(each.toString()) ?? []);
+  }
+
+  #witnesses(group: GatewayGroup): Witness[] {
+    return this.#probedOf(group).map(
+      ({ name, address, sentMs, answeredMs }) => ({
+        name,
+        isLocal: this.#with.isLocal(address),
+        sentMs,
+        answeredMs,
+      }),
+    );
   }
 
   /** Those in doubt that are to be asked now, and who is asked with them. */
@@ -166,10 +172,7 @@ export class GatewayProber implements Disposable {
         .map(({ name }) => name),
     );
     if (doubted.size === 0) return doubted;
-    const concerned = groups.filter(({ gateways }) =>
-      gateways.some((each) => doubted.has(each.toString()))
-    );
-    const witnesses = concerned.flatMap((group) => {
+    const witnesses = groupsWith(doubted, groups).flatMap((group) => {
       const others = this.#witnesses(group)
         .filter(({ name }) => this.#probed.get(name)?.isDoubted === false);
       return bestWitnesses(others, WITNESSES);
@@ -245,19 +248,14 @@ export class GatewayProber implements Disposable {
     groups: readonly GatewayGroup[],
     changed: ReadonlySet<string>,
   ): void {
-    const concerned = groups.filter(({ gateways }) =>
-      gateways.some((each) => changed.has(each.toString()))
-    );
+    const concerned = groupsWith(changed, groups);
     if (concerned.length === 0) return;
     this.#with.onChange(new Set(concerned.map(({ name }) => name)));
   }
 
-  #avoidedOf({ gateways }: GatewayGroup): ReadonlySet<string> {
-    const health = new Map(gateways.flatMap((gateway) => {
-      const probed = this.#probed.get(gateway.toString());
-      return probed === undefined ? [] : [[gateway.toString(), probed.health]];
-    }));
-    return avoided(health);
+  #avoidedOf(group: GatewayGroup): ReadonlySet<string> {
+    const probed = this.#probedOf(group);
+    return avoided(new Map(probed.map(({ name, health }) => [name, health])));
   }
 
   #tellLoss(name: string): void {
@@ -266,6 +264,16 @@ export class GatewayProber implements Disposable {
     const silentMs = this.#clock.nowMs() - probed.answeredMs;
     this.#with.onLoss({ gateway: probed.address, silentMs });
   }
+}
+
+/** The groups that have any of these gateways. */
+function groupsWith(
+  names: ReadonlySet<string>,
+  groups: readonly GatewayGroup[],
+): GatewayGroup[] {
+  return groups.filter(({ gateways }) =>
+    gateways.some((each) => names.has(each.toString()))
+  );
 }
 
 /** What so many probes take at this rate. */
