@@ -41,15 +41,29 @@ export function lostGateways(
 }
 
 /** A sentence about a gateway that is lost. */
-export function lossText(
-  { name, node, nodes, nodeNames = [], endedConnections }: LostGateway,
-): string {
-  const where = node === undefined ? "" : ` on node ${node}`;
-  const rest = nodes > nodeNames.length ? ["…"] : [];
+export function lossText(loss: LostGateway): string {
+  const { nodes, nodeNames = [], endedConnections } = loss;
   const who = nodes === 1
     ? `node ${nodeNames.join()}`
-    : `${nodes} nodes (${[...nodeNames, ...rest].join(", ")})`;
-  return `${name}${where} does not answer ${who}: their clients use other gateways, and ${endedConnections} of their connections were ended`;
+    : `${nodes} nodes (${lostToText(loss)})`;
+  return `${
+    gatewayText(loss)
+  } does not answer ${who}: their clients use other gateways, and ${endedConnections} of their connections were ended`;
+}
+
+/** Which nodes have lost a gateway, as far as it is known. */
+export function lostToText(
+  { nodes, nodeNames = [] }: Pick<LostGateway, "nodes" | "nodeNames">,
+): string {
+  const rest = nodes > nodeNames.length ? ["…"] : [];
+  return [...nodeNames, ...rest].join(", ");
+}
+
+/** A gateway, and where it is. */
+export function gatewayText(
+  { name, node }: Pick<LostGateway, "name" | "node">,
+): string {
+  return node === undefined ? name : `${name} on node ${node}`;
 }
 
 /** Of the two addresses of a pod the one that more nodes have lost, with the connections by both. */

@@ -2,9 +2,12 @@ import type {
   Egress,
   EgressClientSlice,
   EgressGatewayStatus,
-  LostGateway,
 } from "../../../lib/api/mod.ts";
-import { gatewayLosses, parseClientSliceName } from "../../../lib/api/mod.ts";
+import {
+  gatewayLosses,
+  lostToText,
+  parseClientSliceName,
+} from "../../../lib/api/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
 import {
   APP_INSTANCE_LABEL,
@@ -114,7 +117,9 @@ export function gatewayRows(
       state: isEnding ? "draining" : isReady(object) ? "ready" : "not-ready",
       notes: [
         ...report === undefined ? [] : notesOf(report),
-        ...loss === undefined || loss.nodes === 0 ? [] : [lostText(loss)],
+        ...loss === undefined || loss.nodes === 0
+          ? []
+          : [`no answer to ${lostToText(loss)}`],
       ],
       lostTo: loss?.nodes ?? 0,
       ...(loss !== undefined && {
@@ -140,11 +145,6 @@ function notesOf(report: EgressGatewayStatus): string[] {
       : [`limits ${limitedClients.join(" and ")}`],
     ...report.unlimited === true ? ["cannot limit clients"] : [],
   ];
-}
-
-function lostText({ nodes, nodeNames = [] }: LostGateway): string {
-  const rest = nodes > nodeNames.length ? ["…"] : [];
-  return `no answer to ${[...nodeNames, ...rest].join(", ")}`;
 }
 
 /** The addresses of gateways that packets can leave from. */

@@ -9,6 +9,7 @@ import {
   EGRESS_REDUNDANT,
   type EgressGatewayStatus,
   type EgressStatus,
+  gatewayText,
   lossText,
   lostGateways,
 } from "../../../lib/api/mod.ts";
@@ -113,12 +114,10 @@ function lossEvents(
       reason: "GatewayLost",
       message: lossText(each),
     })),
-    ...back.map(({ name, node }): EventInfo => ({
+    ...back.map((each): EventInfo => ({
       type: "Normal",
       reason: "GatewayBack",
-      message: `${name}${
-        node === undefined ? "" : ` on node ${node}`
-      } answers all nodes again`,
+      message: `${gatewayText(each)} answers all nodes again`,
     })),
   ];
 }
