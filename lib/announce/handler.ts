@@ -92,41 +92,41 @@ async function answer(
 
 async function decide(
   request: Request,
-  options: AnnounceHandlerOptions & {
-    readonly peer: string;
-    readonly pathname: string;
-    readonly token: string;
-    readonly signal: AbortSignal;
-  },
+  { admit, authenticate, takeLosses, pathname, peer, token, signal }:
+    & AnnounceHandlerOptions
+    & {
+      readonly peer: string;
+      readonly pathname: string;
+      readonly token: string;
+      readonly signal: AbortSignal;
+    },
 ): Promise<Response> {
-  const { authenticate, peer, token, signal } = options;
   const caller = await authenticate(token, peer);
   if (caller === undefined) return refuse(401, "the token is not valid here");
   // A body that never ends must not hold the answer.
   const text = await abortable(readText(request, MAX_BODY_BYTES), signal);
-  try {
-    const verdict = await verdictOn(text ?? "", { ...options, caller });
-    return verdict.status === 204
-      ? new Response(null, { status: 204 })
-      : refuse(verdict.status, verdict.reason);
-  } catch (error) {
-    if (error instanceof SyntaxError) return refuse(400, error.message);
-    throw error;
-  }
+  const message = parse(text ?? "", pathname);
+  if (message instanceof SyntaxError) return refuse(400, message.message);
+  const verdict = "losses" in message
+    ? takeLosses(message, caller)
+    : await admit(message, { caller, signal });
+  return verdict.status === 204
+    ? new Response(null, { status: 204 })
+    : refuse(verdict.status, verdict.reason);
 }
 
-/** @throws {SyntaxError} when the message cannot be read */
-async function verdictOn(
+function parse(
   text: string,
-  { admit, takeLosses, caller, pathname, signal }: AnnounceHandlerOptions & {
-    readonly caller: Caller;
-    readonly pathname: string;
-    readonly signal: AbortSignal;
-  },
-): Promise<Verdict> {
-  return pathname === LOSSES_PATH
-    ? takeLosses(parseLossReport(text), caller)
-    : await admit(parseAnnouncement(text), { caller, signal });
+  pathname: string,
+): Announcement | LossReport | SyntaxError {
+  try {
+    return pathname === LOSSES_PATH
+      ? parseLossReport(text)
+      : parseAnnouncement(text);
+  } catch (error) {
+    if (error instanceof SyntaxError) return error;
+    throw error;
+  }
 }
 
 /** Undefined when the body is longer than that; the rest of it is not read. */

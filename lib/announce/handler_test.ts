@@ -143,6 +143,14 @@ Deno.test("announceHandler() answers 503 without details when it cannot find out
   }
 });
 
+Deno.test("announceHandler() answers 503 when the decision fails like a parser: the message could be read", async () => {
+  const fail = () => Promise.reject(new SyntaxError("not JSON of 10.0.0.1"));
+  const handle = announceHandler({ ...OPEN, admit: fail });
+  const { status, reason } = await refusal(await handle(request(), PEER));
+  assert.equal(status, 503);
+  assert.doesNotMatch(reason, /10\.0\.0\.1/);
+});
+
 Deno.test("announceHandler() hands a report of lost gateways and its sender on", async () => {
   const report = {
     egress: { namespace: "nat", name: "internet" },
