@@ -92,8 +92,8 @@ export async function applyClient(
 /**
  * Makes the table of nftables of a client what the plan says, and nothing else:
  * enough where its network matches a plan that differs in the gateways that are
- * ready alone. Not for originating-only mode, whose table depends on what is in
- * the namespace.
+ * ready or lost alone. Not for originating-only mode, whose table depends on what
+ * is in the namespace.
  *
  * @throws {NetlinkError} when the kernel refuses
  */

@@ -44,7 +44,7 @@ export interface EgressPlane {
     options: PlaneOptions & { readonly freshMtu?: number },
   ): Promise<void>;
 
-  /** As `apply()`, where only the gateways that are ready differ from the plan that the pod's network matches. */
+  /** As `apply()`, where only the gateways that are ready or lost differ from the plan that the pod's network matches. */
   choose(plan: ClientPlan, options: PlaneOptions): Promise<void>;
 
   /** Removes everything that makes a client of a pod. False when there was nothing. */

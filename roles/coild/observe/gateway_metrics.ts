@@ -5,7 +5,7 @@ import {
   type Registry,
 } from "../../../lib/telemetry/mod.ts";
 
-/** Three probes and the time between two of them are a second at most, unless a loss is not believed at once. */
+/** The time to the next round and ten probes take 0.75 s at most, unless more probes are needed. */
 const SILENCE_BUCKETS_S = [0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30];
 
 /** From one client and a quiet node to a thousand clients. */
