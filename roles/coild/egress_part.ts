@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from "../../lib/async/mod.ts";
+import type { Clock } from "../../lib/async/mod.ts";
 import { AnnounceClient } from "../../lib/announce/mod.ts";
 import { GatewayProber, type OpenProbeSocket } from "../../lib/egress/mod.ts";
 import { FAMILIES } from "../../lib/inet/mod.ts";
@@ -52,8 +52,7 @@ export function connectEgress(dependencies: EgressDependencies): EgressPart {
   const source = new EgressSource(client, {
     isNamed: (namespace) => pods.hasClientsOf(namespace),
   });
-  const { clock = systemClock } = dependencies;
-  const tokens = new EgressTokens({ client, clock });
+  const tokens = new EgressTokens({ client, clock: dependencies.clock });
   const announcer = stack.use(
     new AnnounceClient({
       tokens,

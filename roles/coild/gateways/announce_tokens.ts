@@ -39,7 +39,7 @@ const MAX_HELD = 1_024;
 export interface EgressTokensOptions {
   readonly client: Pick<KubeClient, "create">;
   /** For tests. */
-  readonly clock?: Clock;
+  readonly clock?: Clock | undefined;
   /** In [0, 1); for tests. */
   readonly random?: () => number;
 }
