@@ -61,11 +61,12 @@ export class LossReporter {
   /** Reports until the signal. */
   async run(signal: AbortSignal): Promise<void> {
     for (;;) {
-      if (this.#told.size === 0) await this.#changed.wait({ signal });
-      else {await this.#changed.waitAtMost(this.#within(REPEAT), {
-          signal,
-          clock: this.#clock,
-        });}
+      if (this.#told.size === 0) {
+        await this.#changed.wait({ signal });
+      } else {
+        const waitMs = this.#within(REPEAT);
+        await this.#changed.waitAtMost(waitMs, { signal, clock: this.#clock });
+      }
       await sleep(this.#within(SPREAD), { signal, clock: this.#clock });
       this.#changed = new Gate();
       await this.#reportAll(signal);
