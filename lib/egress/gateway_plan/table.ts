@@ -167,22 +167,23 @@ function guard({ families, port }: ServerTableInput): NftChain {
         nft.accept(),
       ]),
       ...families.flatMap((family) => [
-        refuse(family, [nft.udpDport(port)]),
-        refuse(family, [nft.l4proto("ipencap")]),
-        refuse(family, [nft.l4proto("ipv6")]),
+        refuse("foreign_fou", family, [nft.udpDport(port)]),
+        refuse("foreign_fou", family, [nft.l4proto("ipencap")]),
+        refuse("foreign_fou", family, [nft.l4proto("ipv6")]),
       ]),
     ],
   };
 }
 
 function refuse(
+  kind: ServerCounterKind,
   { family }: ServerFamily,
   matches: NftRule["statements"],
 ): NftRule {
   return nft.rule([
     nft.nfproto(family),
     ...matches,
-    nft.counter(counterName("foreign_fou", family)),
+    nft.counter(counterName(kind, family)),
     nft.drop(),
   ]);
 }
@@ -206,20 +207,14 @@ function forwarding({ families, ifname }: ServerTableInput): NftChain {
       nft.rule([nft.clampMss()]),
       nft.rule([nft.ctState("established", "related"), nft.accept()]),
       ...families.map((family) => nft.rule([...ofProbe(family), nft.accept()])),
-      ...families.flatMap(({ family }) => [
-        nft.rule([
-          nft.nfproto(family),
+      ...families.flatMap((family) => [
+        refuse("unsolicited", family, [
           nft.iifname(ifname),
           nft.ctState("invalid", "new", "untracked"),
-          nft.counter(counterName("unsolicited", family)),
-          nft.drop(),
         ]),
-        nft.rule([
-          nft.nfproto(family),
+        refuse("invalid", family, [
           nft.oifname(ifname),
           nft.ctState("invalid", "untracked"),
-          nft.counter(counterName("invalid", family)),
-          nft.drop(),
         ]),
       ]),
     ],
