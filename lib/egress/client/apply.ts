@@ -2,11 +2,11 @@ import type { Netns } from "../../linux/mod.ts";
 import { EGRESS_NFT_TABLE } from "../../names/mod.ts";
 import {
   NetfilterSocket,
-  NetlinkError,
   type NftRefill,
   prepareRefill,
   RouteSocket,
 } from "../../netlink/mod.ts";
+import { listSetIfAny } from "../kernel/list_set.ts";
 import {
   choiceSets,
   type GatewayChoice,
@@ -160,12 +160,9 @@ export async function listLost(
   using nft = NetfilterSocket.open({ netns });
   const lost = new Set<number>();
   for (const { tunnel } of choices) {
-    try {
-      const set = await nft.listSet(EGRESS_NFT_TABLE, lostSetName(tunnel));
-      for (const mark of set.flat()) lost.add(Number(mark));
-    } catch (error) {
-      if (!(error instanceof NetlinkError && error.isAbsent)) throw error;
-    }
+    const set = lostSetName(tunnel);
+    const marks = await listSetIfAny(nft, EGRESS_NFT_TABLE, set);
+    for (const mark of marks.flat()) lost.add(Number(mark));
   }
   return lost;
 }

@@ -6,12 +6,12 @@ import {
   valuesOf,
 } from "../../inet/mod.ts";
 import {
-  NetlinkError,
   type Request,
   type Route,
   routeDelete,
   routeReplace,
 } from "../../netlink/mod.ts";
+import { listSetIfAny } from "../kernel/list_set.ts";
 import { clientElement } from "./client_sets.ts";
 import type { ServerKernel } from "./kernel.ts";
 import type { ServerPlan } from "../gateway_plan/plan.ts";
@@ -123,17 +123,12 @@ async function listedClients(
   plan: ServerPlan,
   family: ServerFamily,
 ): Promise<Address[]> {
-  try {
-    const elements = await netfilter.listSet(
-      plan.table.name,
-      family.clientSet,
-    );
-    return elements.flatMap(([outer]) => isAddress(outer) ? [outer] : []);
-  } catch (error) {
-    // No table yet, or one without such a set.
-    if (error instanceof NetlinkError && error.code === "ENOENT") return [];
-    throw error;
-  }
+  const elements = await listSetIfAny(
+    netfilter,
+    plan.table.name,
+    family.clientSet,
+  );
+  return elements.flatMap(([outer]) => isAddress(outer) ? [outer] : []);
 }
 
 /** Whether it is an address, of what an element of a set can be. */

@@ -6,6 +6,7 @@ import {
   limitClients,
   refusedSet,
 } from "../gateway_plan/client_limits.ts";
+import { listSetIfAny } from "../kernel/list_set.ts";
 import { isAddress } from "./clients.ts";
 import { tableWithClients } from "./client_sets.ts";
 import type { ServerKernel } from "./kernel.ts";
@@ -83,12 +84,8 @@ async function refusedOf(
   { table }: ServerPlan,
   family: Family,
 ): Promise<Address[]> {
-  try {
-    const elements = await netfilter.listSet(table.name, refusedSet(family));
-    return elements.flatMap(([address]) => isAddress(address) ? [address] : []);
-  } catch (error) {
-    // There are no limits.
-    if (error instanceof NetlinkError && error.code === "ENOENT") return [];
-    throw error;
-  }
+  // Without limits there is no such set.
+  const set = refusedSet(family);
+  const elements = await listSetIfAny(netfilter, table.name, set);
+  return elements.flatMap(([address]) => isAddress(address) ? [address] : []);
 }

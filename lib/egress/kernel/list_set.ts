@@ -1,0 +1,23 @@
+import {
+  type NetfilterSocket,
+  NetlinkError,
+  type NftElement,
+} from "../../netlink/mod.ts";
+
+/**
+ * The elements of a set of a table; none where there is no such table or set.
+ *
+ * @throws {NetlinkError} when the kernel refuses
+ */
+export async function listSetIfAny(
+  netfilter: Pick<NetfilterSocket, "listSet">,
+  table: string,
+  set: string,
+): Promise<readonly NftElement[]> {
+  try {
+    return await netfilter.listSet(table, set);
+  } catch (error) {
+    if (error instanceof NetlinkError && error.code === "ENOENT") return [];
+    throw error;
+  }
+}
