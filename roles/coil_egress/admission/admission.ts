@@ -6,6 +6,7 @@ import type {
   Verdict,
 } from "../../../lib/announce/mod.ts";
 import { type Address, Prefix } from "../../../lib/inet/mod.ts";
+import { misdirected } from "../base/identity.ts";
 import type { AnnouncedClients } from "../clients/announced_clients.ts";
 import type { ClientPod } from "../clients/client_pod.ts";
 import type { ClientWatcher } from "../clients/client_watcher.ts";
@@ -93,9 +94,8 @@ export class Admission {
     if (caller.nodeName === undefined) {
       return "the token does not contain its pod's node; Kubernetes 1.30 or newer is needed";
     }
-    if (egress.namespace !== own.namespace || egress.name !== own.name) {
-      return `this gateway serves Egress "${own.namespace}/${own.name}"`;
-    }
+    const other = misdirected(egress, own);
+    if (other !== undefined) return other;
     const odd = addresses.find((address) =>
       NO_POD.some((prefix) => prefix.contains(address)) ||
       ownAddresses.some((mine) => mine.equals(address))

@@ -1,6 +1,8 @@
+import type { EgressRef } from "../../../lib/announce/mod.ts";
 import { Address, type DualStack, type Family } from "../../../lib/inet/mod.ts";
 import {
   EGRESS_NAME_ENV,
+  nameText,
   NODE_NAME_ENV,
   POD_ADDRESSES_ENV,
   POD_NAME_ENV,
@@ -48,6 +50,16 @@ export function readIdentity(
     addresses: parseAddresses(required(POD_ADDRESSES_ENV)),
     node: env.get(NODE_NAME_ENV) || undefined,
   };
+}
+
+/** Why a message to the gateways of an Egress is not for this one; undefined when it is. */
+export function misdirected(
+  asked: EgressRef,
+  own: EgressRef,
+): string | undefined {
+  return nameText(asked) === nameText(own)
+    ? undefined
+    : `this gateway serves Egress "${nameText(own)}"`;
 }
 
 function parseAddresses(text: string): DualStack<Address> {

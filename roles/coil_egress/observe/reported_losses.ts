@@ -7,6 +7,7 @@ import type {
 } from "../../../lib/announce/mod.ts";
 import type { EgressLoss } from "../../../lib/api/mod.ts";
 import { type Clock, systemClock } from "../../../lib/async/mod.ts";
+import { misdirected } from "../base/identity.ts";
 
 /** Nodes report a loss within so long of each other; what they say is looked at together. */
 const GATHER_MS = 5_000;
@@ -71,11 +72,8 @@ export class ReportedLosses implements Disposable {
     if (username !== user || node === undefined) {
       return refused(`only "${user}", with a token of its node, may report`);
     }
-    if (egress.namespace !== own.namespace || egress.name !== own.name) {
-      return refused(
-        `this gateway serves Egress "${own.namespace}/${own.name}"`,
-      );
-    }
+    const other = misdirected(egress, own);
+    if (other !== undefined) return refused(other);
     const nowMs = this.#clock.nowMs();
     if (this.#spokeMs.size >= MAX_NODES && !this.#spokeMs.has(node)) {
       return refused("too many nodes have reported");
