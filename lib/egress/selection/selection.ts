@@ -130,8 +130,10 @@ function gatewayOf(
     destinations: destinations.flatMap((text) => Prefix.tryParse(text) ?? []),
     sourcePortAuto: fouSourcePortAuto ?? false,
     senders: distinct(endpoints.map(({ address }) => address)),
-    ...(isDirect && { uids: uidsOf(endpoints) }),
-    ...(isDirect && { direct: chosenAddresses(endpoints) }),
+    ...(isDirect && {
+      uids: uidsOf(endpoints),
+      direct: chosenAddresses(endpoints),
+    }),
     ...(lostConnections === "Keep" && { keepsLost: true }),
     available: service === undefined ? [] : availableFamilies(endpoints),
     failurePolicy: failurePolicy ?? "Closed",
