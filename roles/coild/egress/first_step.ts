@@ -28,13 +28,14 @@ export function firstStep(
   /** What the pod has, but for new connections by these gateways. */
   planWithout: (left: ReadonlySet<string>) => ClientPlan,
 ): Step | undefined {
+  const isStep = ({ plan }: Step) =>
+    differsInReadyAlone(before, planText(plan));
+  const whole: Step = { plan, gateways: byName(gateways) };
+  if (isStep(whole)) return whole;
   const left = leftOf(gateways, before.gateways);
-  const steps: readonly Step[] = [
-    { plan, gateways: byName(gateways) },
-    {
-      plan: planWithout(new Set(left.map(String))),
-      gateways: before.gateways,
-    },
-  ];
-  return steps.find(({ plan }) => differsInReadyAlone(before, planText(plan)));
+  const leaving: Step = {
+    plan: planWithout(new Set(left.map(String))),
+    gateways: before.gateways,
+  };
+  return isStep(leaving) ? leaving : undefined;
 }
