@@ -12,7 +12,11 @@ import {
   writeEndFilter,
   writeOriginalTuple,
 } from "./conntrack.ts";
-import { countDeleted, NetlinkError } from "../message/errors.ts";
+import {
+  countDeleted,
+  NetlinkError,
+  unexpectedError,
+} from "../message/errors.ts";
 import { familyNumber } from "../message/family.ts";
 import type { Message } from "../message/message_reader.ts";
 import {
@@ -170,7 +174,8 @@ export class ConntrackSocket implements Disposable, AsyncDisposable {
         },
       })),
     );
-    countDeleted(outcomes);
+    const failed = unexpectedError(outcomes);
+    if (failed !== undefined) throw failed;
     return found;
   }
 
