@@ -3,15 +3,11 @@ import {
   Gauge,
   Histogram,
   type Registry,
+  SECONDS_BUCKETS,
 } from "../../../lib/telemetry/mod.ts";
 
 /** The time to the next round and ten probes take 0.75 s at most, unless more probes are needed. */
 const SILENCE_BUCKETS_S = [0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30];
-
-/** From one client and a quiet node to a thousand clients. */
-const SWITCH_BUCKETS_S = [
-  ...[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
-];
 
 /** What a node thinks of gateways, as metric labels. */
 const STATES = [
@@ -38,7 +34,7 @@ export class GatewayMetrics {
       name: "coil_coild_egress_client_switch_seconds",
       help:
         "Time from the loss of a gateway until a client no longer uses it and its connections through it have ended",
-      buckets: SWITCH_BUCKETS_S,
+      buckets: [...SECONDS_BUCKETS],
       registers,
     });
     this.#ended = new Counter({
