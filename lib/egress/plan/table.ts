@@ -27,7 +27,6 @@ const FILTER = 0;
 
 interface SenderFacts {
   readonly set: string;
-  readonly field: "ip saddr" | "ip6 saddr";
   readonly type: "ipv4_addr" | "ipv6_addr";
   /** What else a receiver unpacks. */
   readonly plain: readonly ("ipencap" | "ipv6")[];
@@ -36,13 +35,11 @@ interface SenderFacts {
 const SENDERS: Readonly<Record<Family, SenderFacts>> = {
   ipv4: {
     set: "senders4",
-    field: "ip saddr",
     type: "ipv4_addr",
     plain: ["ipencap"],
   },
   ipv6: {
     set: "senders6",
-    field: "ip6 saddr",
     type: "ipv6_addr",
     plain: ["ipencap", "ipv6"],
   },
@@ -129,9 +126,13 @@ function inputChain(
 }
 
 function senderRules(family: Family, port: number): NftRule[] {
-  const { field, set } = SENDERS[family];
+  const { set } = SENDERS[family];
   return [
-    nft.rule([nft.udpDport(port), nft.inSet([field], set), nft.accept()]),
+    nft.rule([
+      nft.udpDport(port),
+      nft.inSet([nft.saddrField(family)], set),
+      nft.accept(),
+    ]),
     refuse(family, nft.udpDport(port)),
   ];
 }
