@@ -152,7 +152,6 @@ export class VpcFleet implements Disposable {
       instance,
       goal,
       enis: this.#enis,
-      blocks: this.#blocks,
       pace: this.#pace,
       unmet: this.unmet,
       isCordoned: this.isCordoned,

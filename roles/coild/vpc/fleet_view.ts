@@ -2,7 +2,6 @@ import {
   type BlockKind,
   capacityOf,
   type Eni,
-  type EniBlock,
   type Goal,
   type Pace,
   type Plan,
@@ -21,7 +20,6 @@ export interface FleetView {
   readonly capacity: number;
   /** Those that give addresses, lowest device first; none until both EC2 and the metadata service have shown them. */
   readonly enis: readonly Eni[];
-  readonly blocks: readonly EniBlock[];
   /** The subnet of new ENIs: the primary's. */
   readonly subnet: string;
   /** What the last plan could not get, and why. */
@@ -40,7 +38,7 @@ export function givesAddresses({ device, ec2 }: Eni): boolean {
 /** Makes the view of what a fleet knows. */
 export function fleetViewOf(
   { goal: { limits, targets }, enis, pace, now, ...rest }:
-    & Pick<FleetView, "instance" | "blocks" | "unmet" | "isCordoned">
+    & Pick<FleetView, "instance" | "unmet" | "isCordoned">
     & {
       readonly goal: Goal;
       readonly enis: readonly Eni[];

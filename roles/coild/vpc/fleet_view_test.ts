@@ -35,7 +35,6 @@ Deno.test("fleetViewOf() has the ENIs that give addresses, and what the subnet o
       eniOf(2, "owned"),
       eniOf(undefined, "owned"),
     ],
-    blocks: [],
     pace: new Map([
       ["subnet-0 prefix", { until: 10, failures: 1, atMost: 1 }],
       ["subnet-2 address", { until: 10, failures: 1, atMost: 1 }],

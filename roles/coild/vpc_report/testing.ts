@@ -62,7 +62,6 @@ export const VIEW: FleetView = {
     eniOf("eni-1", 0, ["10.0.1.5/32", "10.0.1.6/32"]),
     eniOf("eni-10", 1, ["10.0.1.16/28"]),
   ],
-  blocks: [],
   subnet: "subnet-1",
   unmet: undefined,
   isCordoned: false,
