@@ -8,6 +8,8 @@ export {
   type BlockOptions,
   blocksOf,
   type EniBlock,
+  grantEni,
+  grantName,
   type GrantNumbers,
   grantOf,
   NO_GRANTS,

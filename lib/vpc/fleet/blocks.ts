@@ -49,7 +49,7 @@ export function numberGrants(
   const numbers = new Map<string, number>();
   for (const { id, grants } of enis) {
     for (const { block, inEc2 } of grants) {
-      const name = nameOf(id, block);
+      const name = grantName(id, block);
       const known = returned.has(name) ? undefined : before.numbers.get(name);
       if (known !== undefined) numbers.set(name, known);
       else if (inEc2) numbers.set(name, next++);
@@ -58,8 +58,14 @@ export function numberGrants(
   return { next, numbers };
 }
 
-function nameOf(eni: string, block: Prefix): string {
+/** The name of the block that an ENI's grant is. */
+export function grantName(eni: string, block: Prefix): string {
   return `${eni}/${block}`;
+}
+
+/** The ENI that a block of this name is of. */
+export function grantEni(name: string): string {
+  return name.slice(0, name.indexOf("/"));
 }
 
 /** The IPv4 address or prefix that a block of this name is of, also where pods get no IPv4 addresses. */
@@ -100,7 +106,7 @@ export function blocksOf(eni: Eni, options: BlockOptions): EniBlock[] {
   return eni.grants.flatMap((grant) => {
     const { block } = grant;
     const prefixes = prefixesOf(eni, block, options.families);
-    const name = nameOf(id, block);
+    const name = grantName(id, block);
     const number = options.numbers.numbers.get(name);
     if (number === undefined || prefixes === undefined) return [];
     return [{

@@ -18,6 +18,7 @@ import {
   type Eni,
   type EniBlock,
   type Goal,
+  grantName,
   type GrantNumbers,
   grantOf,
   learn,
@@ -350,7 +351,9 @@ export class VpcFleet implements Disposable {
     const { enis } = situation;
     const granted = new Set(
       enis.flatMap(({ id, grants }) =>
-        grants.filter(({ inEc2 }) => inEc2).map(({ block }) => `${id}/${block}`)
+        grants.filter(({ inEc2 }) => inEc2).map(({ block }) =>
+          grantName(id, block)
+        )
       ),
     );
     const returned = new Set(

@@ -9,7 +9,7 @@ import {
   type Stock,
 } from "../../../lib/ipam/mod.ts";
 import { VPC_POOL } from "../../../lib/names/mod.ts";
-import type { EniBlock } from "../../../lib/vpc/mod.ts";
+import { type EniBlock, grantEni } from "../../../lib/vpc/mod.ts";
 import type { VpcFleet } from "./fleet.ts";
 import type { Addresses } from "./uses.ts";
 
@@ -98,7 +98,7 @@ export class VpcSource implements BlockSource {
 
   /** The ENI. */
   releaseGroup({ name }: BlockInfo): string {
-    return name.slice(0, name.indexOf("/"));
+    return grantEni(name);
   }
 
   poolState(pool: string): PoolState {

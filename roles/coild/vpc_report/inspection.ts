@@ -6,6 +6,7 @@ import type {
   RestingAddress,
 } from "../../../lib/ipam/mod.ts";
 import type { NamespacedName } from "../../../lib/names/mod.ts";
+import { grantEni } from "../../../lib/vpc/mod.ts";
 import type { FleetView } from "../vpc/fleet_view.ts";
 
 /** What programs on the node are shown. */
@@ -40,7 +41,7 @@ export function inspectedAddresses(
     const record = records.find(({ prefixes }) =>
       valuesOf(prefixes).some((prefix) => prefix.contains(address))
     );
-    return record === undefined ? "" : eniOfBlock(record.name);
+    return record === undefined ? "" : grantEni(record.name);
   };
   const ago = (ms: number) => new Date(now.getTime() - ms);
   const used = allocations.flatMap(({ addresses, ageMs }) =>
@@ -63,11 +64,6 @@ export function inspectedAddresses(
     }))
     .filter(({ address }) => !taken.has(String(address)));
   return [...used, ...cooling].sort((a, b) => a.address.compare(b.address));
-}
-
-/** The ENI in a block's name. */
-export function eniOfBlock(name: string): string {
-  return name.slice(0, name.indexOf("/"));
 }
 
 /** What `/ip-manager` answers. */

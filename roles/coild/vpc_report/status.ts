@@ -7,10 +7,9 @@ import {
   type VpcNodeStatus,
 } from "../../../lib/api/mod.ts";
 import type { BlockRecord } from "../../../lib/ipam/mod.ts";
-import type { Eni } from "../../../lib/vpc/mod.ts";
+import { type Eni, grantEni } from "../../../lib/vpc/mod.ts";
 import type { FleetView } from "../vpc/fleet_view.ts";
 import type { CallTroubles } from "./calls_record.ts";
-import { eniOfBlock } from "./inspection.ts";
 
 /** What a VPCNode is made from. */
 export interface StatusFacts {
@@ -33,7 +32,7 @@ export function statusOf(
   );
   const { view, records = [] } = facts;
   if (view === undefined) return { conditions };
-  const byEni = Map.groupBy(records, ({ name }) => eniOfBlock(name));
+  const byEni = Map.groupBy(records, ({ name }) => grantEni(name));
   const enis = view.enis.map((eni) => eniOf(eni, byEni.get(eni.id) ?? []));
   return {
     instance: view.instance.id,
