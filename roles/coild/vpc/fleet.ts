@@ -361,14 +361,15 @@ export class VpcFleet implements Disposable {
     );
     this.#numbers = numberGrants(this.#numbers, enis, returned);
     for (const name of returned) this.#released.delete(name);
-    const blocks = enis.flatMap((eni) =>
-      blocksOf(eni, {
-        numbers: this.#numbers,
-        subnets: subnetsOf(enis, sight),
-        doubtful: doubtfulBlocks(situation),
-        families: this.#options.options.families,
-      })
-    ).map((block) => ({
+    const options = {
+      numbers: this.#numbers,
+      subnets: subnetsOf(enis, sight),
+      doubtful: doubtfulBlocks(situation),
+      families: this.#options.options.families,
+    };
+    const blocks = enis.flatMap((eni) => blocksOf(eni, options)).map((
+      block,
+    ) => ({
       ...block,
       usable: block.usable && ready.has(block.eni),
     }));
