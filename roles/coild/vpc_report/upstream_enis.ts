@@ -1,5 +1,6 @@
 import type { Prefix } from "../../../lib/inet/mod.ts";
 import { VPC_ENI_TABLES } from "../../../lib/names/mod.ts";
+import { MAIN_TABLE } from "../../../lib/netlink/mod.ts";
 import type { Eni, Grant } from "../../../lib/vpc/mod.ts";
 import {
   type InspectedAddress,
@@ -7,9 +8,6 @@ import {
   type InspectionFacts,
   timeText,
 } from "./inspection.ts";
-
-/** The kernel's main table, which the primary ENI's addresses use. */
-const MAIN_TABLE = 254;
 
 /** Go's zero time. */
 const NEVER = "0001-01-01T00:00:00Z";
