@@ -44,7 +44,6 @@ export interface EventRecorderOptions {
 
 /** One event as it is in the API server, or is to be. */
 interface Entry {
-  readonly key: string;
   /** Of the object in the API server. The same at each attempt: an answer that is lost leaves no second object. */
   readonly name: string;
   readonly ref: ObjectReference;
@@ -116,7 +115,7 @@ export class EventRecorder {
       const times = { firstTime: now, lastTime: now, lastMs: nowMs };
       const name = nameOf(ref);
       const counted = { count: 1, isStored: false };
-      this.#entries.set(key, { key, name, ref, info, ...times, ...counted });
+      this.#entries.set(key, { name, ref, info, ...times, ...counted });
     }
     this.#pending.add(key);
     this.#wake?.();
