@@ -83,9 +83,8 @@ export function gatewayStates(
   health: ReadonlyMap<string, string>,
   ready: ReadonlySet<string>,
 ): string[] {
-  const taking = answering(health, ready);
   return [...health].map(([gateway, state]) =>
-    state === "healthy" && !taking.has(gateway) ? "draining" : state
+    state === "healthy" && !ready.has(gateway) ? "draining" : state
   );
 }
 
