@@ -1,5 +1,5 @@
 import { ADDRESS_BLOCKS, type AddressBlock } from "../../../lib/api/mod.ts";
-import { Gate, jittered, withTimeout } from "../../../lib/async/mod.ts";
+import { Gate, jittered } from "../../../lib/async/mod.ts";
 import type { KubeClient } from "../../../lib/kube/mod.ts";
 import { NODE_LABEL, RESERVED_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
@@ -100,11 +100,9 @@ export class BlockLooks {
       const nextMs = Math.min(
         ...[...this.#entries.values()].map(({ dueMs }) => dueMs),
       );
-      await withTimeout(
-        Math.min(nextMs - nowMs, this.#options.intervalMs),
-        (s) => changed.wait({ signal: s }),
-        { signal },
-      ).catch(() => {}); // it is time, or the signal aborted
+      const waitMs = Math.min(nextMs - nowMs, this.#options.intervalMs);
+      // Aborted or not: the loop looks.
+      await changed.waitAtMost(waitMs, { signal }).catch(() => {});
     }
   }
 
