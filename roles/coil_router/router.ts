@@ -1,5 +1,5 @@
 import { type Address, Prefix } from "../../lib/inet/mod.ts";
-import { abortable, Backoff, Gate, withTimeout } from "../../lib/async/mod.ts";
+import { abortable, Backoff, Gate, sleep } from "../../lib/async/mod.ts";
 import type {
   GatewayRoute,
   RouteChanges,
@@ -112,14 +112,12 @@ export class Router {
 
   /** Waits for a change, at most `maxMs`, and at least a moment. */
   async #pause(maxMs: number, signal: AbortSignal): Promise<void> {
-    const never = new Gate();
-    const wait = (gate: Gate, ms: number): Promise<void> =>
-      withTimeout(ms, (signal) => gate.wait({ signal }), { signal })
-        .catch(() => {}); // the time is over, or the signal aborted
-    await wait(never, Math.min(this.#bursts.nextMs(), maxMs));
+    const leastMs = Math.min(this.#bursts.nextMs(), maxMs);
+    // Aborted or not: run() looks.
+    await sleep(leastMs, { signal }).catch(() => {});
     if (signal.aborted || this.#changed.isOpen) return;
     this.#bursts.reset();
-    await wait(this.#changed, maxMs);
+    await this.#changed.waitAtMost(maxMs, { signal }).catch(() => {});
   }
 
   /** Returns whether all is as it should be. */
