@@ -115,15 +115,11 @@ async function untilOpen(
   gate: Gate,
   { slice, signal }: { readonly slice: string; readonly signal: AbortSignal },
 ): Promise<void> {
-  const wait = (s: AbortSignal) => gate.wait({ signal: s });
-  try {
-    return await withTimeout(LATE_MS, wait, { signal });
-  } catch {
-    signal.throwIfAborted();
-  }
+  await gate.waitAtMost(LATE_MS, { signal });
+  if (gate.isOpen) return;
   log.warn(
     "Waiting for the EgressClientSlices of the Egress; coil-controller writes them, unless it is older than this gateway",
     { slice },
   );
-  await wait(signal);
+  await gate.wait({ signal });
 }
