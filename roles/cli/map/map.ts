@@ -1,12 +1,5 @@
 import { ADDRESS_BLOCKS, type AddressPool } from "../../../lib/api/mod.ts";
-import {
-  Gate,
-  isTimeout,
-  jittered,
-  sleep,
-  TaskGroup,
-  withTimeout,
-} from "../../../lib/async/mod.ts";
+import { Gate, jittered, sleep, TaskGroup } from "../../../lib/async/mod.ts";
 import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
 import {
   Informer,
@@ -186,12 +179,8 @@ function isOutage(error: unknown): error is Error {
 async function untilLater(changed: Gate, signal: AbortSignal): Promise<void> {
   try {
     await sleep(jittered(REDRAW_MS), { signal });
-    await withTimeout(
-      jittered(LOOK_MS),
-      (s) => changed.wait({ signal: s }),
-      { signal },
-    );
+    await changed.waitAtMost(jittered(LOOK_MS), { signal });
   } catch (error) {
-    if (!signal.aborted && !isTimeout(error)) throw error;
+    if (!signal.aborted) throw error;
   }
 }
