@@ -79,6 +79,7 @@ export type { Request } from "./message/request.ts";
 export {
   MAIN_TABLE,
   type NextHop,
+  PROTOCOL_BOOT,
   PROTOCOL_KERNEL,
   type Route,
   routeAdd,

@@ -43,7 +43,7 @@ export const MAIN_TABLE = 254;
 /** RTPROT_KERNEL of `<linux/rtnetlink.h>`: what the kernel writes on routes that come with an address. */
 export const PROTOCOL_KERNEL = 2;
 /** RTPROT_BOOT, the protocol of `ip route add` without one. */
-const PROTOCOL_BOOT = 3;
+export const PROTOCOL_BOOT = 3;
 
 /** What happens to a packet, RTN_… of `<linux/rtnetlink.h>`. */
 export type RouteType =

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { Address, Prefix } from "../../inet/mod.ts";
-import { RouteSocket } from "../../netlink/mod.ts";
+import { PROTOCOL_BOOT, RouteSocket } from "../../netlink/mod.ts";
 import { acknowledge, AnsweringTransport } from "../../netlink/testing.ts";
-import { PROTOCOL_BOOT, type RouteStep, type Step } from "../plan/plan.ts";
+import type { RouteStep, Step } from "../plan/plan.ts";
 import { applySteps } from "./link_end.ts";
 
 const EACCES = 13;

@@ -1,6 +1,10 @@
 import { Address, type DualStack, Prefix } from "../../inet/mod.ts";
 import { LINK_LOCAL_GATEWAY } from "../../names/mod.ts";
-import { type Ipv4Conf, PROTOCOL_KERNEL } from "../../netlink/mod.ts";
+import {
+  type Ipv4Conf,
+  PROTOCOL_BOOT,
+  PROTOCOL_KERNEL,
+} from "../../netlink/mod.ts";
 import { formatAlias, type LinkIdentity } from "../base/alias.ts";
 import { linkLocalOf } from "../base/mac.ts";
 import { type PodSources, SOURCE_SETTINGS } from "../base/sources.ts";
@@ -12,9 +16,6 @@ import { type PodSources, SOURCE_SETTINGS } from "../base/sources.ts";
  * no address falls back to `link-local`.
  */
 export type GatewayMode = "link-local" | "node-address";
-
-/** RTPROT_BOOT of `<linux/rtnetlink.h>`: what `ip route add` writes. */
-export const PROTOCOL_BOOT = 3;
 
 /** RT_TABLE_LOCAL of `<linux/rtnetlink.h>`. */
 const LOCAL_TABLE = 255;

@@ -2,12 +2,12 @@ import type { Address, DualStack } from "../../inet/mod.ts";
 import {
   type Link,
   MAIN_TABLE,
+  PROTOCOL_BOOT,
   type Route,
   wasAddedBy,
 } from "../../netlink/mod.ts";
 import { type LinkIdentity, parseAlias } from "../base/alias.ts";
 import type { Husk } from "../links/husk_reaper.ts";
-import { PROTOCOL_BOOT } from "../plan/plan.ts";
 import { type PodSources, sourcesOf } from "../base/sources.ts";
 
 /** A pod's network as the kernel knows it. */
