@@ -2,7 +2,7 @@
 // and wrong ones, to see that it notices the wrong ones.
 import assert from "node:assert/strict";
 import { untilPasses } from "../../lib/async/testing.ts";
-import { inNetns, Netns, openLibc } from "../../lib/linux/mod.ts";
+import { inNetns, Netns } from "../../lib/linux/mod.ts";
 import { Cloud } from "../lab/cloud/mod.ts";
 import {
   cloudConfig,
@@ -12,9 +12,6 @@ import {
   SUBNET,
 } from "../lab/cloud/testing.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
-
-// It stays open, which a test would count as a leak of its own.
-openLibc();
 
 const PEER = "10.0.9.10";
 const PEER6 = "fd10:0:0:9::10";

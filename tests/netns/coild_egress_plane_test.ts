@@ -1,11 +1,9 @@
 import assert from "node:assert/strict";
 import { type ClientGateway, planClient } from "../../lib/egress/mod.ts";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
-import { Netns, openLibc } from "../../lib/linux/mod.ts";
+import { Netns } from "../../lib/linux/mod.ts";
 import { KERNEL_PLANE } from "../../roles/coild/mod.ts";
 import { netnsTest, tempNetns } from "./testing.ts";
-
-openLibc(); // stays open, so it must not be counted as the test's leak
 
 const DESTINATIONS = ["0.0.0.0/0", "10.1.0.0/16", "2001:db8::/32", "::/0"];
 

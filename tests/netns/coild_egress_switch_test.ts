@@ -1,12 +1,10 @@
 import assert from "node:assert/strict";
 import { gatewayMark } from "../../lib/egress/mod.ts";
-import { openLibc } from "../../lib/linux/mod.ts";
 import { configureLogging } from "../../lib/telemetry/mod.ts";
 import { GATEWAYS, SwitchLab } from "./egress_switch_lab.ts";
 import { netnsTest } from "./testing.ts";
 
 configureLogging({ write: () => {} });
-openLibc(); // stays open, so it must not be counted as the test's leak
 
 const CLIENTS = 60;
 const CONNECTIONS = 2;

@@ -1,12 +1,10 @@
 // Connections of pods that are gone, as coild makes the node forget them, against /proc/net/nf_conntrack.
 import assert from "node:assert/strict";
 import { Address } from "../../lib/inet/mod.ts";
-import { Netns, openLibc } from "../../lib/linux/mod.ts";
+import { Netns } from "../../lib/linux/mod.ts";
 import { ConntrackSocket } from "../../lib/netlink/mod.ts";
 import { StaleFlows } from "../../roles/coild/network/stale_flows.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
-
-openLibc();
 
 const [A, B, C, D] = ["10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4"] as const;
 const [A6, B6] = ["fd01::1", "fd01::2"] as const;

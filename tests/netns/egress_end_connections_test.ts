@@ -1,16 +1,9 @@
 import assert from "node:assert/strict";
 import { endConnections, gatewayMark } from "../../lib/egress/mod.ts";
 import { Address } from "../../lib/inet/mod.ts";
-import {
-  inNetns,
-  Netns,
-  openDatagramSocket,
-  openLibc,
-} from "../../lib/linux/mod.ts";
+import { inNetns, Netns, openDatagramSocket } from "../../lib/linux/mod.ts";
 import { ConntrackSocket } from "../../lib/netlink/mod.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
-
-openLibc();
 
 const LOST = Address.parse("10.65.0.1");
 const OTHER = Address.parse("10.65.0.2");

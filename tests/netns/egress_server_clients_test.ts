@@ -12,7 +12,6 @@ import {
   NETLINK_NETFILTER,
   NETLINK_ROUTE,
   Netns,
-  openLibc,
   openNetlink,
 } from "../../lib/linux/mod.ts";
 import {
@@ -21,8 +20,6 @@ import {
   RouteSocket,
 } from "../../lib/netlink/mod.ts";
 import { netnsTest, tempNetns } from "./testing.ts";
-
-openLibc(); // stays open, so it must not be counted as the test's leak
 
 const MANY = 2_000;
 /** Routes to clients lead to the loopback: this kernel may have no tunnels. */

@@ -1,5 +1,5 @@
 import { Address } from "../../lib/inet/mod.ts";
-import { Netns, openLibc } from "../../lib/linux/mod.ts";
+import { Netns } from "../../lib/linux/mod.ts";
 import {
   planServer,
   type ServerPlan,
@@ -8,8 +8,6 @@ import {
 import { NetfilterSocket, type NftTable } from "../../lib/netlink/mod.ts";
 import { sendRaw } from "./raw_packets.ts";
 import { type TempNetns, tempNetns } from "./testing.ts";
-
-openLibc(); // stays open, so it must not be counted as some test's leak
 
 /** Addresses of the three. */
 export const AT = {

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import assert from "node:assert/strict";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
-import { Netns, openLibc } from "../../lib/linux/mod.ts";
+import { Netns } from "../../lib/linux/mod.ts";
 import {
   NetfilterSocket,
   nft,
@@ -16,8 +16,6 @@ import {
 } from "../../lib/netlink/netfilter/testing.ts";
 import { listTable, recordRules } from "./netfilter_testing.ts";
 import { netnsTest, tempNetns } from "./testing.ts";
-
-openLibc();
 
 netnsTest(
   "nft lists a table with every statement as it was planned",

@@ -1,7 +1,6 @@
 // Tables that somebody else changes, and those of others.
 import assert from "node:assert/strict";
 import { Address } from "../../lib/inet/mod.ts";
-import { openLibc } from "../../lib/linux/mod.ts";
 import { nft, type NftTable } from "../../lib/netlink/mod.ts";
 import { formatTable } from "../lab/plan_text/nft_table.ts";
 import {
@@ -12,8 +11,6 @@ import {
 } from "./netfilter_small_table.ts";
 import { listTable } from "./netfilter_testing.ts";
 import { netnsTest } from "./testing.ts";
-
-openLibc();
 
 /** What somebody else may do to a table, by its name; `flush ruleset` is a restart of nftables.service. */
 const MEDDLING: Readonly<Record<string, string>> = {

@@ -1,11 +1,6 @@
 import assert from "node:assert/strict";
 import { Address } from "../../lib/inet/mod.ts";
-import {
-  NETLINK_NETFILTER,
-  Netns,
-  openLibc,
-  openNetlink,
-} from "../../lib/linux/mod.ts";
+import { NETLINK_NETFILTER, Netns, openNetlink } from "../../lib/linux/mod.ts";
 import {
   NetfilterSocket,
   nft,
@@ -14,8 +9,6 @@ import {
 } from "../../lib/netlink/mod.ts";
 import { netnsTest, tempNetns } from "./testing.ts";
 import { awaitedLater } from "../lab/wait.ts";
-
-openLibc();
 
 /** Pairs of an IPv6 address with itself, as many as asked for. */
 function pairs(count: number, start = 0): NftElement[] {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { sleep } from "../../lib/async/mod.ts";
 import { Address } from "../../lib/inet/mod.ts";
-import { Netns, openLibc } from "../../lib/linux/mod.ts";
+import { Netns } from "../../lib/linux/mod.ts";
 import {
   NetfilterSocket,
   nft,
@@ -10,8 +10,6 @@ import {
   type TableNotification,
 } from "../../lib/netlink/mod.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
-
-openLibc();
 
 const TABLE: NftTable = {
   family: "inet",

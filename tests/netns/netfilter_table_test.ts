@@ -1,11 +1,6 @@
 import assert from "node:assert/strict";
 import { Address } from "../../lib/inet/mod.ts";
-import {
-  NETLINK_NETFILTER,
-  Netns,
-  openLibc,
-  openNetlink,
-} from "../../lib/linux/mod.ts";
+import { NETLINK_NETFILTER, Netns, openNetlink } from "../../lib/linux/mod.ts";
 import {
   NetfilterSocket,
   NetlinkError,
@@ -24,8 +19,6 @@ import {
 } from "./netfilter_small_table.ts";
 import { listTable } from "./netfilter_testing.ts";
 import { netnsTest, run, tempNetns } from "./testing.ts";
-
-openLibc();
 
 netnsTest(
   "replaceTable() makes, leaves alone and changes; deleteTable() removes",

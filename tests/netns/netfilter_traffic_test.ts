@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { Address } from "../../lib/inet/mod.ts";
-import { Netns, openLibc, writeSysctl } from "../../lib/linux/mod.ts";
+import { Netns, writeSysctl } from "../../lib/linux/mod.ts";
 import {
   NetfilterSocket,
   nft,
@@ -12,8 +12,6 @@ import {
 import { countEchoes } from "./echoes.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
 import { awaitedLater, eventually } from "../lab/wait.ts";
-
-openLibc();
 
 /** A client and a server with a router between them, whose nf_tables are looked at. */
 interface Topology extends AsyncDisposable {

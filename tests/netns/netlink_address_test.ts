@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { Address } from "../../lib/inet/mod.ts";
-import { openLibc } from "../../lib/linux/mod.ts";
 import {
   addressAdd,
   addressDelete,
@@ -13,8 +12,6 @@ import {
 import { neighbourAdd } from "../lab/netlink_requests.ts";
 import { openIn } from "./netlink_testing.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
-
-openLibc();
 
 const MAC = "02:00:0a:01:02:03";
 

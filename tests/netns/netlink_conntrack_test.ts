@@ -5,7 +5,6 @@ import {
   inNetns,
   NETLINK_NETFILTER,
   Netns,
-  openLibc,
   openNetlink,
 } from "../../lib/linux/mod.ts";
 import { Connection } from "../../lib/netlink/connection/connection.ts";
@@ -17,8 +16,6 @@ import {
   type Request,
 } from "../../lib/netlink/mod.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
-
-openLibc();
 
 const CLIENT = { ipv4: "10.1.1.2", ipv6: "fd01::2" } as const;
 const SERVER = { ipv4: "203.0.113.9", ipv6: "2001:db8:9::9" } as const;

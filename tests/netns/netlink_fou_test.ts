@@ -1,9 +1,7 @@
 import assert from "node:assert/strict";
-import { Netns, openLibc } from "../../lib/linux/mod.ts";
+import { Netns } from "../../lib/linux/mod.ts";
 import { FouSocket, FouUnsupportedError } from "../../lib/netlink/mod.ts";
 import { netnsTest, tempNetns } from "./testing.ts";
-
-openLibc();
 
 netnsTest("FouSocket says so where ip finds no FoU in the kernel", async () => {
   await using temp = await tempNetns();

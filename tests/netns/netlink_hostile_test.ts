@@ -6,7 +6,6 @@ import {
   NETLINK_NETFILTER,
   NETLINK_ROUTE,
   Netns,
-  openLibc,
   openNetlink,
 } from "../../lib/linux/mod.ts";
 import {
@@ -22,8 +21,6 @@ import type { Transport } from "../../lib/netlink/connection/transport.ts";
 import { EXAMPLE_TABLE } from "../../lib/netlink/netfilter/testing.ts";
 import { listTable } from "./netfilter_testing.ts";
 import { netnsTest, tempNetns } from "./testing.ts";
-
-openLibc();
 
 /** What happens to a datagram: bytes that change, and how much of it is left, as a share of its length. */
 interface Damage {

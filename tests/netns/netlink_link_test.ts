@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { Netns, openLibc, readSysctl } from "../../lib/linux/mod.ts";
+import { Netns, readSysctl } from "../../lib/linux/mod.ts";
 import {
   linkAddVeth,
   linkDelete,
@@ -9,8 +9,6 @@ import {
 import { linkAddBridge } from "../lab/netlink_requests.ts";
 import { openIn } from "./netlink_testing.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
-
-openLibc();
 
 const MAC = "02:00:0a:01:02:03";
 const PEER_MAC = "02:00:0a:01:02:04";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
-import { Netns, openLibc, writeSysctl } from "../../lib/linux/mod.ts";
+import { Netns, writeSysctl } from "../../lib/linux/mod.ts";
 import {
   type MonitorInterests,
   type Notification,
@@ -11,8 +11,6 @@ import {
   ruleAdd,
 } from "../../lib/netlink/mod.ts";
 import { netnsTest, tempNetns } from "./testing.ts";
-
-openLibc();
 
 const ALL: MonitorInterests = {
   rules: true,

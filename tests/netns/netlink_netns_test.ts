@@ -3,14 +3,11 @@ import {
   inNetns,
   LinuxError,
   Netns,
-  openLibc,
   readSysctl,
   writeSysctl,
 } from "../../lib/linux/mod.ts";
 import { RouteSocket } from "../../lib/netlink/mod.ts";
 import { netnsTest, tempNetns } from "./testing.ts";
-
-openLibc();
 
 /** The namespace the main thread is in now, as the kernel shows it. */
 function here(): string {

@@ -2,7 +2,6 @@
 // refuse where better ones are missing.
 import assert from "node:assert/strict";
 import { type Family, Prefix } from "../../lib/inet/mod.ts";
-import { openLibc } from "../../lib/linux/mod.ts";
 import {
   linkAddVeth,
   linkSet,
@@ -17,8 +16,6 @@ import {
 import { linkGetCounters } from "../lab/netlink_requests.ts";
 import { openIn } from "./netlink_testing.ts";
 import { netnsTest, tempNetns } from "./testing.ts";
-
-openLibc();
 
 const TABLE = 118;
 const PROTOCOL = 30;

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
-import { openLibc } from "../../lib/linux/mod.ts";
 import {
   addressAdd,
   linkAddVeth,
@@ -17,8 +16,6 @@ import {
 } from "../../lib/netlink/mod.ts";
 import { openIn } from "./netlink_testing.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
-
-openLibc();
 
 const TABLE = 116;
 const PROTOCOL = 30;

@@ -1,11 +1,6 @@
 import assert from "node:assert/strict";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
-import {
-  NETLINK_ROUTE,
-  Netns,
-  openLibc,
-  openNetlink,
-} from "../../lib/linux/mod.ts";
+import { NETLINK_ROUTE, Netns, openNetlink } from "../../lib/linux/mod.ts";
 import {
   addressAdd,
   addressDelete,
@@ -17,8 +12,6 @@ import {
 } from "../../lib/netlink/mod.ts";
 import { netnsTest, tempNetns } from "./testing.ts";
 import { awaitedLater } from "../lab/wait.ts";
-
-openLibc();
 
 netnsTest(
   "three sends connect a pod, and its gateway answers",

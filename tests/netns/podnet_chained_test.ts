@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { Address, type DualStack } from "../../lib/inet/mod.ts";
-import { Netns, openLibc } from "../../lib/linux/mod.ts";
+import { Netns } from "../../lib/linux/mod.ts";
 import {
   ChainedNetwork,
   IfnameMissingError,
@@ -9,8 +9,6 @@ import {
 } from "../../lib/podnet/mod.ts";
 import { findByAddress } from "../../lib/podnet/state/address_search.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
-
-openLibc(); // stays open, so it must not be counted as some test's leak
 
 /** Of this run alone: pods are found by address among all namespaces of the machine. */
 const [RUN = 0] = crypto.getRandomValues(new Uint8Array(1));

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { untilPasses } from "../../lib/async/testing.ts";
 import { Address, FAMILIES, type Family } from "../../lib/inet/mod.ts";
-import { LinuxError, Netns, openLibc } from "../../lib/linux/mod.ts";
+import { LinuxError, Netns } from "../../lib/linux/mod.ts";
 import {
   announce,
   answers,
@@ -9,8 +9,6 @@ import {
   type ProbeLink,
 } from "../../lib/probe/mod.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
-
-openLibc(); // stays open, so it must not be counted as some test's leak
 
 const TIMES = { retries: 3, intervalMs: 60, timeoutMs: 100 };
 

@@ -1,8 +1,6 @@
-import { Netns, openLibc } from "../../lib/linux/mod.ts";
+import { Netns } from "../../lib/linux/mod.ts";
 import { RouteSocket } from "../../lib/netlink/mod.ts";
 import { type TempNetns, tempNetns } from "./testing.ts";
-
-openLibc(); // stays open, so it must not be counted as some test's leak
 
 /** A namespace with a link and a socket into it. */
 export interface RoutingHost extends AsyncDisposable {

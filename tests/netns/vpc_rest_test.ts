@@ -1,11 +1,9 @@
 import assert from "node:assert/strict";
 import { Address } from "../../lib/inet/mod.ts";
-import { Netns, openLibc } from "../../lib/linux/mod.ts";
+import { Netns } from "../../lib/linux/mod.ts";
 import { RestTable } from "../../lib/vpc/mod.ts";
 import { routesOf } from "./podnet_testing.ts";
 import { netnsTest, tempNetns } from "./testing.ts";
-
-openLibc(); // stays open, so it must not be counted as some test's leak
 
 const [A, B, C] = ["10.0.1.98", "10.0.1.99", "2001:db8:1:0:a:0:a00:162"]
   .map(Address.parse) as [Address, Address, Address];
