@@ -213,7 +213,9 @@ export class SwitchLab implements AsyncDisposable {
     const names = this.#pods.map((_, i) => `${this.#prefix}${i}`);
     this.#stack.defer(() => batch(names.map((n) => `netns del ${n}`)));
     await batch(names.map((n) => `netns add ${n}`));
-    await batch(names.map((n) => `-n ${n} link set lo up`));
+    // `-n` is no word of a batch.
+    const raised = names.map((n) => `ip -n ${n} link set lo up`);
+    await run("sh", ["-c", raised.join("\n")]);
     for (const [i, pod] of this.#pods.entries()) {
       const path = this.#paths[i] ?? "";
       const attachment: Attachment = {
@@ -322,14 +324,8 @@ function addressOf(i: number): Address {
   return Address.parse("10.64.0.1").offset(BigInt(i));
 }
 
-/** `-n` is no word of a batch, so those go one by one. */
 async function batch(lines: readonly string[]): Promise<void> {
-  const [first = ""] = lines;
-  if (!first.startsWith("-n")) {
-    await run("ip", ["-batch", "-"], { stdin: lines.join("\n") });
-    return;
-  }
-  await run("sh", ["-c", lines.map((line) => `ip ${line}`).join("\n")]);
+  await run("ip", ["-batch", "-"], { stdin: lines.join("\n") });
 }
 
 function processorMs(): number {
