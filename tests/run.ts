@@ -274,8 +274,7 @@ const preparation = Preparation.start(
 for (const signal of ["SIGHUP", "SIGINT", "SIGTERM"] as const) {
   Deno.addSignalListener(signal, onSignal);
 }
-const results: Result[] = [];
-results.push(...await runSteps(planSteps(SUITES, suites)));
+const results = [...await runSteps(planSteps(SUITES, suites))];
 await unlessInterrupted();
 const isWhole = files.length === 0 && extra.length === 0 &&
   results.every(({ counts }) => counts.skipped.length === 0) &&
