@@ -14,11 +14,7 @@ import {
   Payload,
 } from "../../lib/netlink/message/message_reader.ts";
 import type { Request } from "../../lib/netlink/message/request.ts";
-import {
-  IFINFOMSG_SIZE,
-  linkText,
-  writeLinkHeader,
-} from "../../lib/netlink/route/link.ts";
+import { IFINFOMSG_SIZE, linkText } from "../../lib/netlink/route/link.ts";
 import {
   addLink,
   linkWriter,
@@ -47,7 +43,6 @@ export function linkAddDummy(dummy: NewLink): Request {
 function linkAdd(kind: string, link: NewLink): Request {
   const writeLink = linkWriter(link);
   return addLink(`create ${kind} "${link.name}"`, (writer) => {
-    writeLinkHeader(writer);
     writeLink(writer);
     writeKind(writer, kind);
   });

@@ -58,11 +58,9 @@ export function linkAddVeth(veth: NewVeth): Request {
   return addLink(
     `create veth "${veth.name}" with peer "${peer.name}"`,
     (writer) => {
-      writeLinkHeader(writer, { index: veth.index });
       writeEnd(writer);
       writeKind(writer, "veth", () => {
         writer.nest(VETH_INFO_PEER, () => {
-          writeLinkHeader(writer, { index: peer.index });
           writePeer(writer);
           if (peer.netns !== undefined) {
             writer.attributeU32(IFLA_NET_NS_FD, peer.netns.fd);

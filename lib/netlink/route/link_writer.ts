@@ -46,11 +46,15 @@ export function addLink(
   return { type: RTM_NEWLINK, flags, describe: () => description, write };
 }
 
-/** Checks what a new link is given, and returns what writes it. */
-export function linkWriter(link: NewLink): (writer: MessageWriter) => void {
+/** Checks what a new link is given, and returns what writes the header and the attributes. */
+export function linkWriter(
+  link: NewLink,
+  state: { readonly flags?: number; readonly change?: number } = {},
+): (writer: MessageWriter) => void {
   checkInterfaceName(link.name);
   const mac = link.mac === undefined ? undefined : parseMac(link.mac);
   return (writer) => {
+    writeLinkHeader(writer, { index: link.index, ...state });
     writer.attributeString(IFLA_IFNAME, link.name);
     if (link.mtu !== undefined) writer.attributeU32(IFLA_MTU, link.mtu);
     if (mac !== undefined) writer.attributeBytes(IFLA_ADDRESS, mac);

@@ -1,11 +1,5 @@
 import { RTM_NEWLINK } from "../message/constants.ts";
-import {
-  IFF_UP,
-  IFLA_MTU,
-  type LinkSelector,
-  linkText,
-  writeLinkHeader,
-} from "./link.ts";
+import { IFF_UP, IFLA_MTU, type LinkSelector, linkText } from "./link.ts";
 import {
   addLink,
   linkWriter,
@@ -35,13 +29,9 @@ export interface NewTunnel extends NewLink {
  */
 export function linkAddTunnel(link: NewTunnel): Request {
   const tunnel = checkTunnel(link.tunnel);
-  const writeLink = linkWriter(link);
-  const header = {
-    ...(link.up === true ? { flags: IFF_UP, change: IFF_UP } : {}),
-    ...(link.index === undefined ? {} : { index: link.index }),
-  };
+  const state = link.up === true ? { flags: IFF_UP, change: IFF_UP } : {};
+  const writeLink = linkWriter(link, state);
   return addLink(`create ${tunnel.kind} "${link.name}"`, (writer) => {
-    writeLinkHeader(writer, header);
     writeLink(writer);
     writeKind(writer, tunnel.kind, () => writeTunnel(writer, tunnel));
   });
