@@ -7,6 +7,7 @@ import {
   poolNamesOf,
 } from "../../../lib/api/mod.ts";
 import {
+  LIVE_PODS,
   NAMESPACES,
   NODES,
   PODS,
@@ -15,16 +16,14 @@ import {
 } from "../../../lib/kube/mod.ts";
 import { nameText, POOL_ANNOTATION } from "../../../lib/names/mod.ts";
 import type { Looker } from "../base/looker.ts";
-import {
-  addressesOf,
-  LIVE_PODS,
-  transformBlock,
-} from "../ipam/cluster_reader.ts";
+import { addressesOf, transformBlock } from "../ipam/cluster_reader.ts";
 import type { Books, Reference } from "../ipam/findings.ts";
 
 /** Reads all that is compared. Pods first: a block that a pod has an address of is older than its address. */
 export async function readBooks(looker: Looker): Promise<Books> {
-  const pods = await looker.list(PODS, podFacts, LIVE_PODS);
+  const pods = await looker.list(PODS, podFacts, {
+    fieldSelector: LIVE_PODS,
+  });
   const namespaces = await looker.list(NAMESPACES, poolReferencesOf);
   return {
     pods: pods?.flatMap(({ addresses }) => addresses ?? []),

@@ -15,6 +15,7 @@ import {
   KubeApiError,
   type KubeClient,
   KubeUnreachableError,
+  LIVE_PODS,
   NODES,
   type ObjectReference,
   PODS,
@@ -26,7 +27,7 @@ import {
 } from "../../../lib/names/mod.ts";
 import type { Looker } from "../base/looker.ts";
 import { blockFinder, readableBlocks } from "../ipam/block_index.ts";
-import { addressesOf, LIVE_PODS } from "../ipam/cluster_reader.ts";
+import { addressesOf } from "../ipam/cluster_reader.ts";
 import type { Books, Finding } from "../ipam/findings.ts";
 import type { PodAddresses } from "../ipam/rows.ts";
 import { type Mended, type Repair, unrepaired } from "./repair.ts";
@@ -102,7 +103,9 @@ class ClusterRepair {
       findings.filter(({ code }) => BLOCK_CODES.has(code)).map(nameOf),
     );
     if (named.size === 0) return;
-    const pods = await this.#with.looker.list(PODS, addressesOf, LIVE_PODS);
+    const pods = await this.#with.looker.list(PODS, addressesOf, {
+      fieldSelector: LIVE_PODS,
+    });
     const blocks = (this.#with.books.blocks ?? []).filter(({ metadata }) =>
       named.has(metadata.name ?? "")
     );

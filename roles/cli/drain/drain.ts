@@ -15,6 +15,7 @@ import {
 import {
   KubeApiError,
   type KubeClient,
+  LIVE_PODS,
   NAMESPACES,
   PODS,
   type V1Namespace,
@@ -29,7 +30,7 @@ import {
 import { connect, CONNECTION_FLAGS, POOL_NAMES } from "../base/connection.ts";
 import { CommandError, EXIT } from "../base/errors.ts";
 import { listPages } from "../base/pages.ts";
-import { LIVE_PODS, noSuchPool } from "../ipam/cluster_reader.ts";
+import { noSuchPool } from "../ipam/cluster_reader.ts";
 import {
   checkHomes,
   cordonOf,
@@ -205,7 +206,7 @@ async function readView({ client, values }: Drain): Promise<DrainView> {
     }),
   });
   const pods = await listPages(client, PODS, {
-    ...LIVE_PODS,
+    fieldSelector: LIVE_PODS,
     pageSize,
     keep: livePodOf,
   });

@@ -8,6 +8,7 @@ import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
 import {
   isPathSegment,
   type KubeClient,
+  LIVE_PODS,
   PODS,
   type ResourceType,
 } from "../../../lib/kube/mod.ts";
@@ -27,7 +28,6 @@ import {
   type TableOutput,
   writeRows,
 } from "../base/table_output.ts";
-import { LIVE_PODS } from "../ipam/cluster_reader.ts";
 import {
   type ClientRow,
   clientRows,
@@ -126,7 +126,7 @@ class EgressLook {
 
   async gateways(): Promise<GatewayRow[]> {
     const pods = await this.#all(PODS, {
-      ...LIVE_PODS,
+      fieldSelector: LIVE_PODS,
       labelSelector: EGRESS_SELECTOR,
     });
     return gatewayRows(pods, await this.#all(EGRESSES));

@@ -11,6 +11,7 @@ import {
   keepFields,
   KubeApiError,
   type KubeClient,
+  LIVE_PODS,
   NAMESPACES,
   NODES,
   PODS,
@@ -31,11 +32,6 @@ export interface BlockSelection {
 
 /** What an object's label can hold: LabelValue of k8s.io/apimachinery/pkg/util/validation. */
 const LABEL_VALUE = /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/;
-
-/** The pods that may hold addresses: that of a pod that has ended is free. */
-export const LIVE_PODS = {
-  fieldSelector: "status.phase!=Succeeded,status.phase!=Failed",
-} as const;
 
 export interface ReaderOptions {
   /** Objects asked for at a time. */
@@ -97,7 +93,9 @@ export class ClusterReader {
    * otherwise two pods with the same address would not be found.
    */
   async pods(): Promise<PodAddresses[]> {
-    const pods = await this.#pages(PODS, LIVE_PODS, addressesOf);
+    // The addresses of pods that have ended are free.
+    const selection = { fieldSelector: LIVE_PODS };
+    const pods = await this.#pages(PODS, selection, addressesOf);
     return pods.flatMap((pod) => pod ?? []);
   }
 

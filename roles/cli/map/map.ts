@@ -6,6 +6,7 @@ import {
   KubeApiError,
   type KubeClient,
   KubeUnreachableError,
+  LIVE_PODS,
   PODS,
 } from "../../../lib/kube/mod.ts";
 import { VERSION } from "../../../lib/names/mod.ts";
@@ -21,7 +22,6 @@ import { formatReportAs, OUTPUT_FLAG } from "../base/problem.ts";
 import {
   addressesOf,
   ClusterReader,
-  LIVE_PODS,
   poolNamed,
   transformBlock,
   transformPod,
@@ -137,7 +137,7 @@ async function watch(
   let changed = new Gate();
   const onChange = () => changed.open();
   const pods = new Informer(client, PODS, {
-    ...LIVE_PODS,
+    fieldSelector: LIVE_PODS,
     transform: transformPod,
     onChange,
   });

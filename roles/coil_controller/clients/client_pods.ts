@@ -8,6 +8,7 @@ import {
   Informer,
   keepFields,
   type KubeClient,
+  LIVE_PODS,
   PODS,
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
@@ -22,8 +23,7 @@ const ENDED: ReadonlySet<string> = new Set(["Succeeded", "Failed"]);
 const SELECTOR = [
   "spec.nodeName!=",
   "spec.hostNetwork=false",
-  "status.phase!=Succeeded",
-  "status.phase!=Failed",
+  LIVE_PODS,
 ].join();
 
 /** Name of the index of pods by the Egresses that they use. */

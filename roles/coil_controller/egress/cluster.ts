@@ -11,6 +11,7 @@ import {
   Informer,
   type KubeClient,
   type KubeObject,
+  LIVE_PODS,
   POD_DISRUPTION_BUDGETS,
   PODS,
   ROLE_BINDINGS,
@@ -35,9 +36,6 @@ import {
   transformOwned,
   transformPod,
 } from "../gateway/transform.ts";
-
-/** A pod that ended is no longer a gateway, though its object may stay for long. */
-export const LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed";
 
 /** Selects one object by its name, which the rights to watch can be limited to. */
 const named = (name: string) => ({ fieldSelector: `metadata.name=${name}` });
@@ -82,6 +80,7 @@ export class EgressCluster {
     });
     this.pods = new Informer<KubeObject>(client, PODS, {
       ...owned,
+      // A pod that ended is no longer a gateway, though its object may stay for long.
       fieldSelector: LIVE_PODS,
       metadataOnly: true,
       transform: transformPod,

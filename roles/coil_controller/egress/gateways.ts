@@ -7,10 +7,10 @@ import {
   type JsonPatchOperation,
   type KubeClient,
   type KubeObject,
+  LIVE_PODS,
   PODS,
   type Store,
 } from "../../../lib/kube/mod.ts";
-import { LIVE_PODS } from "./cluster.ts";
 
 export interface ReapOptions {
   readonly client: KubeClient;

@@ -1,5 +1,6 @@
 import {
   type KubeClient,
+  LIVE_PODS,
   NAMESPACES,
   NODES,
   PODS,
@@ -10,8 +11,6 @@ import { addressesOf, Patience } from "../../../lib/eviction/mod.ts";
 
 /** How long the API server may take for a moment. */
 const PATIENCE_MS = 20_000;
-/** The addresses of pods that have ended are free. */
-export const LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed";
 
 /** Reads what the conversion needs, keeping of each object only that: a cluster may have 100,000 pods. */
 export async function readClusterFacts(
@@ -35,6 +34,7 @@ async function readOnce(
   await client.listItems(NAMESPACES, { metadataOnly: true, signal }, (item) => {
     namespaces.push(item);
   });
+  // The addresses of pods that have ended are free.
   await client.listItems(PODS, { fieldSelector: LIVE_PODS, signal }, (pod) => {
     const addresses = addressesOf(pod);
     if (addresses.length === 0) return;

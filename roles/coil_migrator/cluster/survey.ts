@@ -9,10 +9,10 @@ import {
 import {
   KubeApiError,
   type KubeClient,
+  LIVE_PODS,
   PODS,
   type ResourceType,
 } from "../../../lib/kube/mod.ts";
-import { LIVE_PODS } from "./facts.ts";
 import { MigrateError } from "../command/errors.ts";
 import {
   type LivePod,
