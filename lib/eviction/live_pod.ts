@@ -1,5 +1,5 @@
 import { Address } from "../inet/mod.ts";
-import type { OwnerReference, V1Pod } from "../kube/mod.ts";
+import { isReadyPod, type OwnerReference, type V1Pod } from "../kube/mod.ts";
 import type { NamespacedName } from "../names/mod.ts";
 
 /** What a pod that the kubelet made from a file carries: k8s.io/kubernetes/pkg/kubelet/types. */
@@ -22,7 +22,7 @@ export interface LivePod extends NamespacedName {
 
 /** Keeps of a pod what is looked at. */
 export function livePodOf(pod: V1Pod): LivePod {
-  const { metadata, spec, status } = pod;
+  const { metadata, spec } = pod;
   return {
     namespace: metadata?.namespace ?? "",
     name: metadata?.name ?? "",
@@ -31,10 +31,7 @@ export function livePodOf(pod: V1Pod): LivePod {
     addresses: addressesOf(pod),
     controller: metadata?.ownerReferences?.find(({ controller }) => controller),
     isStatic: metadata?.annotations?.[MIRROR_ANNOTATION] !== undefined,
-    isReady:
-      status?.conditions?.some(({ type, status }) =>
-        type === "Ready" && status === "True"
-      ) ?? false,
+    isReady: isReadyPod(pod),
     isDeleting: metadata?.deletionTimestamp !== undefined,
   };
 }

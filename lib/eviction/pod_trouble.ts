@@ -1,4 +1,4 @@
-import type { CoreV1Event, V1Pod } from "../kube/mod.ts";
+import { type CoreV1Event, isReadyPod, type V1Pod } from "../kube/mod.ts";
 
 /** More lines than this say nothing new. */
 const MAX_LINES = 6;
@@ -8,9 +8,9 @@ export function troubleLines(
   pods: readonly V1Pod[],
   events: readonly CoreV1Event[],
 ): string[] {
-  const waiting = pods.filter(({ metadata, status }) =>
-    metadata?.deletionTimestamp === undefined &&
-    status?.phase !== "Succeeded" && !isReady(status)
+  const waiting = pods.filter((pod) =>
+    pod.metadata?.deletionTimestamp === undefined &&
+    pod.status?.phase !== "Succeeded" && !isReadyPod(pod)
   );
   const uids = new Set(waiting.map(({ metadata }) => metadata?.uid));
   const own = events.filter(({ type, involvedObject }) =>
@@ -53,12 +53,6 @@ function stateLine({ metadata, spec, status }: V1Pod): string {
     why += ", without an address";
   }
   return `pod ${pod}${place}: ${why}`;
-}
-
-function isReady(status: V1Pod["status"]): boolean {
-  return status?.conditions?.some(({ type, status }) =>
-    type === "Ready" && status === "True"
-  ) ?? false;
 }
 
 function byTime(a: CoreV1Event, b: CoreV1Event): number {

@@ -1,4 +1,4 @@
-import type { V1Pod } from "../kube/mod.ts";
+import { isReadyPod, type V1Pod } from "../kube/mod.ts";
 import { livePodOf } from "./live_pod.ts";
 import type { Desired } from "./pod_owner.ts";
 
@@ -40,9 +40,7 @@ export function isRecovered(
   if (hasSucceeded) return true;
   const { replicas = Infinity } = desired;
   if (was.wasReady) {
-    const ready = pods.filter(isRunning).filter((pod) =>
-      livePodOf(pod).isReady
-    );
+    const ready = pods.filter(isRunning).filter(isReadyPod);
     return ready.length >= Math.min(was.ready, replicas);
   }
   const addressed = pods.filter(isRunning).filter(({ metadata, status }) =>

@@ -4,7 +4,7 @@
  * @module
  */
 export { keepFields } from "./api/keep_fields.ts";
-export { LIVE_PODS } from "./api/pods.ts";
+export { isReadyPod, LIVE_PODS } from "./api/pods.ts";
 export { KubeClient } from "./client/client.ts";
 export {
   deleteFinalized,

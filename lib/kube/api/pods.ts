@@ -1,2 +1,11 @@
+import type { V1Pod } from "./types.ts";
+
 /** Selects the pods that have not ended, as a field selector. */
 export const LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed";
+
+/** Whether a pod's condition Ready is true. */
+export function isReadyPod({ status }: V1Pod): boolean {
+  return (status?.conditions ?? []).some(({ type, status }) =>
+    type === "Ready" && status === "True"
+  );
+}

@@ -1,13 +1,6 @@
 import { Address, type DualStack, type Family } from "../../../lib/inet/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
 
-/** Whether a pod's condition Ready is true. */
-export function isReady({ status }: V1Pod): boolean {
-  return (status?.conditions ?? []).some(({ type, status }) =>
-    type === "Ready" && status === "True"
-  );
-}
-
 /** The first address of each family in a pod's status; what is not an address is left out. */
 export function addressesByFamily({ status }: V1Pod): DualStack<Address> {
   const addresses: Partial<Record<Family, Address>> = {};

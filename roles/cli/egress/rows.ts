@@ -8,13 +8,12 @@ import {
   lostToText,
   parseClientSliceName,
 } from "../../../lib/api/mod.ts";
-import type { V1Pod } from "../../../lib/kube/mod.ts";
+import { isReadyPod, type V1Pod } from "../../../lib/kube/mod.ts";
 import {
   APP_INSTANCE_LABEL,
   compareText,
   nameText,
 } from "../../../lib/names/mod.ts";
-import { isReady } from "../base/pod.ts";
 
 /** A pod that uses an Egress. */
 export interface ClientRow {
@@ -114,7 +113,7 @@ export function gatewayRows(
       pod,
       node: spec?.nodeName ?? "",
       addresses: (status?.podIPs ?? []).map(({ ip }) => ip),
-      state: isEnding ? "draining" : isReady(object) ? "ready" : "not-ready",
+      state: isEnding ? "draining" : isReadyPod(object) ? "ready" : "not-ready",
       notes: [
         ...report === undefined ? [] : notesOf(report),
         ...loss === undefined || loss.nodes === 0

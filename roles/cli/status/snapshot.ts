@@ -12,6 +12,7 @@ import {
 import {
   DAEMON_SETS,
   DEPLOYMENTS,
+  isReadyPod,
   type KubeObject,
   LEASES,
   NODES,
@@ -28,7 +29,6 @@ import {
   IPAM_LEASE,
 } from "../../../lib/names/mod.ts";
 import type { Looker, Unseen } from "../base/looker.ts";
-import { isReady } from "../base/pod.ts";
 import { LINUX, OF_COIL } from "../base/selections.ts";
 
 /** A Deployment or DaemonSet of Coil's. */
@@ -148,7 +148,7 @@ function partOf(pod: V1Pod): Part {
   const waiting = all.find(({ state }) => state?.waiting !== undefined);
   const culprit = waiting ?? containers.find(({ ready }) => !ready) ??
     containers[0];
-  const ready = isReady(pod);
+  const ready = isReadyPod(pod);
   return {
     ...nameOf(pod),
     component: metadata?.labels?.[APP_COMPONENT_LABEL] ?? "",
