@@ -8,6 +8,7 @@
  * @module
  */
 export { EvictionError } from "./errors.ts";
+export { WAITING_FLAGS, type WaitingValues } from "./flags.ts";
 export { unlessGone, waitWhile } from "./gone.ts";
 export { addressesOf, type LivePod, livePodOf } from "./live_pod.ts";
 export { type Limits, nextPod } from "./order.ts";

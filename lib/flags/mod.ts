@@ -29,6 +29,7 @@ export { servingFlags } from "./serving_flags.ts";
 export {
   type BoolFlag,
   defineFlags,
+  type DurationFlag,
   type EnumFlag,
   type FlagSpec,
   type FlagValues,

@@ -5,6 +5,7 @@ import {
   Patience,
   Progress,
   replacePods,
+  WAITING_FLAGS,
 } from "../../../lib/eviction/mod.ts";
 import {
   count,
@@ -80,25 +81,7 @@ const FLAGS = defineFlags({
     max: 1_000,
     help: "Pods replaced at a time; never two of one controller",
   },
-  "eviction-timeout": {
-    type: "duration",
-    default: 600_000,
-    min: 1_000,
-    help:
-      "How long to wait for a PodDisruptionBudget to allow the eviction of a pod",
-  },
-  "pod-timeout": {
-    type: "duration",
-    default: 600_000,
-    min: 1_000,
-    help:
-      "How long to wait for a pod to be gone, and again for its replacement to be ready",
-  },
-  "api-timeout": {
-    type: "duration",
-    default: 300_000,
-    help: "How long to wait if the API server does not answer",
-  },
+  ...WAITING_FLAGS,
   ...CONNECTION_FLAGS,
 });
 

@@ -1,4 +1,8 @@
 import {
+  WAITING_FLAGS,
+  type WaitingValues,
+} from "../../../lib/eviction/mod.ts";
+import {
   defineFlags,
   type FlagSpec,
   type ProgramInfo,
@@ -156,25 +160,7 @@ const REPLACE = defineFlags({
     default: 10_000,
     help: "Pause before the first pod of each next node",
   },
-  "eviction-timeout": {
-    type: "duration",
-    default: 600_000,
-    min: 1_000,
-    help:
-      "How long to wait for a PodDisruptionBudget to allow the eviction of a pod",
-  },
-  "pod-timeout": {
-    type: "duration",
-    default: 600_000,
-    min: 1_000,
-    help:
-      "How long to wait for a pod to be gone, and again for its replacement to be ready",
-  },
-  "api-timeout": {
-    type: "duration",
-    default: 300_000,
-    help: "How long to wait if the API server does not answer",
-  },
+  ...WAITING_FLAGS,
   ...CLUSTER,
 });
 
@@ -232,7 +218,7 @@ export interface DumpValues extends ClusterValues, EtcdValues {
 }
 
 /** Values of the flags of `coil migrate replace`. */
-export interface ReplaceValues extends ClusterValues {
+export interface ReplaceValues extends ClusterValues, WaitingValues {
   readonly yes: boolean;
   readonly "dry-run": boolean;
   readonly force: boolean;
@@ -242,9 +228,6 @@ export interface ReplaceValues extends ClusterValues {
   readonly namespace: readonly string[];
   readonly node: readonly string[];
   readonly interval: number;
-  readonly "eviction-timeout": number;
-  readonly "pod-timeout": number;
-  readonly "api-timeout": number;
 }
 
 /** Values of the flags of `coil migrate status`. */

@@ -1,0 +1,34 @@
+import type { DurationFlag, FlagValues } from "../flags/mod.ts";
+
+/** The flags about how long a replacement of pods waits. */
+export type WaitingFlags = {
+  readonly "eviction-timeout": DurationFlag;
+  readonly "pod-timeout": DurationFlag;
+  readonly "api-timeout": DurationFlag;
+};
+
+/** The values of {@linkcode WaitingFlags}. */
+export type WaitingValues = FlagValues<WaitingFlags>;
+
+/** Declares {@linkcode WaitingFlags}. */
+export const WAITING_FLAGS: WaitingFlags = {
+  "eviction-timeout": {
+    type: "duration",
+    default: 600_000,
+    min: 1_000,
+    help:
+      "How long to wait for a PodDisruptionBudget to allow the eviction of a pod",
+  },
+  "pod-timeout": {
+    type: "duration",
+    default: 600_000,
+    min: 1_000,
+    help:
+      "How long to wait for a pod to be gone, and again for its replacement to be ready",
+  },
+  "api-timeout": {
+    type: "duration",
+    default: 300_000,
+    help: "How long to wait if the API server does not answer",
+  },
+};
