@@ -18,13 +18,8 @@ export {
   replacePod,
   type Stage,
 } from "./pod_replacement.ts";
-export { replacePods, type ReplacePodsOptions } from "./pods.ts";
-export {
-  CLEAR_LINE,
-  Progress,
-  progressBar,
-  type ProgressTerminal,
-} from "./progress.ts";
+export { CLEAR_LINE, Progress, type ProgressTerminal } from "./progress.ts";
+export { replaceAllPods } from "./rounds.ts";
 export {
   type KeepReason,
   type Selection,

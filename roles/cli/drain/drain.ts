@@ -4,7 +4,7 @@ import {
   livePodOf,
   Patience,
   Progress,
-  replacePods,
+  replaceAllPods,
   WAITING_FLAGS,
 } from "../../../lib/eviction/mod.ts";
 import {
@@ -21,7 +21,7 @@ import {
   PODS,
   type V1Namespace,
 } from "../../../lib/kube/mod.ts";
-import { nameText, VERSION } from "../../../lib/names/mod.ts";
+import { VERSION } from "../../../lib/names/mod.ts";
 import {
   type Command,
   type CommandContext,
@@ -45,8 +45,6 @@ import {
   undoText,
 } from "./plan.ts";
 
-/** How often pods may turn up that were not there the time before. */
-const MAX_ROUNDS = 5;
 /** How often another writer may be quicker. */
 const MAX_CONFLICTS = 5;
 const POLL_MS = 1_000;
@@ -239,32 +237,29 @@ async function cordon(work: Drain): Promise<void> {
   }
 }
 
-/** Replaces what there is, and what turns up in the meantime: pods that were just starting. */
 async function replaceAll(work: Drain, first: DrainPlan): Promise<void> {
   const { values, terminal } = work;
   const { force } = values;
-  let pods = chosen(first, force);
+  const pods = chosen(first, force);
   const progress = new Progress({
     err: (text) => terminal.err(text),
     isInteractive: terminal.isScreen ?? false,
   }, { total: pods.length, done: 0 });
-  for (let round = 1; pods.length > 0; round++) {
-    if (round > MAX_ROUNDS) throw comesBack(pods);
-    await replacePods(pods, {
-      ...work,
-      progress,
-      pollMs: POLL_MS,
-      evictionTimeoutMs: values["eviction-timeout"],
-      podTimeoutMs: values["pod-timeout"],
-      intervalMs: 0,
-      limits: {
-        parallel: values.parallel,
-        perNode: values.parallel,
-        perNamespace: values.parallel,
-      },
-    });
-    pods = chosen((await look(work)).plan, force);
-  }
+  await replaceAllPods(pods, {
+    ...work,
+    progress,
+    pollMs: POLL_MS,
+    evictionTimeoutMs: values["eviction-timeout"],
+    podTimeoutMs: values["pod-timeout"],
+    intervalMs: 0,
+    limits: {
+      parallel: values.parallel,
+      perNode: values.parallel,
+      perNamespace: values.parallel,
+    },
+    look: async () => chosen((await look(work)).plan, force),
+    comesBack,
+  });
 }
 
 function chosen({ toReplace, kept }: DrainPlan, force: boolean): LivePod[] {
@@ -272,12 +267,9 @@ function chosen({ toReplace, kept }: DrainPlan, force: boolean): LivePod[] {
   return [...toReplace, ...(force ? lonely.map(({ pod }) => pod) : [])];
 }
 
-function comesBack(pods: readonly LivePod[]): CommandError {
-  const names = pods.slice(0, 5).map((pod) =>
-    `${nameText(pod)} on ${pod.node}`
-  );
+function comesBack(pods: string): CommandError {
   return new CommandError(
-    `Cannot go on: pods come back with such addresses: ${names.join(", ")}
+    `Cannot go on: pods come back with such addresses: ${pods}
 Does the coild of these nodes reach the API server? See kubectl -n kube-system logs on coild there.`,
   );
 }

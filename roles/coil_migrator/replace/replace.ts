@@ -2,9 +2,8 @@ import { EXIT, MigrateError } from "../command/errors.ts";
 import {
   type LivePod,
   Progress,
-  replacePods,
+  replaceAllPods,
 } from "../../../lib/eviction/mod.ts";
-import { nameText } from "../../../lib/names/mod.ts";
 import {
   type MigrationRecord,
   readRecord,
@@ -20,9 +19,6 @@ import {
 import { finish } from "./finish.ts";
 import { checkReadiness, planText } from "./plan.ts";
 import { readSurvey, reservedBlocks, type Survey } from "../cluster/survey.ts";
-
-/** How often pods of v1 may turn up that were not there the time before. */
-const MAX_ROUNDS = 5;
 
 /** Replaces v1's pods, releases what was reserved for them, restarts coild. Run again, it goes on. */
 export async function replace(options: ReplaceOptions): Promise<number> {
@@ -61,7 +57,6 @@ async function agreed(
   );
 }
 
-/** Replaces what there is, and what turns up in the meantime: pods that were just starting. */
 async function replaceAll(
   context: ReplaceContext,
   { todo, record, all }: {
@@ -83,23 +78,19 @@ async function replaceAll(
     total,
     done: total - todo.length,
   });
-  let rest = todo;
-  for (let round = 1; rest.length > 0; round++) {
-    if (round > MAX_ROUNDS) throw comesBack(rest);
-    const pods = rest;
-    await withAdvice(context, () =>
-      replacePods(pods, {
-        ...context,
-        progress,
-        intervalMs: values.interval,
-        limits: {
-          parallel: values.parallel,
-          perNode: values["max-per-node"],
-          perNamespace: values["max-per-namespace"],
-        },
-      }));
-    rest = chosen(await patientSurvey(context), context);
-  }
+  await withAdvice(context, () =>
+    replaceAllPods(todo, {
+      ...context,
+      progress,
+      intervalMs: values.interval,
+      limits: {
+        parallel: values.parallel,
+        perNode: values["max-per-node"],
+        perNamespace: values["max-per-namespace"],
+      },
+      look: async () => chosen(await patientSurvey(context), context),
+      comesBack,
+    }));
 }
 
 /** The pods that are to be replaced now: of the nodes and namespaces that were named, if any were. */
@@ -131,12 +122,9 @@ function isFinished(record: MigrationRecord, survey: Survey): boolean {
   return isEmpty && !isBetween;
 }
 
-function comesBack(pods: readonly LivePod[]): MigrateError {
-  const names = pods.slice(0, 5).map((pod) =>
-    `${nameText(pod)} on ${pod.node}`
-  );
+function comesBack(pods: string): MigrateError {
   return new MigrateError(
-    `Cannot go on: pods come back with addresses of v1: ${names.join(", ")}
+    `Cannot go on: pods come back with addresses of v1: ${pods}
 Is v1's CNI plugin still installed on these nodes? See /etc/cni/net.d and the log of coild there.`,
   );
 }
