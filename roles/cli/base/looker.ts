@@ -18,6 +18,8 @@ interface Selection {
   readonly labelSelector?: string;
   readonly fieldSelector?: string;
   readonly signal?: AbortSignal;
+  /** Most clusters have none: that they cannot be read is not worth a word. */
+  readonly isOptional?: boolean;
 }
 
 /** Lists objects for a command that works with what it may read. */
@@ -45,7 +47,7 @@ export class Looker {
   async list<T extends object, R>(
     type: ResourceType<T>,
     keep: (object: T) => R,
-    selection: Selection = {},
+    { isOptional = false, ...selection }: Selection = {},
   ): Promise<R[] | undefined> {
     const pageSize = this.#pageSize;
     try {
@@ -58,6 +60,7 @@ export class Looker {
       if (!(error instanceof KubeApiError)) throw error;
       const { isForbidden, isNotFound } = error;
       if (!isForbidden && !isNotFound) throw error;
+      if (isOptional) return undefined;
       const why = isForbidden ? "forbidden" : "not served";
       this.#unseen.set(type.plural, { what: type.plural, why });
       return undefined;

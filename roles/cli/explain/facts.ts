@@ -81,6 +81,7 @@ export async function readFacts(
   const ofVpc = await looker.list(
     VPC_NODES,
     (node) => vpcBlocksOf(node).filter(isCovering),
+    { isOptional: true },
   );
   const pools = (await looker.list(ADDRESS_POOLS, (pool) => {
     const subnets = tryPoolOf(pool)?.subnets.flatMap(valuesOf) ?? [];
@@ -108,8 +109,7 @@ export async function readFacts(
       ...objects("Node", nodes ?? []),
       ...objects("Service", services ?? []),
     ],
-    // Most clusters have no VPC.
-    unseen: looker.unseen.filter(({ what }) => what !== VPC_NODES.plural),
+    unseen: looker.unseen,
   };
 }
 

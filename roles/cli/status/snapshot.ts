@@ -109,9 +109,10 @@ export async function readSnapshot(looker: Looker): Promise<Snapshot> {
     requests: await looker.list(BLOCK_REQUESTS, (request) => request),
     egresses: await looker.list(EGRESSES, (egress) => egress),
     nodes: await looker.list(NODES, nodeOf, LINUX),
-    vpcNodes: await looker.list(VPC_NODES, (node) => node),
-    // Most clusters have no VPC.
-    unseen: looker.unseen.filter(({ what }) => what !== VPC_NODES.plural),
+    vpcNodes: await looker.list(VPC_NODES, (node) => node, {
+      isOptional: true,
+    }),
+    unseen: looker.unseen,
   };
 }
 
