@@ -3,6 +3,7 @@ import { eventually, sleep } from "../lab/mod.ts";
 import { requestsOf, untilQuiet } from "./audited.ts";
 import { type Coild, CoildLab, type Sandbox } from "./coild_lab.ts";
 import { installCrds } from "./crds.ts";
+import { patchStatus } from "./patch_status.ts";
 
 const BLOCKS = "/apis/coil.cybozu.com/v2/addressblocks";
 const POOLS = "/apis/coil.cybozu.com/v2/addresspools";
@@ -247,9 +248,9 @@ Deno.test("coild outlives faults of the API server and the controller", async (t
     async () => {
       const sources = async () => (await routes("116")).join("\n");
       await node.run("ip", "addr", "add", "10.9.9.9/32", "dev", "eth0");
-      await plane.request("PATCH", `/api/v1/nodes/${node.name}/status`, {
-        status: { addresses: [{ type: "InternalIP", address: "10.9.9.9" }] },
-      }, MERGE);
+      await patchStatus(plane, `/api/v1/nodes/${node.name}`, {
+        addresses: [{ type: "InternalIP", address: "10.9.9.9" }],
+      });
       await eventually(
         "the new source on pod routes",
         async () => (await sources()).includes("src 10.9.9.9"),

@@ -16,6 +16,7 @@ import { ControlPlane, eventually, type LabProcess } from "../lab/mod.ts";
 import { coilCommand } from "./coild_lab.ts";
 import type { EventObject, RunningController } from "./controller_testing.ts";
 import { COIL_API, installCrds } from "./crds.ts";
+import { patchStatus } from "./patch_status.ts";
 
 // Loaded when memory is first given back; within a test that would count as a leak.
 openLibc();
@@ -227,15 +228,12 @@ export class EgressLab implements AsyncDisposable {
     status: NonNullable<V1Deployment["status"]>,
   ): Promise<void> {
     const { metadata } = await this.deployment(key);
-    const path = `${pathOf("/apis/apps/v1", "deployments", key)}/status`;
-    const observedGeneration = metadata.generation;
-    await this.plane.request("PATCH", path, {
-      status: {
-        observedGeneration,
-        readyReplicas: status.availableReplicas,
-        ...status,
-      },
-    }, MERGE);
+    const path = pathOf("/apis/apps/v1", "deployments", key);
+    await patchStatus(this.plane, path, {
+      observedGeneration: metadata.generation,
+      readyReplicas: status.availableReplicas,
+      ...status,
+    });
   }
 
   /** Applies an entry as the gateway pod of the name does. */

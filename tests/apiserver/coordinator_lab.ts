@@ -4,6 +4,7 @@ import type { SpiderCoordinatorStatus } from "../../lib/api/mod.ts";
 import type { JsonObject } from "../../lib/cni/mod.ts";
 import type { ControlPlane } from "../lab/mod.ts";
 import { refusalsAt } from "./crds.ts";
+import { patchStatus } from "./patch_status.ts";
 
 const CRD = new URL(
   "../../deploy/coordinator/spiderpool.spidernet.io_spidercoordinators.yaml",
@@ -46,8 +47,5 @@ export async function setSpiderStatus(
   plane: ControlPlane,
   status: SpiderCoordinatorStatus,
 ): Promise<void> {
-  const path = `${SPIDER_PATH}/default/status`;
-  await plane.request("PATCH", path, { status }, {
-    contentType: "application/merge-patch+json",
-  });
+  await patchStatus(plane, `${SPIDER_PATH}/default`, status);
 }

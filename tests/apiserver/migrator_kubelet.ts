@@ -7,6 +7,7 @@ import type { V1Pod } from "../../lib/kube/mod.ts";
 import { eventually, type LabNode, run, sleep } from "../lab/mod.ts";
 import { type Coild, type CoildLab, inPod, type Sandbox } from "./coild_lab.ts";
 import type { V1Network } from "./migrator_v1.ts";
+import { patchStatus } from "./patch_status.ts";
 
 const PERIOD_MS = 200;
 /** Half of what kube-controller-manager waits before it calls a node unknown. */
@@ -298,9 +299,9 @@ export class LabKubelet implements AsyncDisposable {
   async #heartbeat({ name }: LabNode): Promise<void> {
     const condition = { type: "Ready", status: "True", reason: "Lab" };
     const lastHeartbeatTime = new Date().toISOString();
-    await this.#lab.plane.request("PATCH", `/api/v1/nodes/${name}/status`, {
-      status: { conditions: [{ ...condition, lastHeartbeatTime }] },
-    }, { contentType: "application/merge-patch+json" });
+    await patchStatus(this.#lab.plane, `/api/v1/nodes/${name}`, {
+      conditions: [{ ...condition, lastHeartbeatTime }],
+    });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
