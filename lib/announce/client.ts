@@ -17,7 +17,7 @@ import {
  * one pod waits for it, not each.
  */
 const DEAF_MS = 10_000;
-/** A connection over which no client has been announced for so long is closed. */
+/** A connection over which nothing has been sent for so long is closed. */
 const IDLE_MS = 120_000;
 /** Far above what a refusal has. */
 const MAX_REFUSAL_BYTES = 2_048;
@@ -79,7 +79,7 @@ export interface AnnounceClientOptions {
   readonly tokens: AnnounceTokens;
   /** TCP port of the gateways. */
   readonly port: number;
-  /** How long an announcement may take, everything included. */
+  /** How long an announcement or a report may take, everything included. */
   readonly timeoutMs: number;
   /** A clock that only goes forward; for tests. */
   readonly nowMs?: () => number;

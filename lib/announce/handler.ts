@@ -18,7 +18,7 @@ const MAX_BODY_BYTES = 8_192;
 /** The sender no longer waits by then. */
 const ANSWER_MS = 5_000;
 
-/** Who sent an announcement, as the API server says. */
+/** Who sent a message, as the API server says. */
 export interface Caller {
   /** Name of the user, e.g. `system:serviceaccount:kube-system:coild`. */
   readonly username: string;
@@ -26,7 +26,7 @@ export interface Caller {
   readonly nodeName?: string;
 }
 
-/** The answer to an announcement: 204 once the gateway serves the client, else why it does not. */
+/** The answer: 204 once the gateway serves the client or has taken the report, else why it does not. */
 export type Verdict =
   | { readonly status: 204 }
   | { readonly status: 403 | 404 | 503; readonly reason: string };
@@ -50,9 +50,9 @@ export interface AnnounceHandlerOptions {
 }
 
 /**
- * Returns the server's half of announcements, for an HTTP server: 204 when the
- * client is served or the report was taken, else JSON `{"error": reason}` with 400 for a message that
- * cannot be read, 401 for a bad token, 403 when it is not allowed, 404 when
+ * Returns the server's half, for an HTTP server: 204 when the client is served
+ * or the report was taken, else JSON `{"error": reason}` with 400 for a message
+ * that cannot be read, 401 for a bad token, 403 when it is not allowed, 404 when
  * the pod is not known, 503 when the gateway cannot do it now.
  *
  * The token is checked before the body is read.

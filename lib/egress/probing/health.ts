@@ -5,7 +5,7 @@
  * @module
  */
 
-/** When a gateway is lost, and for how long it is held off after that. */
+/** For how long a gateway that was lost is held off. */
 export interface HealthLimits {
   /** How long a gateway that answers again gets no new connections; twice as long with each further loss. */
   readonly holdMs: number;

@@ -23,7 +23,7 @@ export interface ConnectionEndingsOptions {
   readonly onSwitched: (lost: readonly Address[]) => void;
 }
 
-/** Ends the connections that pods have through lost gateways, once for each loss. */
+/** Ends the connections that pods have through gateways that are lost, once for each loss, or gone. */
 export class ConnectionEndings {
   readonly #with: ConnectionEndingsOptions;
   /** Lost gateways that a client no longer uses. */
