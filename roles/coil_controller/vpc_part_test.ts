@@ -11,15 +11,16 @@ import { createRegistry } from "../../lib/telemetry/mod.ts";
 import { Cloud } from "../../tests/lab/cloud/mod.ts";
 import { assertTight } from "../../tests/lab/cloud/policy_testing.ts";
 import {
+  byHand,
   callEc2,
   cloudConfig,
   CLUSTER,
   formOf,
   INSTANCE,
   policyOf,
-  readAnswer,
   ROLE_KEYS,
   SUBNET,
+  tagging,
   withPolicy,
 } from "../../tests/lab/cloud/testing.ts";
 import { openVpcSweep } from "./vpc_part.ts";
@@ -71,22 +72,11 @@ class SweepLab implements AsyncDisposable {
 
   /** Makes an ENI as an operator does, and returns its ID. */
   async create(tags: Readonly<Record<string, string>>): Promise<string> {
-    const entries = Object.entries(tags).flatMap(([key, value], n) => [
-      [`TagSpecification.1.Tag.${n + 1}.Key`, key],
-      [`TagSpecification.1.Tag.${n + 1}.Value`, value],
-    ]);
-    const type = { "TagSpecification.1.ResourceType": "network-interface" };
-    const answer = await this.byHand("CreateNetworkInterface", {
+    const answer = await byHand(this.cloud, "CreateNetworkInterface", {
       SubnetId: SUBNET,
-      ...entries.length > 0 && type,
-      ...Object.fromEntries(entries),
+      ...tagging(tags),
     });
     return answer.all("networkInterfaceId")[0] ?? "";
-  }
-
-  async byHand(action: string, parameters: Record<string, string | number>) {
-    const form = formOf(action, parameters);
-    return readAnswer(200, await this.cloud.ask.byHand(form));
   }
 
   /** IDs of the ENIs that deletions have named, in their order. */
@@ -131,7 +121,7 @@ Deno.test("a leader deletes the ENIs that its cluster's nodes have left, and no 
   await lab.create({ ...OURS, [ENI_CLUSTER_TAG]: `${CLUSTER}-2` });
   await lab.create({ ...OURS, [ENI_UNMANAGED_TAG]: "true" });
   const attached = await lab.create(OURS);
-  await lab.byHand("AttachNetworkInterface", {
+  await byHand(lab.cloud, "AttachNetworkInterface", {
     NetworkInterfaceId: attached,
     InstanceId: INSTANCE,
     DeviceIndex: 1,

@@ -4,13 +4,7 @@
 // waits for most of its time.
 import assert from "node:assert/strict";
 import { Address } from "../../lib/inet/mod.ts";
-import {
-  cloudConfig,
-  formOf,
-  GROUP,
-  INSTANCE,
-  readAnswer,
-} from "../lab/cloud/testing.ts";
+import { byHand, cloudConfig, GROUP, INSTANCE } from "../lab/cloud/testing.ts";
 import { eventually, type LabNode } from "../lab/mod.ts";
 import { ENI_INSTANCE_TAG } from "../../lib/names/mod.ts";
 import { VpcLab } from "./coild_vpc_lab.ts";
@@ -84,15 +78,8 @@ async function emptyHost(node: LabNode): Promise<void> {
 
 /** Takes one address of each prefix that a /26 has to give, as an ENI of others. Returns what gives them back. */
 async function fragment(vpc: VpcLab): Promise<() => Promise<void>> {
-  const byHand = async (
-    action: string,
-    parameters: Readonly<Record<string, string>>,
-  ) => {
-    const xml = await vpc.cloud.ask.byHand(formOf(action, parameters));
-    assert.ok(!xml.includes("<Error>"), xml);
-    return readAnswer(200, xml);
-  };
-  const created = await byHand("CreateNetworkInterface", {
+  const { cloud } = vpc;
+  const created = await byHand(cloud, "CreateNetworkInterface", {
     SubnetId: FRAGMENTED,
     "SecurityGroupId.1": GROUP,
   });
@@ -102,8 +89,9 @@ async function fragment(vpc: VpcLab): Promise<() => Promise<void>> {
     "PrivateIpAddress.1": "10.0.2.20",
     "PrivateIpAddress.2": "10.0.2.40",
   };
-  await byHand("AssignPrivateIpAddresses", taken);
-  return async () => void await byHand("UnassignPrivateIpAddresses", taken);
+  await byHand(cloud, "AssignPrivateIpAddresses", taken);
+  const unassign = "UnassignPrivateIpAddresses";
+  return async () => void await byHand(cloud, unassign, taken);
 }
 
 Deno.test("coild --addresses=vpc gives pods addresses of prefixes on several ENIs, and gives back what they no longer need", async (t) => {

@@ -13,13 +13,13 @@ import {
 } from "../../roles/coil_controller/mod.ts";
 import { Cloud } from "../lab/cloud/mod.ts";
 import {
+  byHand,
   cloudConfig,
   CLUSTER,
-  formOf,
   INSTANCE,
   policyOf,
-  readAnswer,
   SUBNET,
+  tagging,
   withPolicy,
 } from "../lab/cloud/testing.ts";
 import { ControlPlane, eventually } from "../lab/mod.ts";
@@ -112,18 +112,11 @@ class Stage implements AsyncDisposable {
   /** Leaves an ENI as a node does that dies after it was detached. */
   async leave(): Promise<string> {
     const tags = { [ENI_INSTANCE_TAG]: "i-gone", [ENI_CLUSTER_TAG]: CLUSTER };
-    const form = formOf("CreateNetworkInterface", {
+    const answer = await byHand(this.cloud, "CreateNetworkInterface", {
       SubnetId: SUBNET,
-      "TagSpecification.1.ResourceType": "network-interface",
-      ...Object.fromEntries(
-        Object.entries(tags).flatMap(([key, value], n) => [
-          [`TagSpecification.1.Tag.${n + 1}.Key`, key],
-          [`TagSpecification.1.Tag.${n + 1}.Value`, value],
-        ]),
-      ),
+      ...tagging(tags),
     });
-    const answer = await this.cloud.ask.byHand(form);
-    return readAnswer(200, answer).all("networkInterfaceId")[0] ?? "";
+    return answer.all("networkInterfaceId")[0] ?? "";
   }
 
   /** Waits until these were deleted, one after the other, and no other. */

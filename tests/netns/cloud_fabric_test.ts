@@ -4,13 +4,7 @@ import assert from "node:assert/strict";
 import { untilPasses } from "../../lib/async/testing.ts";
 import { inNetns, Netns } from "../../lib/linux/mod.ts";
 import { Cloud } from "../lab/cloud/mod.ts";
-import {
-  cloudConfig,
-  formOf,
-  INSTANCE,
-  readAnswer,
-  SUBNET,
-} from "../lab/cloud/testing.ts";
+import { byHand, cloudConfig, INSTANCE, SUBNET } from "../lab/cloud/testing.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
 
 const PEER = "10.0.9.10";
@@ -87,10 +81,7 @@ class Lab implements AsyncDisposable {
   }
 
   async do(action: string, parameters: Record<string, string | number>) {
-    const xml = await this.cloud.ask.byHand(formOf(action, parameters));
-    const answer = readAnswer(200, xml);
-    if (answer.all("Code").length > 0) throw new Error(xml);
-    return answer;
+    return await byHand(this.cloud, action, parameters);
   }
 
   /** Attaches a new ENI to the node, waits for its link and sets it up. */

@@ -11,6 +11,7 @@ import type { Action, Outcome } from "../../../lib/vpc/mod.ts";
 import { type Call, Cloud } from "../../../tests/lab/cloud/mod.ts";
 import { assertTight } from "../../../tests/lab/cloud/policy_testing.ts";
 import {
+  byHand,
   callEc2,
   cloudConfig,
   CLUSTER,
@@ -18,7 +19,6 @@ import {
   GROUP,
   INSTANCE,
   policyOf,
-  readAnswer,
   ROLE_KEYS,
   SUBNET,
   withPolicy,
@@ -105,8 +105,8 @@ class Site implements AsyncDisposable {
     parameters: Parameters,
     name: string,
   ): Promise<string> {
-    const answer = await this.cloud.ask.byHand(formOf(action, parameters));
-    return readAnswer(200, answer).all(name)[0] ?? "";
+    const { all } = await byHand(this.cloud, action, parameters);
+    return all(name)[0] ?? "";
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

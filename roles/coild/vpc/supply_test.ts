@@ -4,10 +4,8 @@ import { Address, valuesOf } from "../../../lib/inet/mod.ts";
 import { VpcHostProblem } from "../../../lib/vpc/mod.ts";
 import {
   CLUSTER,
-  formOf,
   GROUP,
   INSTANCE,
-  readAnswer,
   SUBNET,
 } from "../../../tests/lab/cloud/testing.ts";
 import { VpcNode } from "./testing.ts";
@@ -345,13 +343,13 @@ Deno.test("new ENIs have the tags of their instance, their cluster and the admin
 
 Deno.test("with --provision=false pods have what an operator has assigned, and EC2 is asked for nothing", async () => {
   await using node = await VpcNode.start();
-  const list = await node.cloud.ask.byHand(formOf("DescribeNetworkInterfaces"));
-  const [eni = ""] = readAnswer(200, list).all("networkInterfaceId");
+  const list = await node.byHand("DescribeNetworkInterfaces", {});
+  const [eni = ""] = list.all("networkInterfaceId");
   const address = "10.0.1.77";
-  await node.cloud.ask.byHand(formOf("AssignPrivateIpAddresses", {
+  await node.byHand("AssignPrivateIpAddresses", {
     NetworkInterfaceId: eni,
     "PrivateIpAddress.1": address,
-  }));
+  });
   node.routes.set("pod0", { ipv4: Address.parse(address) });
   await using coild = node.process([...BARE, "--provision=false"]);
   assert.equal(await coild.add("pod0"), address);

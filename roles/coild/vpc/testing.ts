@@ -20,15 +20,16 @@ import { createRegistry } from "../../../lib/telemetry/mod.ts";
 import type { VpcHostProblem, VpcHostSettings } from "../../../lib/vpc/mod.ts";
 import { Cloud, type CloudConfig } from "../../../tests/lab/cloud/mod.ts";
 import {
+  byHand,
+  changesOf,
   cloudConfig,
   CLUSTER,
   type Ec2Answer,
-  formOf,
   GROUP,
   INSTANCE,
   policyOf,
-  readAnswer,
   SUBNET,
+  tagging,
   withPolicy,
 } from "../../../tests/lab/cloud/testing.ts";
 import { readCommandLine } from "../../../lib/flags/mod.ts";
@@ -198,26 +199,22 @@ export class VpcNode implements AsyncDisposable {
     action: string,
     parameters: Readonly<Record<string, string | number>>,
   ): Promise<Ec2Answer> {
-    const xml = await this.cloud.ask.byHand(formOf(action, parameters));
-    if (xml.includes("<Error>")) throw new Error(`Cannot go on: ${xml}`);
-    return readAnswer(200, xml);
+    return await byHand(this.cloud, action, parameters);
   }
 
-  /** Creates an ENI without tags, and returns its ID. */
+  /** Creates an ENI that has no tag of coild, only the one that its policy asks for. Returns its ID. */
   async createByHand(): Promise<string> {
     const { all } = await this.byHand("CreateNetworkInterface", {
       SubnetId: SUBNET,
       "SecurityGroupId.1": GROUP,
-      "TagSpecification.1.ResourceType": "network-interface",
       // Coil's policies ask for it.
-      "TagSpecification.1.Tag.1.Key": ENI_CLUSTER_TAG,
-      "TagSpecification.1.Tag.1.Value": CLUSTER,
+      ...tagging({ [ENI_CLUSTER_TAG]: CLUSTER }),
     });
     const [eni = ""] = all("networkInterfaceId");
     return eni;
   }
 
-  /** Attaches an ENI without tags to the instance, and returns its ID. */
+  /** Attaches such an ENI to the instance, and returns its ID. */
   async attachByHand(device: number): Promise<string> {
     const eni = await this.createByHand();
     await this.byHand("AttachNetworkInterface", {
@@ -230,12 +227,7 @@ export class VpcNode implements AsyncDisposable {
 
   /** Calls of EC2 that change something, by name, with how often they were made. */
   async changes(): Promise<Record<string, number>> {
-    const counts: Record<string, number> = {};
-    for (const { call } of await this.cloud.ask.calls(0)) {
-      if (/^(IMDS|Describe)/.test(call)) continue;
-      counts[call] = (counts[call] ?? 0) + 1;
-    }
-    return counts;
+    return await changesOf(this.cloud);
   }
 
   /** Addresses or prefixes of each attached ENI as the kernel was asked to have, lowest device first. */

@@ -5,7 +5,7 @@ import type { NetworkInterface } from "../../../lib/aws/mod.ts";
 import { eventually, type LabNode, run } from "../mod.ts";
 import { Cloud } from "./cloud.ts";
 import type { CloudConfig } from "./config.ts";
-import { formOf } from "./testing.ts";
+import { byHand, changesOf } from "./testing.ts";
 
 /** A peer in the VPC, and a host in the Internet, with an address of each family. */
 export const PEER = "10.0.9.10";
@@ -88,11 +88,12 @@ export class VpcSite implements AsyncDisposable {
 
   /** ENIs that EC2 has, those of a node only, lowest device first. */
   async enis(node?: LabNode): Promise<NetworkInterface[]> {
-    const form = formOf("DescribeNetworkInterfaces");
-    const xml = parseXml(await this.cloud.ask.byHand(form));
+    const answer = await byHand(this.cloud, "DescribeNetworkInterfaces");
     const deviceOf = ({ attachment }: NetworkInterface) =>
       attachment?.deviceIndex ?? Infinity;
-    return itemsAt(xml, "networkInterfaceSet").map(networkInterfaceOf)
+    return itemsAt(parseXml(answer.xml), "networkInterfaceSet").map(
+      networkInterfaceOf,
+    )
       .filter(({ attachment }) =>
         node === undefined ||
         attachment?.instanceId === this.instanceOf(node)
@@ -132,12 +133,7 @@ export class VpcSite implements AsyncDisposable {
 
   /** Names of EC2's calls so far, with how often; reads left out. */
   async changes(): Promise<Record<string, number>> {
-    const counts: Record<string, number> = {};
-    for (const { call } of await this.cloud.ask.calls(0)) {
-      if (/^(IMDS|Describe)/.test(call)) continue;
-      counts[call] = (counts[call] ?? 0) + 1;
-    }
-    return counts;
+    return await changesOf(this.cloud);
   }
 
   /** Waits until no call of EC2 came for a while, and returns how many there were. */

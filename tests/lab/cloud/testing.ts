@@ -3,6 +3,7 @@
  *
  * @module
  */
+import type { Cloud } from "./cloud.ts";
 import type { CloudConfig, Policy } from "./config.ts";
 import { type Credentials, signatureOf, type SignedRequest } from "./sigv4.ts";
 
@@ -171,4 +172,43 @@ export async function callEc2(
   using client = Deno.createHttpClient({ poolMaxIdlePerHost: 0 });
   const response = await fetch(url, { method: "POST", headers, body, client });
   return readAnswer(response.status, await response.text());
+}
+
+/** Does something as an operator of the account does. Fails when EC2 refuses it. */
+export async function byHand(
+  { ask }: Cloud,
+  action: string,
+  parameters: Readonly<Record<string, string | number>> = {},
+): Promise<Ec2Answer> {
+  const answer = readAnswer(200, await ask.byHand(formOf(action, parameters)));
+  if (answer.all("Error").length > 0) {
+    throw new Error(`Cannot go on: ${answer.xml}`);
+  }
+  return answer;
+}
+
+/** The parameters by which a new ENI gets tags. */
+export function tagging(
+  tags: Readonly<Record<string, string>>,
+): Record<string, string> {
+  const entries = Object.entries(tags).flatMap(([key, value], n) => [
+    [`TagSpecification.1.Tag.${n + 1}.Key`, key],
+    [`TagSpecification.1.Tag.${n + 1}.Value`, value],
+  ]);
+  return entries.length === 0 ? {} : {
+    "TagSpecification.1.ResourceType": "network-interface",
+    ...Object.fromEntries(entries),
+  };
+}
+
+/** Names of EC2's calls so far, with how often; reads left out. */
+export async function changesOf(
+  { ask }: Cloud,
+): Promise<Record<string, number>> {
+  const counts: Record<string, number> = {};
+  for (const { call } of await ask.calls(0)) {
+    if (/^(IMDS|Describe)/.test(call)) continue;
+    counts[call] = (counts[call] ?? 0) + 1;
+  }
+  return counts;
 }
