@@ -14,6 +14,7 @@ import {
   withPolicy,
 } from "../lab/cloud/testing.ts";
 import { type LabNode, run } from "../lab/mod.ts";
+import { callPlugin } from "../lab/runtime.ts";
 import {
   type AddResult,
   type Coild,
@@ -21,8 +22,14 @@ import {
   type CoildLabOptions,
   type Sandbox,
 } from "./coild_lab.ts";
+import { DEPLOY } from "./deploy_render.ts";
 
-const DEPLOY = new URL("../../deploy/", import.meta.url).pathname;
+/** Flags of coild by which a node has as few addresses as its pods need. */
+export const BARE: readonly string[] = [
+  "--vpc-mode=address",
+  "--warm-ips=1",
+  "--min-ips=1",
+];
 
 /** How a call of the plugin ended. */
 export interface PluginAnswer {
@@ -103,37 +110,19 @@ export class VpcLab implements AsyncDisposable {
         socket: coild.socketPath,
       });
     this.#plugins.set(directory, placed);
-    const program = await placed;
-    const child = new Deno.Command("nsenter", {
-      args: [`--net=/run/netns/${coild.node.netns}`, program],
-      env: {
-        CNI_COMMAND: command,
-        CNI_CONTAINERID: pod.containerId,
-        CNI_IFNAME: pod.ifname,
-        CNI_NETNS: `/run/netns/${pod.netns}`,
-        CNI_PATH: directory,
-        CNI_ARGS:
-          `K8S_POD_NAME=${pod.name};K8S_POD_NAMESPACE=${pod.namespace};K8S_POD_INFRA_CONTAINER_ID=${pod.containerId}`,
+    const { code, stdout, stderr } = await callPlugin({
+      plugin: await placed,
+      command,
+      config: {
+        cniVersion: "1.1.0",
+        name: "k8s-pod-network",
+        type: "coil",
+        socket: coild.socketPath,
       },
-      stdin: "piped",
-      stdout: "piped",
-      stderr: "piped",
-    }).spawn();
-    const writer = child.stdin.getWriter();
-    await writer.write(
-      new TextEncoder().encode(
-        JSON.stringify({
-          cniVersion: "1.1.0",
-          name: "k8s-pod-network",
-          type: "coil",
-          socket: coild.socketPath,
-        }),
-      ),
-    );
-    await writer.close();
-    const { code, stdout, stderr } = await child.output();
-    const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
-    return { code, output: text(stdout) + text(stderr) };
+      sandbox: { ...pod, pod: pod.name },
+      nodeNetns: coild.node.netns,
+    });
+    return { code, output: stdout + stderr };
   }
 
   /** The addresses of a pod that is added by the plugin, without lengths. */

@@ -5,12 +5,9 @@ import { coil } from "../../roles/cli/testing.ts";
 import { eventually } from "../lab/mod.ts";
 import { usedRights } from "../lab/rights_log.ts";
 import { grantedTo } from "../runner/rights.ts";
-import { VpcLab } from "./coild_vpc_lab.ts";
+import { BARE, VpcLab } from "./coild_vpc_lab.ts";
 import { COIL_API, columnsOf } from "./crds.ts";
 import { patchPodStatus } from "./patch_status.ts";
-
-/** As few addresses as pods need. */
-const BARE = ["--vpc-mode=address", "--warm-ips=1", "--min-ips=1"];
 
 /** The API server sees a change within 10 s, and that of counts alone within a minute. */
 const NEWS = { timeoutMs: 40_000 };

@@ -6,11 +6,8 @@ import { VPC_REST_TABLE } from "../../lib/names/mod.ts";
 import { eventually } from "../lab/mod.ts";
 import type { Sandbox } from "./coild_lab.ts";
 import { OUTSIDE, PEER } from "../lab/cloud/site.ts";
-import { VpcLab } from "./coild_vpc_lab.ts";
+import { BARE, VpcLab } from "./coild_vpc_lab.ts";
 import { VpcPods } from "./coild_vpc_pods.ts";
-
-/** As few addresses as pods need. */
-const BARE = ["--vpc-mode=address", "--warm-ips=1", "--min-ips=1"];
 
 async function restsOf(vpc: VpcLab): Promise<string[]> {
   const text = await vpc.lab.node().run(

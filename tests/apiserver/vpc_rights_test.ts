@@ -6,14 +6,11 @@ import { eventually } from "../lab/mod.ts";
 import { usedRights } from "../lab/rights_log.ts";
 import { compareRights, rightsOf, type Role } from "../runner/rights.ts";
 import { COIL_API } from "./crds.ts";
-import { VpcLab } from "./coild_vpc_lab.ts";
-import { DEPLOY, kustomize, parseManifests } from "./deploy_render.ts";
+import { BARE, VpcLab } from "./coild_vpc_lab.ts";
+import { kustomize, parseManifests } from "./deploy_render.ts";
 
 const ACCOUNT = "kube-system:coild";
-const ARGS = [
-  ...["--vpc-mode=address", "--warm-ips=1", "--min-ips=1"],
-  ...["--enable-egress=false", "--cooldown=0s"],
-];
+const ARGS = [...BARE, "--enable-egress=false", "--cooldown=0s"];
 
 /** The roles that overlay vpc gives coild, without egress. */
 const ROLES = ["ClusterRole/coild", "ClusterRole/coild-vpc"];
@@ -25,7 +22,6 @@ Deno.test("coild's rights with addresses of the VPC are what it uses, no more an
   const { plane } = vpc.lab;
   const others = ["coild-ipam", "coild-egress"];
   await plane.kubectl("delete", "clusterrolebinding", ...others);
-  await plane.kubectl("apply", "-k", `${DEPLOY}vpc`);
   await using coild = await vpc.start(ARGS);
   const pod = await vpc.lab.createPod("pod");
   await vpc.add(coild, pod);
