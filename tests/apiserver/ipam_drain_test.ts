@@ -121,6 +121,7 @@ Deno.test("coil ipam drain: takes a range and a pool out of use, with real contr
     const range = `--range=${OLD}`;
     const { code, out, err } = await drain("old", range, "--evict", "--force");
     assert.equal(code, 0, err);
+    assert.match(err, /apps\/lonely on node node1: no controller, deleted for/);
     assert.match(out, /^No pod has an address of 10\.70\.0\.0\/28/);
     await eventually("no block of the range", async () => {
       const blocks = await plane.kubectl(

@@ -140,7 +140,7 @@ async function run(work: Drain): Promise<number> {
   const { values, terminal } = work;
   const { evict, "dry-run": dryRun } = values;
   const { target, plan } = await look(work);
-  terminal.err(planText(target, plan, { evict }));
+  terminal.err(planText(target, plan, { evict, force: values.force }));
   if (evict) checkHomes(target, plan);
   if (dryRun) {
     terminal.err("Dry run: nothing was changed\n");

@@ -120,7 +120,10 @@ function homelessOf(
 export function planText(
   target: DrainTarget,
   { toReplace, kept }: DrainPlan,
-  { evict }: { readonly evict: boolean },
+  { evict, force = false }: {
+    readonly evict: boolean;
+    readonly force?: boolean;
+  },
 ): string {
   const nodes = Map.groupBy(toReplace, ({ node }) => node);
   const pods = count(toReplace.length, "pod");
@@ -135,8 +138,10 @@ export function planText(
     ),
     ...kept.map(({ pod, why }) =>
       `  ${nameText(pod)} on node ${pod.node}: ${
-        evict ? "kept" : "not evictable"
-      }: ${why}`
+        force && why === "no controller"
+          ? "no controller, deleted for good"
+          : `${evict ? "kept" : "not evictable"}: ${why}`
+      }`
     ),
   ].map((line) => `${line}\n`).join("");
 }
