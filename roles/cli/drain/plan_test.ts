@@ -158,7 +158,7 @@ Deno.test("planText() says how many pods of which node, and which are kept", () 
   );
   assert.match(
     planText({ pool: DUAL }, plan, { evict: true, force: true }),
-    /\n  x\/b on node n1: no controller, deleted for good\n$/,
+    /\n {2}x\/b on node n1: no controller, deleted for good\n$/,
   );
   assert.match(
     planText({ pool: DUAL }, plan, { evict: false }),
