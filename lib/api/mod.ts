@@ -9,6 +9,7 @@ export * from "./pool/address_pool.ts";
 export * from "./pool/block_count.ts";
 export * from "./block/block_request.ts";
 export * from "./base/condition.ts";
+export * from "./base/time.ts";
 export * from "./egress/egress.ts";
 export * from "./egress/egress_annotations.ts";
 export * from "./egress/egress_client_slice.ts";

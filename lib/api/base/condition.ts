@@ -1,3 +1,5 @@
+import { timeText } from "./time.ts";
+
 /** State of one aspect of an object, Kubernetes' `metav1.Condition`. */
 export interface Condition {
   /** Name of the aspect, in CamelCase. */
@@ -38,7 +40,7 @@ export function datedCondition(
   const before = conditionOf(previous, draft.type);
   const lastTransitionTime = before?.status === draft.status
     ? before.lastTransitionTime
-    : now.toISOString().replace(/\.\d+Z$/, "Z");
+    : timeText(now);
   return { ...draft, observedGeneration: generation, lastTransitionTime };
 }
 

@@ -1,5 +1,6 @@
 import { GROUP_VERSION } from "../../names/mod.ts";
 import type { ObjectMeta } from "../../kube/mod.ts";
+import { timeText } from "../base/time.ts";
 
 /** Desired state of a {@linkcode BlockRequest}. */
 export interface BlockRequestSpec {
@@ -205,7 +206,7 @@ function condition(
     readonly now: Date;
   },
 ): BlockRequestCondition {
-  const time = now.toISOString().replace(/\.\d+Z$/, "Z");
+  const time = timeText(now);
   return {
     type,
     status: "True",

@@ -1,3 +1,4 @@
+import { timeText } from "../../../lib/api/mod.ts";
 import {
   AwsError,
   type Ec2Client,
@@ -40,7 +41,7 @@ export function tagsOf(
   return {
     ...tags,
     [ENI_INSTANCE_TAG]: instanceId,
-    [ENI_CREATED_TAG]: `${now.toISOString().slice(0, 19)}Z`,
+    [ENI_CREATED_TAG]: timeText(now),
     ...(clusterName === "" ? {} : { [ENI_CLUSTER_TAG]: clusterName }),
   };
 }

@@ -1,3 +1,4 @@
+import { timeText } from "../../../lib/api/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
 import { valuesOf } from "../../../lib/inet/mod.ts";
 import type {
@@ -110,9 +111,4 @@ export function ipManagerAnswer(facts: InspectionFacts): IpManagerAnswer {
         since: timeText(since),
       })),
   };
-}
-
-/** RFC 3339, in seconds. */
-export function timeText(time: Date): string {
-  return time.toISOString().replace(/\.\d+Z$/, "Z");
 }

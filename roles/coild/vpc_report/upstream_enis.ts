@@ -1,3 +1,4 @@
+import { timeText } from "../../../lib/api/mod.ts";
 import type { Prefix } from "../../../lib/inet/mod.ts";
 import { VPC_ENI_TABLES } from "../../../lib/names/mod.ts";
 import { MAIN_TABLE } from "../../../lib/netlink/mod.ts";
@@ -6,7 +7,6 @@ import {
   type InspectedAddress,
   inspectedAddresses,
   type InspectionFacts,
-  timeText,
 } from "./inspection.ts";
 
 /** Go's zero time. */
