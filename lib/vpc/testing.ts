@@ -1,10 +1,10 @@
 /**
- * A model of EC2 and of a node's address management, for tests of the plan: calls take time and can fail, lists are
- * late, the process can be killed.
+ * A model of a node's address management, for tests of the plan: calls take time and can fail, lists are late, the
+ * process can be killed.
  *
  * @module
  */
-import { Address, Prefix } from "../inet/mod.ts";
+import type { Prefix } from "../inet/mod.ts";
 import {
   type Action,
   type Call,
@@ -12,250 +12,17 @@ import {
   type Outcome,
   withAnswers,
 } from "./fleet/calls.ts";
-import {
-  type BlockKind,
-  type Ec2Eni,
-  type ImdsEni,
-  kindOf,
-  mergeEnis,
-  PREFIX_SIZE,
-  sizeOf,
-} from "./fleet/eni.ts";
+import { kindOf, mergeEnis, sizeOf } from "./fleet/eni.ts";
 import {
   type BlockUse,
   doubtfulBlocks,
   membersOf,
   type Situation,
 } from "./fleet/fleet.ts";
-import { type Limits, slotsOf } from "./fleet/limits.ts";
 import { learn, type Pace } from "./fleet/pace.ts";
 import { type Plan, plan } from "./fleet/plan.ts";
 import type { Targets } from "./fleet/targets.ts";
-
-const SUBNET = "subnet-1";
-const REFUSED = (why: "exhausted" | "limit" | "other"): Outcome => ({
-  kind: "refused",
-  why,
-});
-
-/** EC2 with one instance and one subnet. What is against its rules or takes an address from a pod is an error. */
-export class Ec2Model {
-  readonly limits: Limits;
-  readonly subnet: Prefix;
-  /** The ENIs as they are. */
-  readonly enis: Map<string, Ec2Eni> = new Map();
-  /** Addresses that others in the subnet have. */
-  readonly others: Set<bigint> = new Set();
-  #history: { readonly at: number; readonly enis: readonly Ec2Eni[] }[] = [];
-  #next = 1;
-  #changes: { readonly at: number; readonly change: () => void }[] = [];
-
-  constructor(limits: Limits, subnet: string) {
-    this.limits = limits;
-    this.subnet = Prefix.parse(subnet);
-    // EC2 keeps the first four and the last.
-    for (const n of [0n, 1n, 2n, 3n]) this.others.add(n);
-    this.others.add(this.subnet.size - 1n);
-    const primary = this.#create(0, "address");
-    this.enis.set(primary.id, {
-      ...primary,
-      ownership: "primary",
-      attachment: {
-        id: "attach-0",
-        device: 0,
-        state: "attached",
-        since: 0,
-        endsWithInstance: true,
-      },
-    });
-    this.advance(0);
-  }
-
-  /** Lets time pass: attachments end, and what can be seen then is kept. */
-  advance(now: number): void {
-    const due = this.#changes.filter(({ at }) => at <= now);
-    this.#changes = this.#changes.filter(({ at }) => at > now);
-    for (const { change } of due) change();
-    this.#history.push({ at: now, enis: [...this.enis.values()] });
-    if (this.#history.length > 400) this.#history.shift();
-  }
-
-  /** EC2's list as it was at that time. */
-  listAt(time: number): readonly Ec2Eni[] {
-    const seen = this.#history.findLast(({ at }) => at <= time);
-    return (seen ?? this.#history[0])?.enis ?? [];
-  }
-
-  /** The metadata of the instance as they were at that time. */
-  imdsAt(time: number): ImdsEni[] {
-    return this.listAt(time).flatMap(({ id, attachment, address, blocks }) => {
-      if (attachment?.state !== "attached") return [];
-      const all = [Prefix.host(address), ...blocks];
-      return [{ id, device: attachment.device, blocks: all }];
-    });
-  }
-
-  /** Does what a call asks for. */
-  perform(action: Action, now: number): Outcome {
-    switch (action.kind) {
-      case "create": {
-        const { what, count } = action;
-        if (count > slotsOf(this.limits)) return REFUSED("limit");
-        if (!this.#hasRoom(what, count, 1)) return REFUSED("exhausted");
-        const eni = this.#create(count, what);
-        this.enis.set(eni.id, eni);
-        return { kind: "done", eni };
-      }
-      case "attach":
-        return this.#attach(action, now);
-      case "assign":
-        return this.#assign(action);
-      case "unassign":
-        return this.#change(action.eni, (eni) => {
-          const gone = new Set(action.blocks.map(String));
-          const left = eni.blocks.filter((block) => !gone.has(String(block)));
-          return { ...eni, blocks: left };
-        });
-      case "endWithInstance":
-        return this.#change(action.eni, ({ attachment, ...eni }) => ({
-          ...eni,
-          attachment: attachment && { ...attachment, endsWithInstance: true },
-        }));
-      case "detach":
-        return this.#detach(action, now);
-      case "delete": {
-        if (this.enis.get(action.eni)?.attachment) return REFUSED("other");
-        this.enis.delete(action.eni);
-        return { kind: "done" };
-      }
-    }
-  }
-
-  #attach(
-    { eni, device }: Action & { readonly kind: "attach" },
-    now: number,
-  ): Outcome {
-    const attached = [...this.enis.values()].filter((e) => e.attachment);
-    if (attached.length >= this.limits.enis) return REFUSED("limit");
-    if (attached.some((e) => e.attachment?.device === device)) {
-      return REFUSED("other");
-    }
-    const found = this.enis.get(eni);
-    if (found === undefined || found.attachment) return REFUSED("other");
-    const attachment = {
-      id: `attach-${this.#next++}`,
-      device,
-      state: "attaching",
-      since: now,
-      endsWithInstance: false,
-    } as const;
-    this.enis.set(eni, { ...found, attachment });
-    this.#later(now + 1_000, eni, (e) => ({
-      ...e,
-      attachment: e.attachment?.id === attachment.id &&
-          e.attachment.state === "attaching"
-        ? { ...e.attachment, state: "attached" }
-        : e.attachment,
-    }));
-    return { kind: "done", attachment };
-  }
-
-  #detach(
-    { eni, attachment }: Action & { readonly kind: "detach" },
-    now: number,
-  ): Outcome {
-    const found = this.enis.get(eni);
-    if (found?.attachment?.id !== attachment) return { kind: "done" };
-    const detaching = { ...found.attachment, state: "detaching" } as const;
-    this.enis.set(eni, { ...found, attachment: detaching });
-    this.#later(
-      now + 2_000,
-      eni,
-      (e) =>
-        e.attachment?.id === attachment ? { ...e, attachment: undefined } : e,
-    );
-    return { kind: "done" };
-  }
-
-  #later(at: number, eni: string, change: (eni: Ec2Eni) => Ec2Eni): void {
-    this.#changes.push({ at, change: () => this.#change(eni, change) });
-  }
-
-  #change(id: string, change: (eni: Ec2Eni) => Ec2Eni): Outcome {
-    const eni = this.enis.get(id);
-    if (eni !== undefined) this.enis.set(id, change(eni));
-    return { kind: "done" };
-  }
-
-  #assign(
-    { eni: id, what, count }: Action & { readonly kind: "assign" },
-  ): Outcome {
-    const eni = this.enis.get(id);
-    if (eni === undefined || what === "ipv6") return REFUSED("other");
-    const slots = slotsOf(this.limits) - eni.blocks.length;
-    if (count > slots) return REFUSED("limit");
-    if (!this.#hasRoom(what, count, 0)) return REFUSED("exhausted");
-    const blocks = this.#take(what, count, [eni]);
-    this.enis.set(id, { ...eni, blocks: [...eni.blocks, ...blocks] });
-    return { kind: "done", blocks };
-  }
-
-  #create(count: number, what: BlockKind): Ec2Eni {
-    const [host] = this.#take("address", 1, []);
-    const address = host?.address ?? Address.of("ipv4", 0n);
-    const id = `eni-${this.#next++}`;
-    const eni: Ec2Eni = {
-      id,
-      subnet: SUBNET,
-      ownership: "owned",
-      address,
-      blocks: [],
-    };
-    return { ...eni, blocks: this.#take(what, count, [eni]) };
-  }
-
-  #hasRoom(what: BlockKind, count: number, addresses: number): boolean {
-    const free = this.#free([]);
-    const blocks = this.#candidates(what, free).slice(0, count);
-    const left = free.size - blocks.length * sizeOf(what);
-    return blocks.length >= count && left >= addresses;
-  }
-
-  #take(what: BlockKind, count: number, more: readonly Ec2Eni[]): Prefix[] {
-    const blocks = this.#candidates(what, this.#free(more));
-    return blocks.slice(0, count)
-      .map((place) => Prefix.of(this.subnet.nth(place), 32 - bitsOf(what)));
-  }
-
-  /** Places in the subnet that are free: prefixes from its beginning, addresses from its end. */
-  #candidates(what: BlockKind, free: ReadonlySet<bigint>): bigint[] {
-    if (what === "address") return [...free].toReversed();
-    return [...free].filter((place) =>
-      place % BigInt(PREFIX_SIZE) === 0n &&
-      Array.from({ length: PREFIX_SIZE }, (_, i) => place + BigInt(i))
-        .every((one) => free.has(one))
-    );
-  }
-
-  #free(more: readonly Ec2Eni[]): Set<bigint> {
-    const free = new Set<bigint>();
-    for (let place = 0n; place < this.subnet.size; place++) {
-      if (!this.others.has(place)) free.add(place);
-    }
-    for (const { address, blocks } of [...this.enis.values(), ...more]) {
-      free.delete(this.subnet.indexOf(address));
-      for (const block of blocks) {
-        const first = this.subnet.indexOf(block.address);
-        for (let i = 0n; i < block.size; i++) free.delete(first + i);
-      }
-    }
-    return free;
-  }
-}
-
-function bitsOf(what: BlockKind): number {
-  return Math.log2(sizeOf(what));
-}
+import { type Ec2Model, refusedBy, SUBNET } from "./fleet/testing.ts";
 
 /** How a call goes: when EC2 does what it asks, when the answer comes, and what becomes of it. */
 export interface Fate {
@@ -443,7 +210,7 @@ export class NodeModel {
   }
 
   #perform({ call: { action }, kind }: Flight): Outcome {
-    if (kind === "refused") return REFUSED("other");
+    if (kind === "refused") return refusedBy("other");
     if (kind === "dropped") return { kind: "unknown" };
     const before = this.#granted();
     const outcome = this.ec2.perform(action, this.now);

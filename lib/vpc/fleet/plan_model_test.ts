@@ -5,7 +5,8 @@
  */
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { Ec2Model, type Fate, NodeModel, targetsOf } from "../testing.ts";
+import { type Fate, NodeModel, targetsOf } from "../testing.ts";
+import { Ec2Model } from "./testing.ts";
 import type { Action, Outcome } from "./calls.ts";
 import { countsOf, membersOf } from "./fleet.ts";
 import type { Limits } from "./limits.ts";

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { Ec2Model, NodeModel, targetsOf } from "../testing.ts";
+import { NodeModel, targetsOf } from "../testing.ts";
+import { Ec2Model } from "./testing.ts";
 import type { Limits } from "./limits.ts";
 import { shortOf, type Targets } from "./targets.ts";
 import { countsOf, membersOf } from "./fleet.ts";
