@@ -2,16 +2,9 @@ import {
   ADDRESS_BLOCKS,
   ADDRESS_POOLS,
   type AddressBlock,
-  type AddressPool,
   type BlockRequest,
 } from "../../lib/api/mod.ts";
-import {
-  abortable,
-  jittered,
-  retry,
-  sleep,
-  TaskGroup,
-} from "../../lib/async/mod.ts";
+import { jittered, retry, TaskGroup } from "../../lib/async/mod.ts";
 import {
   Controller,
   type EventRecorder,
@@ -20,7 +13,7 @@ import {
   type KubeMetrics,
 } from "../../lib/kube/mod.ts";
 import { HeapKeeper } from "../../lib/linux/mod.ts";
-import { GROUP_VERSION, NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
+import { GROUP_VERSION } from "../../lib/names/mod.ts";
 import { describeError, getLogger } from "../../lib/telemetry/mod.ts";
 import type { CachedPod } from "./common/cached_pod.ts";
 import { AddressPoolReconciler } from "./pools/addresspool_reconciler.ts";
@@ -31,27 +24,21 @@ import {
 import { Cluster } from "./ipam/cluster.ts";
 import { ClusterRanges } from "./pools/cluster_ranges.ts";
 import { GarbageCollector } from "./blocks/garbage_collector.ts";
-import { Growth, SAMPLE_INTERVAL_MS } from "./pools/growth.ts";
+import { countPools, Growth } from "./pools/growth.ts";
 import type { IpamMetrics } from "./ipam/metrics.ts";
-import {
-  nodeAddressesText,
-  NodeAddressKeeper,
-} from "./blocks/node_addresses.ts";
+import { NodeAddressKeeper } from "./blocks/node_addresses.ts";
+import { nodeEvent } from "./blocks/node_event.ts";
 import { NodeLimit } from "./blocks/node_limit.ts";
 import { poolEvents } from "./pools/pool_events.ts";
 import { PoolUsage } from "./pools/pool_usage.ts";
 import { Pools } from "./blocks/pools.ts";
 import { type CachedBlock, isSettled } from "./ipam/transform.ts";
 import { RequestBlocks } from "./blocks/request_blocks.ts";
+import { type IpamBooks, subscribeIpam } from "./blocks/subscriptions.ts";
 
 const log = getLogger("setup");
+const requestLog = getLogger("blockrequest-reconciler");
 
-/**
- * However many blocks of a pool change, its status is written once in this
- * time, and more seldom for a pool with many blocks, which all are counted.
- */
-const STATUS_INTERVAL_MS = 300;
-const STATUS_INTERVAL_PER_BLOCK_MS = 0.04;
 const CONCURRENT_POOLS = 4;
 
 /** However many pods come and go, what they use is summed up once in about this time. */
@@ -98,66 +85,26 @@ async function leadIpam(
   { cluster, usage }: Pick<Dependencies, "cluster" | "usage">,
   signal: AbortSignal,
 ): Promise<void> {
-  const { client, metrics } = options;
+  const { metrics } = options;
   using undo = new DisposableStack();
   undo.defer(() => metrics.dropPools());
   await using group = new TaskGroup({ signal });
   await cluster.synced(group.signal);
-  const pools = new Pools({
-    client,
-    blocks: cluster.blocks.store,
-    metrics,
-    onConcerned: (name) => poolController.enqueue(name),
-  });
   const enqueueAll = () => {
     for (const pool of cluster.pools.store.keys()) poolController.enqueue(pool);
   };
-  const answers = new RequestBlocks(client);
-  const limit = new NodeLimit({
-    client,
-    blocks: cluster.blocks.store,
-    factor: options.nodeAddressFactor,
-    maxPods: options.maxPodsPerNode,
-    onDisbelief({ node, message }) {
-      log.warn("A Node allows more pods than --max-pods-per-node", {
-        node,
-        detail: message,
-      });
-      nodeEvent(options, cluster, {
-        node,
-        reason: "PodCountTooLarge",
-        message,
-      });
-    },
-  });
-  const ranges = new ClusterRanges({
-    client,
-    nodes: cluster.nodes.store,
-    intervalMs: options.gcIntervalMs,
-    onChanged: () => enqueueAll(),
-  });
-  const parts: Dependencies = {
+  const dependencies = makeDependencies(options, {
     cluster,
-    pools,
-    answers,
-    limit,
-    ranges,
     usage,
-  };
-  const poolController = makePoolController(options, parts);
-  const requestController = makeRequestController(options, parts);
+    onPool: (name) => poolController.enqueue(name),
+    onRanges: enqueueAll,
+  });
+  const { pools, answers, ranges } = dependencies;
+  const poolController = makePoolController(options, dependencies);
+  const requestController = makeRequestController(options, dependencies);
   const gc = makeGarbageCollector(options, cluster);
-  const addresses = new NodeAddressKeeper({
-    client,
-    blocks: cluster.blocks.store,
-    nodes: cluster.nodes.store,
-  });
-  const addressController = new Controller({
-    name: "node-addresses",
-    metrics: options.kubeMetrics,
-    reconcile: (node, s) => addresses.reconcile(node, s),
-  });
-  using _subscriptions = subscribe(parts, {
+  const nodes = makeNodeAddresses(options, cluster);
+  using _subscriptions = subscribeIpam(dependencies, {
     onPool: (name, afterMs) => poolController.enqueue(name, { afterMs }),
     onOpenRequest(request) {
       metrics.requestSeen(request.metadata.uid ?? "");
@@ -165,11 +112,7 @@ async function leadIpam(
     },
     onClosedRequest: ({ metadata }) => metrics.requestGone(metadata.uid ?? ""),
     onMissingNode: (name) => gc.check(name),
-    onNodeAddresses: (name, block) => {
-      if (block === undefined || addresses.isStale(block, name)) {
-        addressController.enqueue(name);
-      }
-    },
+    onNodeAddresses: (name, block) => nodes.enqueue(name, block),
     onNode: (name, isThere) => isThere ? gc.nodeThere(name) : gc.nodeGone(name),
   });
   using _usage = usage?.subscribe((pool) =>
@@ -186,7 +129,7 @@ async function leadIpam(
   });
   group.run("pools", (s) => poolController.run(s));
   group.run("requests", (s) => requestController.run(s));
-  group.run("node addresses", (s) => addressController.run(s));
+  group.run("node addresses", (s) => nodes.controller.run(s));
   group.run("gc", (s) => gc.run(s));
   group.run("gc sweeps", (s) => gc.runSweeps(s));
   group.run("cluster ranges", (s) => ranges.run(s));
@@ -194,111 +137,50 @@ async function leadIpam(
   await group.wait();
 }
 
-/** Has all pools counted when the pods are known, and now and then: how fast one grows follows from the time, too. */
-function countPools(
-  group: TaskGroup,
-  { pods, enqueueAll }: Pick<IpamPartOptions, "pods"> & {
-    readonly enqueueAll: () => void;
-  },
-): void {
-  group.run("first usage", async (signal) => {
-    await abortable(pods?.synced ?? Promise.resolve(), signal);
-    enqueueAll();
-  });
-  group.run("pool growth", async (signal) => {
-    for (;;) {
-      await sleep(jittered(SAMPLE_INTERVAL_MS), { signal });
-      enqueueAll();
-    }
-  });
+/** What a leader knows of the cluster, and what of that the controllers work with. */
+function makeDependencies(
+  { client, metrics, events, ...options }: IpamPartOptions,
+  { cluster, usage, onPool, onRanges }:
+    & Pick<Dependencies, "cluster" | "usage">
+    & {
+      /** A pool's neighbours changed. */
+      readonly onPool: (name: string) => void;
+      /** The cluster's own ranges changed. */
+      readonly onRanges: () => void;
+    },
+): Dependencies {
+  const blocks = cluster.blocks.store;
+  return {
+    cluster,
+    usage,
+    pools: new Pools({ client, blocks, metrics, onConcerned: onPool }),
+    answers: new RequestBlocks(client),
+    limit: new NodeLimit({
+      client,
+      blocks,
+      factor: options.nodeAddressFactor,
+      maxPods: options.maxPodsPerNode,
+      onDisbelief({ node, message }) {
+        log.warn("A Node allows more pods than --max-pods-per-node", {
+          node,
+          detail: message,
+        });
+        const reason = "PodCountTooLarge";
+        nodeEvent({ events }, cluster, { node, reason, message });
+      },
+    }),
+    ranges: new ClusterRanges({
+      client,
+      nodes: cluster.nodes.store,
+      intervalMs: options.gcIntervalMs,
+      onChanged: onRanges,
+    }),
+  };
 }
 
-interface Dependencies {
-  readonly cluster: Cluster;
-  readonly pools: Pools;
-  readonly answers: RequestBlocks;
-  readonly limit: NodeLimit;
+interface Dependencies extends IpamBooks {
   readonly ranges: ClusterRanges;
   readonly usage: PoolUsage | undefined;
-}
-
-/** What watch events lead to; keys only, except where only the deleted object has the facts. */
-interface Handlers {
-  readonly onPool: (name: string, afterMs: number) => void;
-  /** A request waits for its answer. */
-  readonly onOpenRequest: (request: BlockRequest) => void;
-  /** A request has its answer, or is gone. */
-  readonly onClosedRequest: (request: BlockRequest) => void;
-  /** A node's addresses changed, or a block may lack them. */
-  readonly onNodeAddresses: (node: string, block?: CachedBlock) => void;
-  /** There may be no such node. */
-  readonly onMissingNode: (name: string) => void;
-  /** A node came or went. */
-  readonly onNode: (name: string, isThere: boolean) => void;
-}
-
-function subscribe(
-  { cluster, pools, answers, limit }: Dependencies,
-  handlers: Handlers,
-): Disposable {
-  const stack = new DisposableStack();
-  // What is there already counts as new: this leader has seen nothing of it.
-  const all = { replay: true };
-  stack.use(cluster.pools.subscribe(({ key }) => handlers.onPool(key, 0), all));
-  stack.use(cluster.blocks.subscribe(({ type, object }) => {
-    const { pool, node } = holderOf(object);
-    limit.settled(object.metadata.name ?? "");
-    if (type === "deleted") pools.freed(object);
-    else pools.seen(object);
-    if (type !== "deleted") {
-      if (isMissing(node, cluster)) handlers.onMissingNode(node);
-      else handlers.onNodeAddresses(node, object);
-    }
-    if (pool === "") return;
-    for (const name of [pool, ...pools.neighbours(pool)]) {
-      const delayMs = statusDelayMs(cluster.pools.store.get(name), {
-        blocks: cluster.blocks.store.size,
-      });
-      handlers.onPool(name, delayMs);
-    }
-  }, all));
-  stack.use(cluster.requests.subscribe(({ type, object }) => {
-    const uid = object.metadata.uid ?? "";
-    if (type === "deleted" || isSettled(object)) {
-      answers.forget(uid);
-      handlers.onClosedRequest(object);
-      return;
-    }
-    if (type === "updated") answers.doubt(uid);
-    handlers.onOpenRequest(object);
-  }, all));
-  stack.use(cluster.nodes.subscribe(({ type, key, object, before }) => {
-    if (type !== "updated") handlers.onNode(key, type === "added");
-    if (nodeAddressesText(object) !== nodeAddressesText(before)) {
-      handlers.onNodeAddresses(key);
-    }
-  }, all));
-  return stack;
-}
-
-function holderOf({ metadata }: AddressBlock): { pool: string; node: string } {
-  const { [POOL_LABEL]: pool = "", [NODE_LABEL]: node = "" } =
-    metadata.labels ?? {};
-  return { pool, node };
-}
-
-/** A node may come and go while a watch is cut: then only its blocks show that it is gone. */
-function isMissing(node: string, { nodes }: Cluster): boolean {
-  return node !== "" && nodes.hasSynced && nodes.store.get(node) === undefined;
-}
-
-/** How long the status of a pool waits for more changes; that of one which is being deleted, with whose last block it goes, does not. */
-export function statusDelayMs(
-  pool: Pick<AddressPool, "metadata"> | undefined,
-  { blocks }: { readonly blocks: number },
-): number {
-  if (pool?.metadata.deletionTimestamp !== undefined) return 0;
-  return STATUS_INTERVAL_MS + blocks * STATUS_INTERVAL_PER_BLOCK_MS;
 }
 
 function uidsOf(requests: readonly BlockRequest[]): ReadonlySet<string> {
@@ -347,6 +229,31 @@ function makePoolController(
   });
 }
 
+/** Keeps the annotations of blocks that name their nodes' addresses. */
+function makeNodeAddresses(
+  { client, kubeMetrics }: IpamPartOptions,
+  { blocks, nodes }: Cluster,
+) {
+  const keeper = new NodeAddressKeeper({
+    client,
+    blocks: blocks.store,
+    nodes: nodes.store,
+  });
+  const controller = new Controller({
+    name: "node-addresses",
+    metrics: kubeMetrics,
+    reconcile: (node, signal) => keeper.reconcile(node, signal),
+  });
+  return {
+    controller,
+    /** A node's addresses changed, or this block of it may lack them. */
+    enqueue(node: string, block?: CachedBlock): void {
+      if (block !== undefined && !keeper.isStale(block, node)) return;
+      controller.enqueue(node);
+    },
+  };
+}
+
 function makeRequestController(
   { client, events, metrics, kubeMetrics, concurrentRequests }: IpamPartOptions,
   { cluster, pools, answers, limit }: Dependencies,
@@ -388,27 +295,6 @@ function makeRequestController(
     reconcile: (name, signal) => reconciler.reconcile(name, signal),
   });
 }
-
-/** Records an Event about a Node, which may be gone. */
-function nodeEvent(
-  { events }: Pick<IpamPartOptions, "events">,
-  { nodes }: Cluster,
-  { node: name, type = "Warning", reason, message }: {
-    readonly node: string;
-    readonly type?: "Normal" | "Warning";
-    readonly reason: string;
-    readonly message: string;
-  },
-): void {
-  const uid = nodes.store.get(name)?.metadata?.uid ?? "";
-  events.event({ apiVersion: "v1", kind: "Node", name, uid }, {
-    type,
-    reason,
-    message,
-  });
-}
-
-const requestLog = getLogger("blockrequest-reconciler");
 
 function makeGarbageCollector(
   { client, events, metrics, kubeMetrics, ...options }: IpamPartOptions,

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import type { AddressBlock, AddressPool } from "../../lib/api/mod.ts";
-import { statusDelayMs } from "./ipam_part.ts";
 import { IpamLab } from "./testing.ts";
 
 const POOL = "addresspools//default";
@@ -471,13 +470,4 @@ Deno.test("a controller that does not lead any longer counts no pools", async ()
     assert.ok(await counted());
   }
   assert.ok(!await counted());
-});
-
-Deno.test("statusDelayMs() is longer the more blocks there are, and none of a pool that is being deleted", () => {
-  const metadata = { name: "default" };
-  assert.equal(statusDelayMs({ metadata }, { blocks: 0 }), 300);
-  assert.equal(statusDelayMs({ metadata }, { blocks: 20_000 }), 1_100);
-  const deletionTimestamp = "2026-01-01T00:00:00Z";
-  const going = { metadata: { ...metadata, deletionTimestamp } };
-  assert.equal(statusDelayMs(going, { blocks: 20_000 }), 0);
 });

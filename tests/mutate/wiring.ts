@@ -302,10 +302,10 @@ export const WIRING: readonly WiringMutant[] = [
   },
   {
     name: "a block whose node is missing is not reported to the collector",
-    file: "roles/coil_controller/ipam_part.ts",
+    file: "roles/coil_controller/blocks/subscriptions.ts",
     from:
-      "      if (isMissing(node, cluster)) handlers.onMissingNode(node);\n      else handlers",
-    to: "      handlers",
+      "      if (isMissing(node, cluster)) keys.onMissingNode(node);\n      else keys",
+    to: "      keys",
     test: {
       file: "roles/coil_controller/ipam_part_test.ts",
       filter: "a block that cannot be released has an Event",

@@ -1,11 +1,18 @@
 import type { BlockCounts, PoolForecast } from "../../../lib/api/mod.ts";
-import { type Clock, systemClock } from "../../../lib/async/mod.ts";
+import {
+  abortable,
+  type Clock,
+  jittered,
+  sleep,
+  systemClock,
+  type TaskGroup,
+} from "../../../lib/async/mod.ts";
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
 
 /** A pool is noted about so often. */
-export const SAMPLE_INTERVAL_MS: number = 5 * MINUTE_MS;
+const SAMPLE_INTERVAL_MS = 5 * MINUTE_MS;
 
 /** The rate is that of the last so many hours; of a shorter time than the least nothing is said, since pods of a rollout come all at once. */
 const WINDOW_MS = 6 * HOUR_MS;
@@ -51,4 +58,25 @@ export class Growth {
   drop(pool: string): void {
     this.#samples.delete(pool);
   }
+}
+
+/** Has all pools counted when the pods are known, and now and then: how fast one grows follows from the time, too. */
+export function countPools(
+  group: TaskGroup,
+  { pods, enqueueAll }: {
+    /** Without them it is not known what is used. */
+    readonly pods: { readonly synced: Promise<void> } | undefined;
+    readonly enqueueAll: () => void;
+  },
+): void {
+  group.run("first usage", async (signal) => {
+    await abortable(pods?.synced ?? Promise.resolve(), signal);
+    enqueueAll();
+  });
+  group.run("pool growth", async (signal) => {
+    for (;;) {
+      await sleep(jittered(SAMPLE_INTERVAL_MS), { signal });
+      enqueueAll();
+    }
+  });
 }
