@@ -39,7 +39,7 @@ export class PackageFetcher {
     this.#log = log;
   }
 
-  /** Reads the package lists. @throws {Error} when this is no Debian whose sources apt knows. */
+  /** Reads the package lists. @throws {Error} when this is not a Debian whose sources apt knows. */
   static async open(
     dir: string,
     options: PackageFetcherOptions,
@@ -115,7 +115,7 @@ export class PackageFetcher {
       );
     }
     await Deno.writeTextFile(this.#sourceList, `${sources.join("\n")}\n`);
-    // A mirror that lacks one of several is no error.
+    // A mirror may lack one of several.
     const failure = await this.#apt(UPDATE).then(() => undefined, (error) => {
       if (error instanceof CommandError) return error;
       throw error;

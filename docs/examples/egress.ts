@@ -60,7 +60,7 @@ const clients = valuesOf(clientAddresses);
 const { added, skipped } = await server.setClients(clients);
 console.log(`# ${gatewayName}\n${formatServerPlan(serverPlan, clients)}`);
 for (const { address, reason } of skipped) {
-  console.log(`# ${address} is no client of it (${reason})`);
+  console.log(`# ${address} is not a client of it (${reason})`);
 }
 console.log(`# ${added.length} of ${clients.length} clients are new\n`);
 

@@ -26,7 +26,7 @@ export interface ProgramInfo {
 export interface ParsedFlags<S extends FlagSpec> {
   /** The value of each flag, given or not. */
   readonly values: FlagValues<S>;
-  /** The arguments that are no flags. */
+  /** The arguments that are not flags. */
   readonly positionals: readonly string[];
   /** The names of the flags that were given. */
   readonly given: ReadonlySet<string>;

@@ -6,7 +6,7 @@
 // arguments, environment and stdin.
 //
 // It knows nothing of CNI but names of variables. It has errors of its own only
-// where the whole program is no help: when ld.so cannot be loaded, when coild
+// where the whole program cannot help: when ld.so cannot be loaded, when coild
 // hangs, and when stdin does not end.
 //
 // Request:  "COILCNI1", bytes of variables, bytes of stdin (32 bits each, in the

@@ -1,5 +1,5 @@
 /**
- * V8's flags for everything that is no call of the CNI plugin, as an option of
+ * V8's flags for everything that is not a call of the CNI plugin, as an option of
  * deno. The daemons wait for the kernel and the network; without optimised code
  * and helper threads they are as fast and take 25 to 40 MiB less. The space for
  * new objects, which V8 lets grow to 16 MiB twice, stays small, so that

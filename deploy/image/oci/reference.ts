@@ -19,7 +19,7 @@ const TAG = /^\w[\w.-]{0,127}$/;
  * Reads `NAME[:TAG]`; the tag is `latest` when there is none, the registry
  * docker.io, as everywhere.
  *
- * @throws {ImageError} when it is no name of an image
+ * @throws {ImageError} when it is not the name of an image
  */
 export function parseReference(text: string): Reference {
   const slash = text.indexOf("/");

@@ -131,7 +131,7 @@ export function newAddressBlock(
         annotations: { [NODE_ADDRESSES_ANNOTATION]: options.nodeAddresses },
       }),
       finalizers: [FINALIZER],
-      // The Node is no owner: the garbage collector waits for all owners to
+      // The Node is not an owner: the garbage collector waits for all owners to
       // vanish, and a pool outlives its nodes.
       ownerReferences: [{
         apiVersion: GROUP_VERSION,

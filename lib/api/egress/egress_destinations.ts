@@ -11,7 +11,7 @@ export interface EgressDestinations {
 }
 
 /**
- * Reads the destinations of an Egress. One inside another is no mistake: of
+ * Reads the destinations of an Egress. One inside another is not a mistake: of
  * `0.0.0.0/0` and `10.0.0.0/8`, the second takes a private network out of the
  * cluster's own routes.
  */

@@ -199,7 +199,7 @@ export function poolCapacity(pool: PoolLayout): number {
  * Returns the addresses of a block of a pool, walking its subnets in order,
  * or undefined past the last one.
  *
- * @throws {RangeError} when the index is no integer or negative.
+ * @throws {RangeError} when the index is not an integer or negative.
  */
 export function blockPrefixes(
   pool: PoolLayout,

@@ -36,7 +36,7 @@ export class HttpClient implements Disposable {
   readonly #options: HttpClientOptions;
   readonly #client: Deno.HttpClient;
 
-  /** @throws {SyntaxError} when the endpoint is no URL of http or https */
+  /** @throws {SyntaxError} when the endpoint is not a URL of http or https */
   constructor(options: HttpClientOptions) {
     this.#options = options;
     const url = URL.parse(options.endpoint);
@@ -149,7 +149,7 @@ async function readText(
   }
 }
 
-/** "fetch failed" alone is no help: its cause comes after it. */
+/** "fetch failed" alone does not help: its cause comes after it. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { message, cause } = error;

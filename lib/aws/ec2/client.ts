@@ -45,7 +45,7 @@ export type Ec2ClientOptions = Omit<QueryClientOptions, "service" | "version">;
 export class Ec2Client implements Disposable {
   readonly #query: QueryClient;
 
-  /** @throws {SyntaxError} when the endpoint is no URL of http or https */
+  /** @throws {SyntaxError} when the endpoint is not a URL of http or https */
   constructor(options: Ec2ClientOptions) {
     this.#query = new QueryClient({
       ...options,

@@ -69,7 +69,7 @@ export class ImdsClient implements Disposable {
   readonly #renewal = new SingleFlight<Token>();
   #token: Token | undefined;
 
-  /** @throws {SyntaxError} when the environment's endpoint is no URL of http or https */
+  /** @throws {SyntaxError} when the environment's endpoint is not a URL of http or https */
   constructor(
     { env, timeoutMs = TIMEOUT_MS, clock = systemClock }: ImdsClientOptions,
   ) {

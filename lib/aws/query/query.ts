@@ -59,7 +59,7 @@ export class QueryClient implements Disposable {
   readonly #peer: string;
   readonly #http: HttpClient;
 
-  /** @throws {SyntaxError} when the endpoint is no URL of http or https */
+  /** @throws {SyntaxError} when the endpoint is not a URL of http or https */
   constructor(options: QueryClientOptions) {
     const { service, endpoint, timeoutMs = TIMEOUT_MS } = options;
     this.#options = options;

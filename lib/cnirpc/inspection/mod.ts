@@ -196,7 +196,7 @@ function bodyOf(text: string): string {
   throw new SyntaxError(`it answered "${status}": ${body.trim()}`);
 }
 
-/** @throws {SyntaxError} when it is no answer with addresses, whole */
+/** @throws {SyntaxError} when it is not an answer with addresses, whole */
 function toAddresses(answer: unknown): NodeAddresses {
   const { node, kernel, table } = (answer ?? {}) as Partial<NodeAddresses>;
   if (

@@ -167,7 +167,7 @@ export async function listLost(
   return lost;
 }
 
-/** The plan of a pod that is no client. */
+/** The plan of a pod that is not a client. */
 function nothing(): ClientPlan {
   return planClient({
     addresses: {},

@@ -102,7 +102,7 @@ function unrouted(
 }
 
 /**
- * What comes from outside and is no client's is refused. Without this it would
+ * What comes from outside and is not a client's is refused. Without this it would
  * be looked up in the main table and leave by the interface it came in by: an
  * answer to a former client, with the sender's address and no translation.
  */

@@ -44,7 +44,7 @@ export function openServerKernel(options: ServerOptions): ServerKernel {
 
 /**
  * Sets a sysctl unless it is right. In a container `/proc/sys` may be
- * read-only: that is no harm where the value will do as it is.
+ * read-only: that does no harm where the value will do as it is.
  *
  * @throws {Error} when it has another value and cannot be set
  */

@@ -59,7 +59,7 @@ export const SERVER_LINK_NAMES: Readonly<Record<Family, string>> = {
   ipv6: "coil_fou6",
 };
 
-/** Metric of the route that refuses what comes from outside and is no client's. */
+/** Metric of the route that refuses what comes from outside and is not a client's. */
 export const REFUSAL_METRIC = 4096;
 
 const CLIENT_SETS: Readonly<Record<Family, string>> = {

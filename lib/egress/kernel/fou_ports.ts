@@ -47,7 +47,7 @@ function isIn(ports: readonly FouPort[], port: FouPort): boolean {
   return ports.some((each) => sameFouPort(each, port));
 }
 
-/** Removes ports; those that are gone already are no error. Returns what it did. */
+/** Removes ports; those that are gone already are not an error. Returns what it did. */
 export async function removeFouPorts(
   kernel: FouKernel,
   ports: readonly FouPort[],

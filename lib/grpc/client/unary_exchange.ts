@@ -268,7 +268,7 @@ export class UnaryExchange {
       readUint32(start, 1) > MAX_MESSAGE_SIZE;
   }
 
-  /** The stream has ended: with trailers, unless the peer is no gRPC server. */
+  /** The stream has ended: with trailers, unless the peer is not a gRPC server. */
   #finish(): void {
     this.#status?.throwUnlessOk();
     const data = concatenate(this.#data);

@@ -9,7 +9,7 @@ export interface RequestHead {
   readonly timeoutMs: number | undefined;
 }
 
-/** A request that is no gRPC call: its HTTP status, and the gRPC one. */
+/** A request that is not a gRPC call: its HTTP status, and the gRPC one. */
 export class RefusedRequest extends Error {
   override readonly name = "RefusedRequest";
   readonly httpStatus: number;
@@ -51,7 +51,7 @@ const CONNECTION_FIELDS: ReadonlySet<string> = new Set([
  * HTTP2", "Requests".
  *
  * @throws {MalformedRequest} when HTTP/2 does not allow it
- * @throws {RefusedRequest} when it is no gRPC call
+ * @throws {RefusedRequest} when it is not a gRPC call
  */
 export function parseRequestHead(fields: readonly HeaderField[]): RequestHead {
   const map = checkedFields(fields);

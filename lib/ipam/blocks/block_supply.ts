@@ -134,7 +134,7 @@ export class BlockSupply {
 
   #isComing(pool: string): boolean {
     const { table } = this.#options;
-    // Room that can be used in a moment is no reason to ask for more, nor is an address that comes in a while a
+    // Room that can be used in a moment is not a reason to ask for more, nor is an address that comes in a while a
     // reason to ask again after a refusal.
     if (table.blocksOf(pool).free > 0) return true;
     return this.refusal(pool) !== undefined && table.isOneComing(pool);

@@ -39,7 +39,7 @@ export class PoolIndex {
   /**
    * Marks a position as used. Returns whether it was free.
    *
-   * @throws {RangeError} when it is no integer from 0 to 2^31-1
+   * @throws {RangeError} when it is not an integer from 0 to 2^31-1
    */
   add(position: number): boolean {
     if (!Number.isInteger(position) || position < 0 || position >= 2 ** 31) {

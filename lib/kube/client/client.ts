@@ -90,7 +90,7 @@ export class KubeClient implements Disposable {
     return KubeClient.from(source, options);
   }
 
-  /** Makes a client with the pod's service account. @throws {Error} when this is no pod. */
+  /** Makes a client with the pod's service account. @throws {Error} when this is not a pod. */
   static inCluster(options: KubeClientOptions = {}): KubeClient {
     return KubeClient.from(new InClusterSource(), options);
   }

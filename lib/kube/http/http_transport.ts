@@ -310,7 +310,7 @@ async function readText(
   return parts.join("");
 }
 
-/** "fetch failed" alone is no help: its cause comes after it. */
+/** "fetch failed" alone does not help: its cause comes after it. */
 function reasonOf(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
   const { message, cause } = error;

@@ -92,7 +92,7 @@ async function answerOf(
   });
 }
 
-/** A watch ends with the server, which is no failure. */
+/** A watch ends with the server, which is not a failure. */
 async function* untilEnd(
   chunks: AsyncIterable<Uint8Array>,
   signal: AbortSignal,

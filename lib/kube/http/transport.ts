@@ -37,7 +37,7 @@ export interface StreamTimeouts {
 /**
  * Carries requests to the API server: {@link HttpTransport}, or a function in unit tests.
  *
- * Rejects with the signal's reason when that aborts, else with KubeUnreachableError; an HTTP status is no failure.
+ * Rejects with the signal's reason when that aborts, else with KubeUnreachableError; an HTTP status is not a failure.
  */
 export interface Transport {
   /** Host and port, for metrics. */

@@ -17,7 +17,7 @@ export function randomMac(random: RandomBytes): string {
  * The IPv6 link-local address of an interface by its MAC address: modified
  * EUI-64 (RFC 4291, appendix A).
  *
- * @throws {SyntaxError} when the text is no MAC address
+ * @throws {SyntaxError} when the text is not a MAC address
  */
 export function linkLocalOf(mac: string): Address {
   const [first = 0, ...rest] = parseMac(mac);

@@ -17,7 +17,7 @@ export interface PodEnd {
 /**
  * Finds the host's end of a pod's interface: the link that both sides say to
  * be the other end. Undefined when there is none on the host, as of a macvlan,
- * whose parent is no end of it, or of a veth that leads elsewhere.
+ * whose parent is not an end of it, or of a veth that leads elsewhere.
  */
 export async function findHostEnd(end: PodEnd): Promise<Link | undefined> {
   const { link, netns, pod, host } = end;

@@ -45,7 +45,7 @@ export async function readHost(
 /**
  * Switches forwarding on and adds the rule that looks up the pod table, for
  * each family that the kernel has. Idempotent. Goes on after a failure and
- * returns all of them: trouble with one family is no reason not to serve the
+ * returns all of them: trouble with one family does not keep it from serving the
  * other.
  *
  * @throws {NetlinkError} when the rules cannot be listed

@@ -156,7 +156,7 @@ export class SourceTable implements AsyncDisposable {
     await this.#socket?.[Symbol.asyncDispose]();
   }
 
-  /** Opened at first use: a kernel without netfilter is no reason not to start. */
+  /** Opened at first use: without netfilter in the kernel it starts all the same. */
   #open(): NetfilterSocket {
     const netns = this.#hostNetns;
     return this.#socket ??= NetfilterSocket.open({ netns });

@@ -95,5 +95,5 @@ export function isGone(error: NetlinkError): boolean {
   return error.code === "ENODEV";
 }
 
-/** The callers of that batch have got its failure; it is no reason not to go on. */
+/** The callers of that batch have got its failure; the next batch goes on. */
 function ignoreFailure(): void {}

@@ -97,7 +97,7 @@ function isIpv6Disabled({ step, error }: Failure): boolean {
     error.code === "EACCES";
 }
 
-/** EINVAL: fib_create_info() and fib6_config_validate() on a source that is no local address. */
+/** EINVAL: fib_create_info() and fib6_config_validate() on a source that is not a local address. */
 function isSourceMissing({ step, error }: Failure): boolean {
   return step.kind === "route" && step.source !== undefined &&
     error.code === "EINVAL";

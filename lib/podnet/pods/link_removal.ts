@@ -39,7 +39,7 @@ export class LinkRemoval {
 
   /**
    * Deletes the husk whose other end an interface inside a pod is, as of a DEL
-   * that has been answered already. False when it is no husk's and still there.
+   * that has been answered already. False when it is not a husk's and still there.
    */
   async removePeer(end: PodEnd): Promise<boolean> {
     const link = await findHostEnd(end);

@@ -223,7 +223,7 @@ export class VpcHost implements AsyncDisposable {
     }
   }
 
-  /** Opened at first use: a kernel without netfilter is no reason not to route. */
+  /** Opened at first use: without netfilter in the kernel it routes all the same. */
   #open(): NetfilterSocket {
     return this.#filters ??= NetfilterSocket.open({ netns: this.#hostNetns });
   }

@@ -2,7 +2,7 @@
 export class VpcHostProblem extends Error {
   /** The class, for logs. */
   override readonly name: string = "VpcHostProblem";
-  /** The ENI whose pods have no network by it; undefined when it is no single one. */
+  /** The ENI whose pods have no network by it; undefined when it is not a single one. */
   readonly eni: string | undefined;
 
   constructor(

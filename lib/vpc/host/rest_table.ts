@@ -76,7 +76,7 @@ export class RestTable implements Disposable {
   }
 
   /**
-   * Forgets addresses, whose rest is over or which the node no longer has. Those that do not rest are no error.
+   * Forgets addresses, whose rest is over or which the node no longer has. Those that do not rest are not an error.
    *
    * @throws {NetlinkError} when the kernel refuses
    */

@@ -76,14 +76,14 @@ async function askNode(
   }
 }
 
-/** @throws {SyntaxError} when it is no report */
+/** @throws {SyntaxError} when it is not a report */
 function parseReport(text: string): Mended<NodeFinding> {
   const report: unknown = JSON.parse(text);
   const { problems, repairs = [], unseen } = (report ?? {}) as Partial<
     NodesReport
   >;
   if (![problems, repairs, unseen].every(Array.isArray)) {
-    throw new SyntaxError("its answer is no report");
+    throw new SyntaxError("its answer is not a report");
   }
   return { repairs, problems: problems ?? [] };
 }

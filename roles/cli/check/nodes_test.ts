@@ -67,7 +67,7 @@ Deno.test("askNodes() joins what nodes found and mended, and takes nothing else 
   assert.deepEqual(
     report.unseen.map(({ what, detail }) => `${what}: ${detail}`).toSorted(),
     [
-      "Node n3: its answer is no report",
+      "Node n3: its answer is not a report",
       'Node n4: Error: unknown flag "--repair"',
     ],
   );

@@ -48,7 +48,7 @@ export interface Facts {
   readonly unseen: readonly Unseen[];
 }
 
-/** An object that is no pod and has addresses. */
+/** An object that is not a pod and has addresses. */
 export interface Other {
   readonly object: string;
   readonly addresses: readonly Address[];
@@ -93,7 +93,7 @@ export async function readFacts(
     name: node.metadata?.name ?? "",
     addresses: isAsked(textsOfNode(node)),
   }));
-  // What a pool has is no Service's, and there may be very many of them.
+  // What a pool has is not a Service's, and there may be very many of them.
   const services = pools?.length !== 0
     ? []
     : await looker.list(SERVICES, (service) => ({

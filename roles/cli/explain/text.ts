@@ -45,7 +45,7 @@ function blockLine(
   { name, pool, node, ipv4, ipv6, state }: BlockRow,
   age: string,
 ): string {
-  // One of the VPC is no object; its name has the ENI and its network.
+  // One of the VPC is not an object; its name has the ENI and its network.
   if (pool === VPC_POOL) return `${name} of the VPC, on Node ${node}`;
   const networks = [ipv4, ipv6].filter(Boolean).join(" + ");
   return `AddressBlock ${name} (${networks}) of Node ${node}, ${state}, for ${age}`;

@@ -6,7 +6,7 @@ import type { PoolRow } from "./rows.ts";
 /** Addresses of a block of a VPC, by what a node asks EC2 for. */
 const VPC_BLOCK_SIZES = { address: 1, prefix: 16 } as const;
 
-/** The row of pool `vpc`, which is no object: what nodes have of it, and what their instances may have. None without such nodes. */
+/** The row of pool `vpc`, which is not an object: what nodes have of it, and what their instances may have. None without such nodes. */
 export function vpcPoolRows(nodes: readonly VpcNode[]): PoolRow[] {
   const known = nodes.flatMap(({ status }) => status ?? []);
   if (known.length === 0) return [];

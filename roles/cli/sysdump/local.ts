@@ -79,6 +79,6 @@ export function parseLocal(text: string): LocalReport {
     missing.every((entry: Partial<Missing> | null) =>
       typeof entry?.what === "string" && typeof entry.why === "string"
     );
-  if (!isReport) throw new SyntaxError("its answer is no report");
+  if (!isReport) throw new SyntaxError("its answer is not a report");
   return { version, files, missing };
 }

@@ -52,7 +52,7 @@ interface Change {
   readonly is: Condition | undefined;
 }
 
-/** A new Egress is not ready for a while, which is no news. */
+/** A new Egress is not ready for a while, which is not news. */
 function readyEvents({ was, is }: Change): EventInfo[] {
   if (is === undefined || is.status === was?.status) return [];
   const { message } = is;

@@ -52,7 +52,7 @@ export function numberOf(
 }
 
 /**
- * Returns the annotations of the template. A gateway is no client: it deletes
+ * Returns the annotations of the template. A gateway is not a client: it deletes
  * the tunnels of one from its network, and packets would leave by another way.
  *
  * @throws {InvalidTemplateError} when one of them names an Egress

@@ -35,7 +35,7 @@ interface Entry {
 export class AnnouncedClients implements Disposable {
   readonly #options: AnnouncedClientsOptions;
   readonly #entries = new Map<string, Entry>();
-  /** UIDs of pods of which the watch said last that they are no clients, the oldest first. */
+  /** UIDs of pods of which the watch said last that they are not clients, the oldest first. */
   readonly #gone = new Set<string>();
 
   constructor(options: AnnouncedClientsOptions) {

@@ -108,7 +108,7 @@ export function parseWantedList(text: string): NetworkList {
 /**
  * The versions that a list offers to the runtime, `cniVersion` first.
  *
- * @throws {NetworkListError} when `cniVersions` is no list of texts
+ * @throws {NetworkListError} when `cniVersions` is not a list of texts
  */
 export function versionsOf(json: JsonObject): readonly string[] {
   const { cniVersion, cniVersions } = json;

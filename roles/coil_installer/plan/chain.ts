@@ -20,7 +20,7 @@ export interface ChainSource {
 }
 
 /**
- * Plugins whose configurations are no networks of their own: the loopback, and
+ * Plugins whose configurations are not networks of their own: the loopback, and
  * those that lead to another file of the directory.
  */
 const NO_NETWORKS: ReadonlySet<string> = new Set(["loopback", "multus"]);

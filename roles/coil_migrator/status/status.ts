@@ -121,7 +121,7 @@ function problemsOf(
   const found = reservedBlocks(survey).length;
   const expected = Number(record.blocks ?? 0);
   const mayBeMissing = record.removingBlocksAt !== undefined;
-  // Before the manifest is applied there are none, which is no problem.
+  // Before the manifest is applied there are none, which is not a problem.
   const isPartial = !mayBeMissing && survey.pools.length + found > 0 &&
     found < expected;
   return [

@@ -51,7 +51,7 @@ export class AttachmentBook {
   /**
    * Whether the attachment's key is known to be another pod's: an address may
    * have had a pod before, whose status still has it. A pod that has the key by its
-   * address alone is no proof against the pod that has the address now.
+   * address alone does not prove that no other pod has the address now.
    */
   isOfAnother({ key, pod }: Attachment): boolean {
     const known = this.at(key);

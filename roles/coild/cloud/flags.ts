@@ -119,7 +119,7 @@ export const VPC_FLAGS: VpcFlags = {
     type: "bool",
     default: false,
     help:
-      "Leave addresses of pods as they are on all ways, for VPCs in which a NAT gateway translates",
+      "Keep the source addresses of pods everywhere, for VPCs in which a NAT gateway translates them",
   },
   "no-snat-cidrs": {
     type: "stringList",
@@ -275,7 +275,7 @@ function networkMistakeIn(values: VpcFlagValues): string | undefined {
   );
   return wrong === undefined
     ? undefined
-    : `--no-snat-cidrs has "${wrong}", which is no IPv4 network (for example "192.0.2.0/24")`;
+    : `--no-snat-cidrs has "${wrong}", which is not a valid IPv4 CIDR (for example "192.0.2.0/24")`;
 }
 
 /** EC2 allows 50 tags; three are coild's. */

@@ -92,9 +92,9 @@ const MISTAKES: Readonly<Record<string, readonly string[]>> = {
   ],
   "--warm-prefixes, --warm-ips and --min-ips are all 0, so there would be no prefix":
     ["--warm-prefixes=0"],
-  '--no-snat-cidrs has "10.0.0.1.1/8", which is no IPv4 network (for example "192.0.2.0/24")':
+  '--no-snat-cidrs has "10.0.0.1.1/8", which is not a valid IPv4 CIDR (for example "192.0.2.0/24")':
     ["--no-snat-cidrs=10.0.0.0/8,10.0.0.1.1/8"],
-  '--no-snat-cidrs has "fd00::/8", which is no IPv4 network (for example "192.0.2.0/24")':
+  '--no-snat-cidrs has "fd00::/8", which is not a valid IPv4 CIDR (for example "192.0.2.0/24")':
     ["--no-snat-cidrs=fd00::/8"],
   '--eni-tags has "team", must be KEY=VALUE with at most 128 and 256 characters':
     ["--eni-tags=a=b,team"],

@@ -12,7 +12,7 @@ import type { Addressed } from "../calls/attachment.ts";
 
 const log = getLogger("egress");
 
-/** How loud it is said: a gateway that is away is no news. */
+/** How loud it is said: a gateway that is away is not news. */
 const LEVELS = {
   refused: "warn",
   late: "warn",

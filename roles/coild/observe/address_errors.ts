@@ -15,7 +15,7 @@ import { AddressError, type AddressFinding } from "../base/errors.ts";
 export interface AddressContext {
   readonly pod: PodName;
   readonly pool: string;
-  /** What there is to say of the error, where it is no matter of pools. */
+  /** What there is to say of the error, where it is not a matter of pools. */
   readonly finding?: AddressFinding | undefined;
   /** The pools there are. */
   readonly poolNames: () => readonly string[];

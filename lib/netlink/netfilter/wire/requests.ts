@@ -132,7 +132,7 @@ export interface SetName {
   readonly set: string;
 }
 
-/** Adds elements to a set; those that it has already are no error. */
+/** Adds elements to a set; those that it has already are not an error. */
 export function elementsAdd(
   elements: readonly Uint8Array[],
   target: SetName,
