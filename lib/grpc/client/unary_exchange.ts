@@ -1,9 +1,5 @@
-import { HeaderBlock } from "../base/header_block.ts";
-import {
-  encodeHeaders,
-  type HeaderField,
-  HpackDecoder,
-} from "../base/hpack.ts";
+import { HeaderBlocks, type Headers } from "../base/header_block.ts";
+import { encodeHeaders, type HeaderField } from "../base/hpack.ts";
 import {
   concatenate,
   CONNECTION_PREFACE,
@@ -68,7 +64,7 @@ export interface UnaryRequest {
  */
 export class UnaryExchange {
   readonly #frames = new FrameReader();
-  readonly #hpack = new HpackDecoder();
+  readonly #headers = new HeaderBlocks(MAX_HEADER_BLOCK);
   #output: Uint8Array[] = [];
   /** What flow control has not let out yet. */
   #unsent: Uint8Array;
@@ -77,8 +73,6 @@ export class UnaryExchange {
   #initialWindow = DEFAULT_WINDOW;
   #maxFrameSize = DEFAULT_MAX_FRAME_SIZE;
   #settingsSeen = false;
-  /** A header block that is not at its end. */
-  #headerBlock: HeaderBlock | undefined;
   #status: ResponseStatus | undefined;
   #data: Uint8Array[] = [];
   #dataSize = 0;
@@ -139,17 +133,14 @@ export class UnaryExchange {
     if (!this.#settingsSeen && frame.type !== FrameType.SETTINGS) {
       throw new Http2Error("it does not begin with SETTINGS: is this HTTP/2?");
     }
-    const inBlock = this.#headerBlock !== undefined;
-    if (inBlock !== (frame.type === FrameType.CONTINUATION)) {
-      throw new Http2Error("header block interrupted");
-    }
+    this.#headers.check(frame);
     switch (frame.type) {
       case FrameType.SETTINGS:
         return this.#handleSettings(frame);
       case FrameType.HEADERS:
         return this.#handleHeaders(frame);
       case FrameType.CONTINUATION:
-        return this.#continueHeaders(frame.payload, frame);
+        return this.#handleBlock(this.#headers.continue(frame));
       case FrameType.DATA:
         return this.#handleData(frame);
       case FrameType.WINDOW_UPDATE:
@@ -223,23 +214,13 @@ export class UnaryExchange {
     if (frame.streamId !== STREAM) {
       throw new Http2Error("HEADERS of a stranger");
     }
-    const { streamId, flags } = frame;
-    const maxSize = MAX_HEADER_BLOCK;
-    this.#headerBlock = new HeaderBlock({ streamId, flags, maxSize });
-    this.#continueHeaders(stripPadding(frame), frame);
+    this.#handleBlock(this.#headers.begin(frame));
   }
 
-  #continueHeaders(part: Uint8Array, { flags, streamId }: Frame): void {
-    const block = this.#headerBlock;
-    if (block === undefined || streamId !== STREAM) {
-      throw new Http2Error("CONTINUATION of nothing");
-    }
-    const whole = block.add(part, flags);
-    if (whole === undefined) return;
-    this.#headerBlock = undefined;
-    const fields = this.#hpack.decode(whole);
-    this.#status = parseResponseHeaders(fields, this.#status);
-    if (block.endsStream) this.#finish();
+  #handleBlock(headers: Headers | undefined): void {
+    if (headers === undefined) return;
+    this.#status = parseResponseHeaders(headers.fields, this.#status);
+    if (headers.endsStream) this.#finish();
   }
 
   #handleData(frame: Frame): void {

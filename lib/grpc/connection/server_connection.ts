@@ -1,7 +1,11 @@
-import { HeaderBlock } from "../base/header_block.ts";
-import { type HeaderField, HpackDecoder } from "../base/hpack.ts";
+import { HeaderBlocks, type Headers } from "../base/header_block.ts";
 import {
-  CONNECTION_PREFACE,
+  expectSize,
+  expectStream,
+  flowControlError,
+  toHttp2Error,
+} from "../base/frame_checks.ts";
+import {
   decodeSettings,
   DEFAULT_MAX_FRAME_SIZE,
   DEFAULT_WINDOW,
@@ -17,6 +21,7 @@ import {
   stripPadding,
 } from "../base/http2_frames.ts";
 import { GrpcError, StatusCode } from "../base/status.ts";
+import type { ConnectionEvent } from "./connection_event.ts";
 import {
   CONNECTION_WINDOW,
   ConnectionOutput,
@@ -24,6 +29,8 @@ import {
 } from "./connection_output.ts";
 import { FloodGuard } from "../limits/flood_guard.ts";
 import type { MessageLimits } from "./message_reader.ts";
+import { Preface } from "./preface.ts";
+import { ReceiveWindow } from "./receive_window.ts";
 import {
   MalformedRequest,
   parseRequestHead,
@@ -38,26 +45,6 @@ const MAX_HEADER_BLOCK = 64 * 1024;
 /** Answers that wait for the peer to read. */
 const MAX_UNSENT = 128 * 1024;
 
-/** What a peer wants. */
-export type ConnectionEvent =
-  | {
-    readonly type: "call";
-    readonly streamId: number;
-    readonly path: string;
-    readonly timeoutMs: number | undefined;
-  }
-  | {
-    readonly type: "message";
-    readonly streamId: number;
-    readonly message: Uint8Array;
-  }
-  /** The caller has sent all its messages. */
-  | { readonly type: "halfClose"; readonly streamId: number }
-  /** The caller has given up, or was given up. */
-  | { readonly type: "cancel"; readonly streamId: number };
-
-const PREFACE = new TextEncoder().encode(CONNECTION_PREFACE);
-
 /**
  * The server's side of an HTTP/2 connection that carries gRPC calls, without
  * I/O: bytes come in by `receive()`, those of `takeOutput()` are to be sent.
@@ -71,16 +58,15 @@ const PREFACE = new TextEncoder().encode(CONNECTION_PREFACE);
 export class ServerConnection {
   readonly #limits: MessageLimits;
   readonly #guard: FloodGuard;
+  readonly #preface = new Preface();
   readonly #frames = new FrameReader();
-  readonly #hpack = new HpackDecoder();
+  readonly #headers = new HeaderBlocks(MAX_HEADER_BLOCK);
   readonly #output = new ConnectionOutput();
+  readonly #window = new ReceiveWindow(CONNECTION_WINDOW);
   readonly #streams = new Map<number, ServerStream>();
   #events: ConnectionEvent[] = [];
-  #prefaceSeen = 0;
   #settingsSeen = false;
-  #headerBlock: HeaderBlock | undefined;
   #lastStreamId = 0;
-  #receiveWindow = CONNECTION_WINDOW;
   /** What the peer grants each new stream. */
   #initialWindow = DEFAULT_WINDOW;
   #isGoingAway = false;
@@ -135,7 +121,7 @@ export class ServerConnection {
    */
   send(streamId: number, message: Uint8Array): boolean {
     const stream = this.#streams.get(streamId);
-    if (stream === undefined || isAnswered(stream)) return false;
+    if (stream === undefined || stream.isAnswered) return false;
     if (this.#output.heldBytes > MAX_UNSENT) {
       this.#cancel(stream, ErrorCode.ENHANCE_YOUR_CALM);
       return false;
@@ -149,7 +135,7 @@ export class ServerConnection {
   /** Answers a call for good: with an error, or well. */
   end(streamId: number, error?: GrpcError): void {
     const stream = this.#streams.get(streamId);
-    if (stream === undefined || isAnswered(stream)) return;
+    if (stream === undefined || stream.isAnswered) return;
     this.#output.status(stream, error);
     this.#forgetIfDone(stream);
   }
@@ -182,18 +168,8 @@ export class ServerConnection {
   }
 
   #receive(bytes: Uint8Array): void {
-    const rest = this.#skipPreface(bytes);
+    const rest = this.#preface.skip(bytes);
     for (const frame of this.#frames.frames(rest)) this.#handle(frame);
-  }
-
-  #skipPreface(bytes: Uint8Array): Uint8Array {
-    let at = 0;
-    while (at < bytes.length && this.#prefaceSeen < PREFACE.length) {
-      if (bytes[at++] !== PREFACE[this.#prefaceSeen++]) {
-        throw new Http2Error("it does not begin with the preface");
-      }
-    }
-    return bytes.subarray(at);
   }
 
   #fail(error: Http2Error): void {
@@ -207,17 +183,14 @@ export class ServerConnection {
     if (!this.#settingsSeen && frame.type !== FrameType.SETTINGS) {
       throw new Http2Error("it does not begin with SETTINGS");
     }
-    const inBlock = this.#headerBlock !== undefined;
-    if (inBlock !== (frame.type === FrameType.CONTINUATION)) {
-      throw new Http2Error("header block interrupted");
-    }
+    this.#headers.check(frame);
     switch (frame.type) {
       case FrameType.SETTINGS:
         return this.#handleSettings(frame);
       case FrameType.HEADERS:
         return this.#handleHeaders(frame);
       case FrameType.CONTINUATION:
-        return this.#addToBlock(frame.payload, frame);
+        return this.#handleBlock(this.#headers.continue(frame));
       case FrameType.DATA:
         return this.#handleData(frame);
       case FrameType.WINDOW_UPDATE:
@@ -254,7 +227,7 @@ export class ServerConnection {
   /** RFC 9113, section 6.9.2: it changes the windows of open streams too. */
   #setWindow(value: number): void {
     if (value > MAX_WINDOW) {
-      throw new Http2Error("window overrun", ErrorCode.FLOW_CONTROL_ERROR);
+      throw flowControlError();
     }
     for (const stream of [...this.#streams.values()]) {
       stream.grow(value - this.#initialWindow);
@@ -302,28 +275,18 @@ export class ServerConnection {
   }
 
   #handleHeaders(frame: Frame): void {
-    const { streamId, flags } = frame;
+    const { streamId } = frame;
     if (streamId % 2 === 0) throw new Http2Error(`HEADERS of ${streamId}`);
-    const maxSize = MAX_HEADER_BLOCK;
-    this.#headerBlock = new HeaderBlock({ streamId, flags, maxSize });
-    this.#addToBlock(stripPadding(frame), frame);
+    this.#handleBlock(this.#headers.begin(frame));
   }
 
-  #addToBlock(part: Uint8Array, { flags, streamId }: Frame): void {
-    const block = this.#headerBlock;
-    if (block?.streamId !== streamId) {
-      throw new Http2Error("CONTINUATION of another stream");
-    }
-    const whole = block.add(part, flags);
-    if (whole === undefined) return;
-    this.#headerBlock = undefined;
-    // Decoded in any case: later blocks build on it.
-    const fields = this.#hpack.decode(whole);
-    if (streamId > this.#lastStreamId) this.#open(block, fields);
-    else this.#endByTrailers(block);
+  #handleBlock(headers: Headers | undefined): void {
+    if (headers === undefined) return;
+    if (headers.streamId > this.#lastStreamId) this.#open(headers);
+    else this.#endByTrailers(headers);
   }
 
-  #open({ streamId, endsStream }: HeaderBlock, fields: HeaderField[]): void {
+  #open({ streamId, endsStream, fields }: Headers): void {
     this.#lastStreamId = streamId;
     if (this.#isGoingAway || this.#streams.size >= MAX_STREAMS) {
       this.#guard.count();
@@ -354,7 +317,7 @@ export class ServerConnection {
     } else throw error;
   }
 
-  #endByTrailers({ streamId, endsStream }: HeaderBlock): void {
+  #endByTrailers({ streamId, endsStream }: Headers): void {
     const stream = this.#streams.get(streamId);
     if (stream === undefined || stream.isClosed) return this.#guard.count();
     if (stream.isRemoteClosed) {
@@ -367,12 +330,12 @@ export class ServerConnection {
   #handleData(frame: Frame): void {
     expectStream(frame, { isConnection: false });
     const { streamId, payload, flags } = frame;
-    this.#countReceived(payload.length);
+    this.#output.grant(0, this.#window.receive(payload.length));
     const data = stripPadding(frame);
     const isLast = (flags & Flag.END_STREAM) !== 0;
     if (data.length === 0 && !isLast) this.#guard.count();
     const stream = this.#knownStream(streamId);
-    if (stream === undefined || isAnswered(stream)) return this.#guard.count();
+    if (stream === undefined || stream.isAnswered) return this.#guard.count();
     if (stream.isRemoteClosed) {
       return this.#cancel(stream, ErrorCode.STREAM_CLOSED);
     }
@@ -385,16 +348,6 @@ export class ServerConnection {
       if (error instanceof GrpcError) this.#giveUp(stream, error);
       else this.#cancel(stream, toHttp2Error(error).code);
     }
-  }
-
-  #countReceived(bytes: number): void {
-    this.#receiveWindow -= bytes;
-    if (this.#receiveWindow < 0) {
-      throw new Http2Error("window overrun", ErrorCode.FLOW_CONTROL_ERROR);
-    }
-    if (this.#receiveWindow > CONNECTION_WINDOW / 2) return;
-    this.#output.grant(0, CONNECTION_WINDOW - this.#receiveWindow);
-    this.#receiveWindow = CONNECTION_WINDOW;
   }
 
   #readMessages(stream: ServerStream, data: Uint8Array): void {
@@ -410,7 +363,7 @@ export class ServerConnection {
       const code = StatusCode.INTERNAL;
       return this.#giveUp(stream, new GrpcError("Message cut short", { code }));
     }
-    if (isAnswered(stream)) return;
+    if (stream.isAnswered) return;
     this.#events.push({ type: "halfClose", streamId: stream.id });
   }
 
@@ -454,30 +407,4 @@ export class ServerConnection {
     }
     return this.#streams.get(streamId);
   }
-}
-
-function isAnswered({ isClosed, trailers }: ServerStream): boolean {
-  return isClosed || trailers !== undefined;
-}
-
-function expectStream(
-  { type, streamId }: Frame,
-  { isConnection }: { readonly isConnection: boolean },
-): void {
-  if ((streamId === 0) === isConnection) return;
-  throw new Http2Error(`frame of type ${type} with stream ${streamId}`);
-}
-
-function expectSize({ type, payload }: Frame, size: number): void {
-  if (payload.length === size) return;
-  throw new Http2Error(
-    `frame of type ${type} with ${payload.length} bytes`,
-    ErrorCode.FRAME_SIZE_ERROR,
-  );
-}
-
-function toHttp2Error(error: unknown): Http2Error {
-  if (error instanceof Http2Error) return error;
-  if (!(error instanceof SyntaxError)) throw error;
-  return new Http2Error(error.message, ErrorCode.COMPRESSION_ERROR);
 }

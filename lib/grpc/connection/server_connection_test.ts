@@ -23,7 +23,8 @@ import { frameMessage } from "../base/message_frame.ts";
 import { GrpcError } from "../base/status.ts";
 import { MAX_STREAMS } from "./connection_output.ts";
 import { ByteBudget } from "./message_reader.ts";
-import { type ConnectionEvent, ServerConnection } from "./server_connection.ts";
+import type { ConnectionEvent } from "./connection_event.ts";
+import { ServerConnection } from "./server_connection.ts";
 
 const MAX_SIZE = 100_000;
 const PREFACE = new TextEncoder().encode(CONNECTION_PREFACE);

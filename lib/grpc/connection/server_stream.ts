@@ -1,5 +1,7 @@
-import { ErrorCode, Http2Error, MAX_WINDOW } from "../base/http2_frames.ts";
+import { flowControlError } from "../base/frame_checks.ts";
+import { MAX_WINDOW } from "../base/http2_frames.ts";
 import { type MessageLimits, MessageReader } from "./message_reader.ts";
+import { ReceiveWindow } from "./receive_window.ts";
 
 /** What a caller may send on a stream before it is granted more. */
 export const STREAM_WINDOW: number = 256 * 1024;
@@ -22,7 +24,7 @@ export class ServerStream implements Disposable {
   /** Framed messages that flow control has not let out. */
   #unsent: Uint8Array[] = [];
   #unsentBytes = 0;
-  #receiveWindow = STREAM_WINDOW;
+  readonly #window = new ReceiveWindow(STREAM_WINDOW);
 
   constructor(
     id: number,
@@ -31,6 +33,11 @@ export class ServerStream implements Disposable {
     this.id = id;
     this.sendWindow = options.sendWindow;
     this.reader = new MessageReader(options);
+  }
+
+  /** Nothing more is to be said on it: it has ended, or will with what is queued. */
+  get isAnswered(): boolean {
+    return this.isClosed || this.trailers !== undefined;
   }
 
   get unsentBytes(): number {
@@ -53,18 +60,9 @@ export class ServerStream implements Disposable {
     return taken;
   }
 
-  /**
-   * Counts received bytes; returns how many to grant again, mostly none.
-   *
-   * @throws {Http2Error} when there are more than were granted
-   */
+  /** Counts received bytes: {@linkcode ReceiveWindow.receive}. */
   receive(bytes: number): number {
-    this.#receiveWindow -= bytes;
-    if (this.#receiveWindow < 0) throw flowControlError();
-    if (this.#receiveWindow > STREAM_WINDOW / 2) return 0;
-    const grant = STREAM_WINDOW - this.#receiveWindow;
-    this.#receiveWindow = STREAM_WINDOW;
-    return grant;
+    return this.#window.receive(bytes);
   }
 
   /** @throws {Http2Error} when the window becomes too large */
@@ -88,8 +86,4 @@ export class ServerStream implements Disposable {
   [Symbol.dispose](): void {
     this.reader[Symbol.dispose]();
   }
-}
-
-function flowControlError(): Http2Error {
-  return new Http2Error("window overrun", ErrorCode.FLOW_CONTROL_ERROR);
 }

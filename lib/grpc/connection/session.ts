@@ -7,7 +7,8 @@ import type { MessageLimits } from "./message_reader.ts";
 import { FairShare } from "../limits/fair_share.ts";
 import type { ReadBuffers } from "../limits/read_buffers.ts";
 import { type Route, type Routes, unknownMethod } from "../calls/routes.ts";
-import { type ConnectionEvent, ServerConnection } from "./server_connection.ts";
+import type { ConnectionEvent } from "./connection_event.ts";
+import { ServerConnection } from "./server_connection.ts";
 
 const log = getLogger("grpc");
 
