@@ -422,6 +422,11 @@ const BROKEN_LATER: [string, number, Uint8Array][] = [
   ["a stray CONTINUATION", 1, bad(FrameType.CONTINUATION, 1)],
   ["an open block", 1, concatenate([headers(1, REQUEST, 0), SETTINGS])],
   [
+    "a CONTINUATION of another stream",
+    1,
+    concatenate([headers(1, REQUEST, 0), bad(FrameType.CONTINUATION, 3)]),
+  ],
+  [
     "bad HPACK",
     9,
     encodeFrame(1, { streamId: 1, flags: END, payload: Uint8Array.of(0xff) }),
