@@ -7,23 +7,15 @@ import {
   withTimeout,
 } from "../../../lib/async/mod.ts";
 import type { Attempt } from "../../../lib/aws/mod.ts";
-import type { Prefix } from "../../../lib/inet/mod.ts";
 import { getLogger, RepeatFilter } from "../../../lib/telemetry/mod.ts";
 import {
   type Action,
-  blocksOf,
   type BlockUse,
   type Call,
-  doubtfulBlocks,
   type Eni,
   type EniBlock,
   type Goal,
-  grantName,
-  type GrantNumbers,
-  grantOf,
   learn,
-  NO_GRANTS,
-  numberGrants,
   type Outcome,
   type Pace,
   type Plan,
@@ -33,9 +25,10 @@ import {
 import type { NodeScheduling } from "../cluster/node_source.ts";
 import { NodeAccount } from "../cloud/account.ts";
 import { type FleetView, fleetViewOf, givesAddresses } from "./fleet_view.ts";
+import { GrantedBlocks } from "./granted_blocks.ts";
 import type { VpcHostKeeper } from "./host.ts";
 import type { VpcOptions } from "../cloud/options.ts";
-import { MetadataSight, type Sight } from "../cloud/sight.ts";
+import { MetadataSight } from "../cloud/sight.ts";
 import { type Addresses, BlockUses } from "./uses.ts";
 import { CloudView, type Scene } from "../cloud/view.ts";
 import { Watcher } from "./watcher.ts";
@@ -85,18 +78,13 @@ export class VpcFleet implements Disposable {
   readonly #sights: MetadataSight;
   readonly #atEc2: Watcher;
   readonly #atImds: Watcher;
-  /** Names of blocks that address management has given back. */
-  readonly #released = new Set<string>();
+  readonly #granted: GrantedBlocks;
   readonly #open = new Set<Promise<void>>();
-  readonly #listeners = new Set<() => void>();
   readonly #published = new Gate();
   #startedAt = 0;
   #pace: Pace = new Map();
-  #numbers: GrantNumbers = NO_GRANTS;
   #enis: readonly Eni[] = [];
-  #blocks: readonly EniBlock[] = [];
   #plan: Plan | undefined;
-  #retiring: ReadonlySet<string> = new Set();
   #lastRefusal: unknown;
   readonly #failures = new RepeatFilter();
   #woken = new Gate();
@@ -108,6 +96,7 @@ export class VpcFleet implements Disposable {
     this.#uses = new BlockUses(options.addresses, options.options);
     this.#view = new CloudView((list) => this.#account.enisOf(list));
     const { families } = options.options;
+    this.#granted = new GrantedBlocks({ families });
     this.#sights = new MetadataSight(this.#account.imds, families);
     this.#atEc2 = new Watcher({
       what: "EC2",
@@ -132,7 +121,7 @@ export class VpcFleet implements Disposable {
 
   /** All blocks that EC2 or the metadata service shows. */
   get blocks(): readonly EniBlock[] {
-    return this.#blocks;
+    return this.#granted.all;
   }
 
   /** How many ENIs the instance has that give addresses. */
@@ -171,7 +160,7 @@ export class VpcFleet implements Disposable {
     return (why === "limit" || why === "fixed") && !this.#view.isCalling &&
       !this.#view.awaitsEc2 && !this.#view.awaitsMetadata &&
       // The kernel may not have them yet.
-      this.#blocks.every(({ usable }) => usable);
+      this.blocks.every(({ usable }) => usable);
   }
 
   /** The last refusal of EC2, until a call succeeds. */
@@ -181,13 +170,12 @@ export class VpcFleet implements Disposable {
 
   /** Whether the block of a name is to go back. */
   isRetiring(name: string): boolean {
-    return this.#retiring.has(String(grantOf(name)));
+    return this.#granted.isRetiring(name);
   }
 
   /** Calls back when blocks have come, changed or gone, or others are to go back. */
   subscribe(listener: () => void): Disposable {
-    this.#listeners.add(listener);
-    return { [Symbol.dispose]: () => void this.#listeners.delete(listener) };
+    return this.#granted.subscribe(listener);
   }
 
   /** Asks for a plan: pods came, went or wait. */
@@ -205,8 +193,9 @@ export class VpcFleet implements Disposable {
     names: readonly string[],
     { signal }: { readonly signal: AbortSignal },
   ): Promise<void> {
-    for (const name of names) this.#released.add(name);
-    const isLeft = () => names.some((name) => this.#released.has(name));
+    this.#granted.release(names);
+    const { released } = this.#granted;
+    const isLeft = () => names.some((name) => released.has(name));
     this.wake();
     while (isLeft()) await this.planned({ signal });
   }
@@ -295,19 +284,21 @@ export class VpcFleet implements Disposable {
     const { ready } = await this.#options.host.follow(enis, sight);
     const uses = await this.#uses.read(enis, {
       now: systemClock.nowMs(),
-      released: this.#released,
+      released: this.#granted.released,
     });
     signal.throwIfAborted();
     // What the kernel was asked for is what pods can have.
-    this.#publish(this.#situation(scene, { goal, uses }), { ready, sight });
+    this.#granted.publish(this.#situation(scene, { goal, uses }), {
+      ready,
+      sight,
+    });
+    this.#published.open();
     // A call may have ended in the meantime: it must not be planned again.
     const now = this.#view.scene() ?? scene;
     this.#enis = now.enis;
     const made = this.#plan = plan(this.#situation(now, { goal, uses }));
-    const before = this.#retiring;
-    this.#retiring = new Set(made.retire.map(String));
     for (const action of made.actions) this.#begin(action);
-    if (!this.#retiring.isSubsetOf(before)) this.#tell();
+    this.#granted.retire(made.retire);
     const changed = this.#changed;
     this.#changed = new Gate();
     changed.open();
@@ -341,48 +332,6 @@ export class VpcFleet implements Disposable {
     };
   }
 
-  #publish(
-    situation: Situation,
-    { ready, sight }: {
-      readonly ready: ReadonlySet<string>;
-      readonly sight: Sight;
-    },
-  ): void {
-    const { enis } = situation;
-    const granted = new Set(
-      enis.flatMap(({ id, grants }) =>
-        grants.filter(({ inEc2 }) => inEc2).map(({ block }) =>
-          grantName(id, block)
-        )
-      ),
-    );
-    const returned = new Set(
-      [...this.#released].filter((name) => !granted.has(name)),
-    );
-    this.#numbers = numberGrants(this.#numbers, enis, returned);
-    for (const name of returned) this.#released.delete(name);
-    const options = {
-      numbers: this.#numbers,
-      subnets: subnetsOf(enis, sight),
-      doubtful: doubtfulBlocks(situation),
-      families: this.#options.options.families,
-    };
-    const blocks = enis.flatMap((eni) => blocksOf(eni, options)).map((
-      block,
-    ) => ({
-      ...block,
-      usable: block.usable && ready.has(block.eni),
-    }));
-    const isNews = blocksText(blocks) !== blocksText(this.#blocks);
-    this.#blocks = blocks;
-    this.#published.open();
-    if (isNews) this.#tell();
-  }
-
-  #tell(): void {
-    for (const listener of this.#listeners) listener();
-  }
-
   #begin(action: Action): void {
     const call: Call = { action };
     this.#options.onAction(action);
@@ -413,25 +362,6 @@ export class VpcFleet implements Disposable {
     if (isSlow || outcome.kind === "unknown") this.#atEc2.ask();
     this.wake();
   }
-}
-
-/** By ENI. One that the metadata service does not show yet is in the primary's, if EC2 says so. */
-function subnetsOf(
-  enis: readonly Eni[],
-  { facts }: Sight,
-): ReadonlyMap<string, Prefix> {
-  const primary = enis.find(({ ec2 }) => ec2?.ownership === "primary");
-  const ofPrimary = facts.get(primary?.id ?? "")?.subnets.ipv4;
-  return new Map(enis.flatMap(({ id, ec2 }) => {
-    const isThere = ec2?.subnet === primary?.ec2?.subnet;
-    const subnet = facts.get(id)?.subnets.ipv4 ??
-      (isThere ? ofPrimary : undefined);
-    return subnet === undefined ? [] : [[id, subnet] as const];
-  }));
-}
-
-function blocksText(blocks: readonly EniBlock[]): string {
-  return blocks.map(({ uid, usable }) => `${uid} ${usable}`).join(" ");
 }
 
 function fieldsOf(action: Action): Record<string, unknown> {
