@@ -7,21 +7,25 @@
  *
  * @module
  */
-export { EvictionError } from "./errors.ts";
-export { WAITING_FLAGS, type WaitingValues } from "./flags.ts";
-export { unlessGone, waitWhile } from "./gone.ts";
-export { addressesOf, type LivePod, livePodOf } from "./live_pod.ts";
-export { type Limits, nextPod } from "./order.ts";
-export { Patience, type PatienceOptions } from "./patience.ts";
+export { EvictionError } from "./base/errors.ts";
+export { WAITING_FLAGS, type WaitingValues } from "./base/flags.ts";
+export { unlessGone, waitWhile } from "./base/gone.ts";
+export { addressesOf, type LivePod, livePodOf } from "./base/live_pod.ts";
+export { type Limits, nextPod } from "./rounds/order.ts";
+export { Patience, type PatienceOptions } from "./base/patience.ts";
 export {
   type ReplacementContext,
   replacePod,
   type Stage,
-} from "./pod_replacement.ts";
-export { CLEAR_LINE, Progress, type ProgressTerminal } from "./progress.ts";
-export { replaceAllPods } from "./rounds.ts";
+} from "./pod/pod_replacement.ts";
+export {
+  CLEAR_LINE,
+  Progress,
+  type ProgressTerminal,
+} from "./rounds/progress.ts";
+export { replaceAllPods } from "./rounds/rounds.ts";
 export {
   type KeepReason,
   type Selection,
   selectReplaceable,
-} from "./selection.ts";
+} from "./rounds/selection.ts";

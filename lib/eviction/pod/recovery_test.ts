@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { CoreV1Event, V1Pod } from "../kube/mod.ts";
+import type { CoreV1Event, V1Pod } from "../../kube/mod.ts";
 import { before, isRecovered } from "./recovery.ts";
 import { troubleLines } from "./pod_trouble.ts";
 

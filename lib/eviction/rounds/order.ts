@@ -1,4 +1,4 @@
-import type { LivePod } from "./live_pod.ts";
+import type { LivePod } from "../base/live_pod.ts";
 
 /** How many pods may be under way at the same time. */
 export interface Limits {

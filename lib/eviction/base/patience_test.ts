@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { KubeApiError, KubeUnreachableError } from "../kube/mod.ts";
+import { KubeApiError, KubeUnreachableError } from "../../kube/mod.ts";
 import { Patience } from "./patience.ts";
 
 /** Makes a request that fails in these ways, and then answers. */

@@ -1,5 +1,5 @@
-import { sleep } from "../async/mod.ts";
-import { KubeApiError, KubeUnreachableError } from "../kube/mod.ts";
+import { sleep } from "../../async/mod.ts";
+import { KubeApiError, KubeUnreachableError } from "../../kube/mod.ts";
 
 /** How long to put up with an API server that does not answer. */
 export interface PatienceOptions {

@@ -5,8 +5,8 @@ import {
   PODS,
   type ResourceType,
   type V1Pod,
-} from "../kube/mod.ts";
-import type { Patience } from "./patience.ts";
+} from "../../kube/mod.ts";
+import type { Patience } from "../base/patience.ts";
 
 /** A controller of pods, as far as it is looked at; each kind has some of these. */
 interface Workload extends KubeObject {

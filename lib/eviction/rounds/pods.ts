@@ -1,7 +1,7 @@
-import { sleep, TaskGroup } from "../async/mod.ts";
-import type { LivePod } from "./live_pod.ts";
-import { nameText } from "../names/mod.ts";
-import { type ReplacementContext, replacePod } from "./pod_replacement.ts";
+import { sleep, TaskGroup } from "../../async/mod.ts";
+import type { LivePod } from "../base/live_pod.ts";
+import { nameText } from "../../names/mod.ts";
+import { type ReplacementContext, replacePod } from "../pod/pod_replacement.ts";
 import type { Progress } from "./progress.ts";
 import { type Limits, nextPod } from "./order.ts";
 

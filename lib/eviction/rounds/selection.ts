@@ -1,5 +1,5 @@
-import { compareText, nameText } from "../names/mod.ts";
-import type { LivePod } from "./live_pod.ts";
+import { compareText, nameText } from "../../names/mod.ts";
+import type { LivePod } from "../base/live_pod.ts";
 
 /** Why a pod is not replaced. */
 export type KeepReason = "no controller" | "static pod";

@@ -1,6 +1,6 @@
-import { Address } from "../inet/mod.ts";
-import { isReadyPod, type OwnerReference, type V1Pod } from "../kube/mod.ts";
-import type { NamespacedName } from "../names/mod.ts";
+import { Address } from "../../inet/mod.ts";
+import { isReadyPod, type OwnerReference, type V1Pod } from "../../kube/mod.ts";
+import type { NamespacedName } from "../../names/mod.ts";
 
 /** What a pod that the kubelet made from a file carries: k8s.io/kubernetes/pkg/kubelet/types. */
 const MIRROR_ANNOTATION = "kubernetes.io/config.mirror";

@@ -1,4 +1,4 @@
-import type { DurationFlag, FlagValues } from "../flags/mod.ts";
+import type { DurationFlag, FlagValues } from "../../flags/mod.ts";
 
 /** The flags about how long a replacement of pods waits. */
 export type WaitingFlags = {

@@ -1,5 +1,5 @@
-import { sleep } from "../async/mod.ts";
-import { KubeApiError } from "../kube/mod.ts";
+import { sleep } from "../../async/mod.ts";
+import { KubeApiError } from "../../kube/mod.ts";
 
 /** Makes a request about an object that may be gone, or another one by now. */
 export async function unlessGone(

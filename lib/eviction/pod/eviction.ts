@@ -3,12 +3,12 @@ import {
   type KubeClient,
   PODS,
   resourcePath,
-} from "../kube/mod.ts";
-import { EvictionError } from "./errors.ts";
-import { waitWhile } from "./gone.ts";
-import type { LivePod } from "./live_pod.ts";
-import { nameText } from "../names/mod.ts";
-import type { Patience } from "./patience.ts";
+} from "../../kube/mod.ts";
+import { EvictionError } from "../base/errors.ts";
+import { waitWhile } from "../base/gone.ts";
+import type { LivePod } from "../base/live_pod.ts";
+import { nameText } from "../../names/mod.ts";
+import type { Patience } from "../base/patience.ts";
 
 export interface EvictionContext {
   readonly client: KubeClient;

@@ -1,11 +1,11 @@
-import { EVENTS, type KubeClient, PODS } from "../kube/mod.ts";
+import { EVENTS, type KubeClient, PODS } from "../../kube/mod.ts";
 import { type Before, before, isRecovered } from "./recovery.ts";
-import { EvictionError } from "./errors.ts";
-import { unlessGone, waitWhile } from "./gone.ts";
+import { EvictionError } from "../base/errors.ts";
+import { unlessGone, waitWhile } from "../base/gone.ts";
 import { evict } from "./eviction.ts";
-import type { LivePod } from "./live_pod.ts";
-import { nameText } from "../names/mod.ts";
-import type { Patience } from "./patience.ts";
+import type { LivePod } from "../base/live_pod.ts";
+import { nameText } from "../../names/mod.ts";
+import type { Patience } from "../base/patience.ts";
 import { desiredOf, type PodOwner, podsOf } from "./pod_owner.ts";
 import { troubleLines } from "./pod_trouble.ts";
 

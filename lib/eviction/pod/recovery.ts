@@ -1,5 +1,5 @@
-import { isReadyPod, type V1Pod } from "../kube/mod.ts";
-import { livePodOf } from "./live_pod.ts";
+import { isReadyPod, type V1Pod } from "../../kube/mod.ts";
+import { livePodOf } from "../base/live_pod.ts";
 import type { Desired } from "./pod_owner.ts";
 
 /** How a controller's pods were before one of them was evicted. */

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { KubeClient } from "../kube/mod.ts";
-import { FakeTransport } from "../kube/testing.ts";
-import type { LivePod } from "./live_pod.ts";
-import { Patience } from "./patience.ts";
+import { KubeClient } from "../../kube/mod.ts";
+import { FakeTransport } from "../../kube/testing.ts";
+import type { LivePod } from "../base/live_pod.ts";
+import { Patience } from "../base/patience.ts";
 import { Progress } from "./progress.ts";
 import { replacePods } from "./pods.ts";
 import { replaceAllPods } from "./rounds.ts";

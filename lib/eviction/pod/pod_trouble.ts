@@ -1,4 +1,4 @@
-import { type CoreV1Event, isReadyPod, type V1Pod } from "../kube/mod.ts";
+import { type CoreV1Event, isReadyPod, type V1Pod } from "../../kube/mod.ts";
 
 /** More lines than this say nothing new. */
 const MAX_LINES = 6;

@@ -1,5 +1,5 @@
-import { nameText } from "../names/mod.ts";
-import type { LivePod } from "./live_pod.ts";
+import { nameText } from "../../names/mod.ts";
+import type { LivePod } from "../base/live_pod.ts";
 import { replacePods, type ReplacePodsOptions } from "./pods.ts";
 
 /** How often pods may turn up that were not there the time before. */
