@@ -4,7 +4,7 @@
  *
  * @module
  */
-import { onAbort, startTimer } from "../async/mod.ts";
+import { jittered, onAbort, sleep, startTimer } from "../async/mod.ts";
 import { exchange } from "./client/exchange.ts";
 import { GrpcError, StatusCode } from "./base/status.ts";
 
@@ -71,7 +71,7 @@ async function connect(
           },
         );
       }
-      await new Promise((resolve) => setTimeout(resolve, BACKLOG_PAUSE_MS));
+      await sleep(jittered(BACKLOG_PAUSE_MS));
     }
   }
 }

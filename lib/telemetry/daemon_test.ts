@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { sleep } from "../async/mod.ts";
 
 const PRELUDE = `
 import { configureLogging, runDaemon } from "${new URL(
@@ -30,7 +31,7 @@ async function outcome(
   if (signals.length > 0) await reader.read();
   for (const signal of signals) {
     child.kill(signal);
-    await new Promise((resolve) => setTimeout(resolve, 100));
+    await sleep(100);
   }
   while (!(await reader.read()).done);
   return { code: (await child.status).code, log: await stderr };

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { sleep } from "../async/mod.ts";
 import { Rendering } from "./rendering.ts";
 
 function setUp() {
@@ -9,7 +10,7 @@ function setUp() {
     started.push(one);
     return one.promise;
   }, stop.signal);
-  const turn = () => new Promise((resolve) => setTimeout(resolve, 0));
+  const turn = () => sleep(0);
   const read = async (): Promise<string> => {
     return new TextDecoder().decode((await rendering.get()).plain);
   };
@@ -48,7 +49,7 @@ Deno.test("Rendering rests longer than it works", async () => {
   const { read, started, turn } = setUp();
   const first = read();
   await turn();
-  await new Promise((resolve) => setTimeout(resolve, 30));
+  await sleep(30);
   started[0]?.resolve("a");
   await first;
   const endMs = performance.now();

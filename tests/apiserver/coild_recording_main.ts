@@ -5,6 +5,7 @@
  * kernel: whatever happens to coild.
  */
 import type { ClientPlan, EndedConnections } from "../../lib/egress/mod.ts";
+import { sleep } from "../../lib/async/mod.ts";
 import { type Family, Prefix } from "../../lib/inet/mod.ts";
 import { FouUnsupportedError } from "../../lib/netlink/mod.ts";
 import {
@@ -37,7 +38,7 @@ class RecordingPlane implements EgressPlane {
     const locals = plan.tunnels.map(({ local }) => `${local}`).join();
     await this.#call("apply", { ...options, locals }, async (file) => {
       while (await this.#isAsked("held")) {
-        await new Promise((resolve) => setTimeout(resolve, 20));
+        await sleep(20);
       }
       // Half-done things stay, as in the kernel; of an empty plan nothing does.
       if (plan.families.length === 0) {

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { sleep } from "../../lib/async/mod.ts";
 import { eventually } from "../lab/mod.ts";
 import { ControllerLab } from "./controller_testing.ts";
 
@@ -86,7 +87,7 @@ Deno.test("coil-controller releases the blocks of nodes that are gone", async (t
       await lab.createNode("node6");
       await put(9, "node6");
       await lab.restartApiServer();
-      await new Promise((resolve) => setTimeout(resolve, 1500));
+      await sleep(1500);
       assert.ok((await names()).includes("v4-9"));
     },
   );

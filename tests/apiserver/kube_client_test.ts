@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { sleep } from "../../lib/async/mod.ts";
 import * as path from "node:path";
 import {
   CONFIG_MAPS,
@@ -199,7 +200,7 @@ Deno.test("KubeClient follows a rotated token, at once when it is refused", asyn
     const now = await client.get(SERVICE_ACCOUNTS, account);
     if (uid === now.metadata?.uid) break;
     assert.ok(performance.now() < deadline, "the old token was used for 30 s");
-    await new Promise((resolve) => setTimeout(resolve, 500));
+    await sleep(500);
   }
 });
 

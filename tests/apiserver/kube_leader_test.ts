@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { untilAborted } from "../../lib/async/mod.ts";
+import { sleep, untilAborted } from "../../lib/async/mod.ts";
 import {
   EventRecorder,
   EVENTS,
@@ -94,7 +94,7 @@ Deno.test("LeaderElector hands over at once when the leader ends cleanly", async
   await using first = await Candidate.start("first", log, { leaseMs });
   await eventually("the first leader", () => first.elector.isLeader);
   await using second = await Candidate.start("second", log, { leaseMs });
-  await new Promise((resolve) => setTimeout(resolve, 1_000));
+  await sleep(1_000);
   assert.deepEqual(log, ["first leads"]);
   const startMs = performance.now();
   await first.stop();

@@ -1,5 +1,6 @@
 // The demo's chapters, in order; each checks what it shows.
 import assert from "node:assert/strict";
+import { sleep } from "../../lib/async/mod.ts";
 import { type CoilCluster, type LabPod, PluginError } from "../lab/coil.ts";
 import { eventually } from "../lab/mod.ts";
 import { run } from "../lab/command.ts";
@@ -257,7 +258,7 @@ async function removeRule(
     ...[other.sandbox, "ping", "-n", "-q", "-i", "0.02", "-w", "2"],
     pod.addresses[0] ?? "",
   );
-  await new Promise((resolve) => setTimeout(resolve, 500));
+  await sleep(500);
   const removed = performance.now();
   await node.run("ip", "rule", "del", "pref", "2000");
   shown(`ip rule del pref 2000   ${dim(`# on ${node.name}`)}`, "");
@@ -298,7 +299,7 @@ async function cutApi(cluster: CoilCluster): Promise<void> {
   });
   await step(
     "coild hears of the pod",
-    () => new Promise((resolve) => setTimeout(resolve, 500)),
+    () => sleep(500),
   );
   await step("kube-apiserver is killed", () => cluster.plane.killApiServer());
   const pod = await step(

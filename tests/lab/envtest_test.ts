@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { sleep } from "../../lib/async/mod.ts";
 import { createHash } from "node:crypto";
 import { run } from "../../deploy/host/mod.ts";
 import {
@@ -204,7 +205,7 @@ Deno.test("fetchEnvtest() waits for a server that is slow but not silent", async
     return new Response(
       new ReadableStream({
         async pull(controller) {
-          await new Promise((resolve) => setTimeout(resolve, 400));
+          await sleep(400);
           controller.enqueue(bytes.subarray(sent, sent += size));
           if (sent >= bytes.length) controller.close();
         },

@@ -1,7 +1,6 @@
-/** Waits so many milliseconds. */
-export function sleep(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
-}
+import { sleep } from "../../lib/async/mod.ts";
+
+export { sleep };
 
 /**
  * The promise itself, which is awaited later: when it is rejected by then, the

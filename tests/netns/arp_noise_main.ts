@@ -1,5 +1,6 @@
 // Fills a link with ARP packets of others, about 10,000 a second, until it is killed.
 import { RawLink } from "../lab/raw_link.ts";
+import { sleep } from "../../lib/async/mod.ts";
 
 const BURST = 100;
 const PAUSE_MS = 10;
@@ -8,7 +9,7 @@ const [path = "", index = ""] = Deno.args;
 using link = new RawLink(path, Number(index));
 for (let burst = 0;; burst++) {
   for (let i = 0; i < BURST; i++) link.send(request(burst * BURST + i));
-  await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
+  await sleep(PAUSE_MS);
 }
 
 /** Machine n asks for its neighbour: RFC 826. */

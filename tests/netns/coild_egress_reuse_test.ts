@@ -1,7 +1,7 @@
 // Whose interface is it that has an address of a pod's status, when coild was
 // started again: the address may have been another pod's before.
 import assert from "node:assert/strict";
-import { KeyedMutex } from "../../lib/async/mod.ts";
+import { KeyedMutex, sleep } from "../../lib/async/mod.ts";
 import type { StoreChange, V1Pod } from "../../lib/kube/mod.ts";
 import { createRegistry } from "../../lib/telemetry/mod.ts";
 import { AttachmentBook } from "../../roles/coild/calls/attachment_book.ts";
@@ -133,7 +133,7 @@ async function unmark(node: TestNode): Promise<void> {
 }
 
 function looked(): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, 300));
+  return sleep(300);
 }
 
 netnsTest(

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { sleep } from "../../lib/async/mod.ts";
 import { FakeClock } from "../../lib/async/testing.ts";
 import { runDenoTest } from "./deno_tests.ts";
 import { DENO, onMachine } from "./processes.ts";
@@ -199,7 +200,7 @@ for (const { how, options, name, named } of LIMITED) {
     while (!isOver) {
       await clock.advance(15_000);
       // The marks are read from real files.
-      await new Promise((resolve) => setTimeout(resolve, 50));
+      await sleep(50);
     }
     const minutes = (clock.nowMs() - startMs) / 60_000;
     assert.ok(minutes >= (options.fileMinutes ?? 5), `after ${minutes}`);

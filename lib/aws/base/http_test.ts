@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { sleep } from "../../async/mod.ts";
 import { NoAnswerError } from "./errors.ts";
 import { HttpClient } from "./http.ts";
 import { type Answering, LoopbackServer } from "../testing.ts";
@@ -68,7 +69,7 @@ Deno.test("send() ends when its signal aborts, long after the answer has begun",
   // Another that is given up, and long enough for the runtime to forget what it does not hold.
   const soon = { signal: AbortSignal.timeout(20) };
   await assert.rejects(http.send({ ...GET, url: `${endpoint}/silent` }, soon));
-  await new Promise((resolve) => setTimeout(resolve, 100));
+  await sleep(100);
   abort.abort(reason);
   await sent;
 });

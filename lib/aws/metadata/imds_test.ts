@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { sleep } from "../../async/mod.ts";
 import { FakeClock } from "../../async/testing.ts";
 import { NoAnswerError } from "../base/errors.ts";
 import { ImdsClient, ImdsError } from "./imds.ts";
@@ -142,7 +143,7 @@ async function turned<T>(clock: FakeClock, made: Promise<T>): Promise<T> {
   done.catch(() => {});
   while (!isDone) {
     await clock.advance(1_000);
-    await new Promise((resolve) => setTimeout(resolve, 5));
+    await sleep(5);
   }
   return await done;
 }

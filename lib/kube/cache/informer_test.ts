@@ -563,7 +563,7 @@ Deno.test("Informer pauses between watches that end after one bookmark", async (
   const controller = new AbortController();
   const running = informer.run(controller.signal);
   await informer.synced;
-  await new Promise((resolve) => setTimeout(resolve, 200));
+  await sleep(200);
   controller.abort();
   await running;
   assert.ok(watches >= 2 && watches <= 4, `${watches} watches in 200 ms`);

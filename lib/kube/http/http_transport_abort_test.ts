@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { sleep } from "../../async/mod.ts";
 import { HttpTransport } from "./http_transport.ts";
 import type { ConnectionSource } from "./transport.ts";
 
@@ -38,7 +39,7 @@ function endlessServer(): {
 }
 
 /** Long enough for the runtime to forget what it does not hold. */
-const pause = () => new Promise((resolve) => setTimeout(resolve, 100));
+const pause = () => sleep(100);
 
 Deno.test("stream() ends on its signal, long after the answer has begun", async () => {
   await using server = endlessServer();

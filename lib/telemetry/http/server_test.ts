@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { startTimer } from "../../async/mod.ts";
+import { sleep, startTimer } from "../../async/mod.ts";
 import { configureLogging } from "../base/log.ts";
 import type { HttpHandler } from "./connection.ts";
 import { DEFAULT_LIMITS, type HttpLimits } from "./limits.ts";
@@ -166,7 +166,7 @@ Deno.test("HttpServer closes the connection of a peer that does not read", async
   await withServer(large, { answerMs: 100 }, async ({ connect }) => {
     using peer = await connect();
     await peer.send(GET);
-    await new Promise((resolve) => setTimeout(resolve, 500));
+    await sleep(500);
     assert.ok((await peer.end()).length < 32 << 20);
   });
 });
@@ -177,7 +177,7 @@ Deno.test("HttpServer closes the connection of a peer that stops to read amid th
     using peer = await connect();
     await peer.send(GET);
     await peer.until(/x{1000}/);
-    await new Promise((resolve) => setTimeout(resolve, 500));
+    await sleep(500);
     assert.ok((await peer.end()).length < 32 << 20);
   });
 });
@@ -210,7 +210,7 @@ Deno.test("HttpServer serves a peer's newest connection when the others' answers
     const deadlineMs = performance.now() + PATIENCE_MS;
     while (!await isServed()) {
       assert.ok(performance.now() < deadlineMs, "never served");
-      await new Promise((resolve) => setTimeout(resolve, 100));
+      await sleep(100);
     }
   });
 });

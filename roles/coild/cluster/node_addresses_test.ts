@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { TaskGroup } from "../../../lib/async/mod.ts";
+import { sleep, TaskGroup } from "../../../lib/async/mod.ts";
 import { settle } from "../../../lib/async/testing.ts";
 import { Address, type DualStack } from "../../../lib/inet/mod.ts";
 import type { PodNetwork } from "../../../lib/podnet/mod.ts";
@@ -33,7 +33,7 @@ Deno.test("the Node's addresses go into the routes of pods when they change, and
   const follower = new NodeAddresses(node, network, { retryMs: 10 });
   const waitFor = async (count: number) => {
     for (let turn = 0; turn < 400 && done.length < count; turn++) {
-      await new Promise((resolve) => setTimeout(resolve, 10));
+      await sleep(10);
     }
     await settle();
   };

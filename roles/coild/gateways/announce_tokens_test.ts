@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { sleep } from "../../../lib/async/mod.ts";
 import { FakeClock } from "../../../lib/async/testing.ts";
 import { KubeClient } from "../../../lib/kube/mod.ts";
 import { FakeTransport } from "../../../lib/kube/testing.ts";
@@ -186,7 +187,7 @@ Deno.test("EgressTokens costs one caller its time limit while the API server han
   assert.equal(await token(), undefined);
   assert.equal(asked.length, 1);
   answer.resolve();
-  await new Promise((resolve) => setTimeout(resolve, 0));
+  await sleep(0);
   assert.match(await token() ?? "", /^t1/);
   assert.equal(asked.length, 1);
 });

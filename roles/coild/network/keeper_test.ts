@@ -1,5 +1,10 @@
 import assert from "node:assert/strict";
-import { Gate, TaskGroup, untilAborted } from "../../../lib/async/mod.ts";
+import {
+  Gate,
+  sleep,
+  TaskGroup,
+  untilAborted,
+} from "../../../lib/async/mod.ts";
 import { untilQuiet } from "../../../lib/async/testing.ts";
 import { Prefix } from "../../../lib/inet/mod.ts";
 import type { Notification } from "../../../lib/netlink/mod.ts";
@@ -110,7 +115,7 @@ class World implements AsyncDisposable {
     const end = performance.now() + 10_000;
     while (!holds()) {
       assert.ok(performance.now() < end, `not so: ${holds}`);
-      await new Promise((resolve) => setTimeout(resolve, 2));
+      await sleep(2);
     }
   }
 
@@ -195,7 +200,7 @@ Deno.test("NetworkKeeper looks again once, however many looks found pods being w
     await world.until(() => world.looks.length >= i);
   }
   await world.until(() => world.looks.length > 5);
-  await new Promise((resolve) => setTimeout(resolve, 1_500));
+  await sleep(1_500);
   const { length } = world.looks; // one more, or two if the five took a second
   assert.ok(length <= 7, `${length} looks`);
 });
@@ -217,7 +222,7 @@ Deno.test("NetworkKeeper slows down when somebody removes things again and again
   world.removesAgain = true;
   world.hasRule = false;
   world.tell({ kind: "rule", family: "ipv4" });
-  await new Promise((resolve) => setTimeout(resolve, 2_000));
+  await sleep(2_000);
   const count = world.repaired.length;
   assert.ok(count >= 2 && count <= 20, `${count} repairs in 2 s`);
 });

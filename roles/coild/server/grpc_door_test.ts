@@ -1,6 +1,7 @@
 // The contract, served, and called by grpc-js's client; grpcurl calls it in
 // tests/executable/interop_test.ts.
 import assert from "node:assert/strict";
+import { sleep } from "../../../lib/async/mod.ts";
 import { Buffer } from "node:buffer";
 import { Client, credentials, type ServiceError } from "@grpc/grpc-js";
 import {
@@ -174,7 +175,7 @@ Deno.test("serve() answers a request larger than every window", async () => {
 
 Deno.test("serve() answers many at once", async () => {
   await using server = await TestServer.start(async (args) => {
-    await new Promise((resolve) => setTimeout(resolve, 5));
+    await sleep(5);
     return args.containerId;
   });
   const calls = Array.from(

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { untilAborted } from "../../../lib/async/mod.ts";
+import { sleep, untilAborted } from "../../../lib/async/mod.ts";
 import { untilPasses } from "../../../lib/async/testing.ts";
 import { parseResult } from "../../../lib/cni/mod.ts";
 import { SocketPathError } from "../../../lib/grpc/mod.ts";
@@ -303,7 +303,7 @@ Deno.test("the stop waits for the work of a call whose launcher has gone", async
     await begun.promise;
   }
   const stopped = site.stop().then(() => order.push("stopped"));
-  await new Promise((resolve) => setTimeout(resolve, 50));
+  await sleep(50);
   undo.resolve();
   await stopped;
   assert.deepEqual(order, ["undone", "stopped"]);
