@@ -18,12 +18,12 @@ export { Ec2Client, type Ec2ClientOptions } from "./ec2/client.ts";
 export type {
   AddressGrant,
   AddressRequest,
-  Attachment,
   AttachRequest,
   CreateRequest,
   Filters,
   GivenBack,
   InstanceType,
+  InterfaceAttachment,
   NetworkInterface,
   Tags,
 } from "./ec2/types.ts";

@@ -25,10 +25,10 @@ export {
   withAnswers,
 } from "./fleet/calls.ts";
 export {
-  type Attachment,
   type BlockKind,
   type Ec2Eni,
   type Eni,
+  type EniAttachment,
   type Grant,
   type ImdsEni,
   mergeEnis,

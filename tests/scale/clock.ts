@@ -8,7 +8,7 @@ interface Due {
 }
 
 /** Virtual time: a heap of what is due. */
-export class Clock {
+export class SimClock {
   #nowMs = 0;
   #turns = 0;
   readonly #heap: Due[] = [];

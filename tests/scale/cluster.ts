@@ -2,7 +2,7 @@
 // and daemons that ask and watch by the table of patterns.
 import { Backoff } from "../../lib/async/mod.ts";
 import type { Random } from "../faults/random.ts";
-import type { Clock } from "./clock.ts";
+import type { SimClock } from "./clock.ts";
 import type { ModelServer, Reading } from "./model_server.ts";
 import type { Pattern, WatchKind } from "./patterns.ts";
 import { RefusedNodes } from "./refused.ts";
@@ -52,7 +52,7 @@ interface ModelPod {
 export interface ClusterParts {
   readonly size: ClusterSize;
   readonly pattern: Pattern;
-  readonly clock: Clock;
+  readonly clock: SimClock;
   readonly server: ModelServer;
   readonly random: Random;
 }

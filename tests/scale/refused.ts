@@ -1,7 +1,7 @@
 // Nodes that ask for a block of a pool that has none.
 import { Backoff } from "../../lib/async/mod.ts";
 import type { Random } from "../faults/random.ts";
-import type { Clock } from "./clock.ts";
+import type { SimClock } from "./clock.ts";
 
 /** A node that was refused a block is answered after about so long. */
 const ANSWER_MS = 100;
@@ -14,13 +14,13 @@ const PREFETCH = { initialMs: 2_000, maxMs: 120_000 };
  * it was refused.
  */
 export class RefusedNodes {
-  readonly #with: { readonly clock: Clock; readonly random: Random };
+  readonly #with: { readonly clock: SimClock; readonly random: Random };
   readonly #onRefusal: () => void;
   /** Of each node. */
   readonly #asks: (() => void)[] = [];
 
   constructor(
-    parts: { readonly clock: Clock; readonly random: Random },
+    parts: { readonly clock: SimClock; readonly random: Random },
     onRefusal: () => void,
   ) {
     this.#with = parts;

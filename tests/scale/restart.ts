@@ -2,7 +2,7 @@
 // are opened again through the queues of API Priority and Fairness.
 import { Backoff } from "../../lib/async/mod.ts";
 import type { Random } from "../faults/random.ts";
-import { Clock } from "./clock.ts";
+import { SimClock } from "./clock.ts";
 import type { Pattern, WatchKind } from "./patterns.ts";
 import { type ClusterSize, namespacesOfNode } from "./size.ts";
 
@@ -90,7 +90,7 @@ export function computeRestart(options: RestartOptions): RestartOutcome {
 
 class Restart {
   readonly #with: RestartOptions;
-  readonly #clock = new Clock();
+  readonly #clock = new SimClock();
   readonly #queue: Watch[] = [];
   #first = 0;
   #running: Running[] = [];

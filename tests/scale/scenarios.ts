@@ -1,6 +1,6 @@
 // What happens to a cluster, and what its API server counted.
 import { Random } from "../faults/random.ts";
-import { Clock } from "./clock.ts";
+import { SimClock } from "./clock.ts";
 import { Cluster } from "./cluster.ts";
 import type { ClusterSize } from "./size.ts";
 import { type Count, COUNTS, ModelServer } from "./model_server.ts";
@@ -21,7 +21,7 @@ const WAVE_MS = 15_000;
 export interface Scenario {
   readonly name: string;
   readonly seconds: number;
-  readonly begin: (cluster: Cluster, clock: Clock) => void;
+  readonly begin: (cluster: Cluster, clock: SimClock) => void;
 }
 
 /** What was counted: in a second on average, and in the worst one. */
@@ -41,13 +41,13 @@ export interface Outcome {
   readonly behindS: number;
 }
 
-function peak(cluster: Cluster, clock: Clock, atS: number): void {
+function peak(cluster: Cluster, clock: SimClock, atS: number): void {
   clock.after(1000 * atS, () => cluster.rush = RUSH);
   clock.after(1000 * (atS + MINUTE_S), () => cluster.rush = 1);
 }
 
 /** A third of the nodes goes, its pods start elsewhere, 500 in a second; then it comes back within a minute. */
-function loseZone(cluster: Cluster, clock: Clock): void {
+function loseZone(cluster: Cluster, clock: SimClock): void {
   clock.after(60_000, () => {
     const zone = cluster.nodes.filter((_, i) => i % 3 === 0);
     for (const node of zone) cluster.loseNode(node);
@@ -63,7 +63,7 @@ function loseZone(cluster: Cluster, clock: Clock): void {
 }
 
 /** A thousand nodes have each a pod of a pool without blocks, which kubelet tries again every 15 s. */
-function useUpPool(cluster: Cluster, clock: Clock): void {
+function useUpPool(cluster: Cluster, clock: SimClock): void {
   const waiting = cluster.nodes.length / 5;
   const retryMs = 15_000;
   for (let i = 0; i < waiting; i++) {
@@ -72,7 +72,7 @@ function useUpPool(cluster: Cluster, clock: Clock): void {
 }
 
 /** A tenth of all pods is replaced within five minutes. */
-function rollOutPods(cluster: Cluster, clock: Clock): void {
+function rollOutPods(cluster: Cluster, clock: SimClock): void {
   const replaced = cluster.pods / 10;
   for (let i = 0; i < replaced; i++) {
     clock.after(60_000 + 300_000 * i / replaced, () => cluster.replacePod());
@@ -80,7 +80,7 @@ function rollOutPods(cluster: Cluster, clock: Clock): void {
 }
 
 /** Each node's coild is replaced, 2 % of them at a time: one wave after the other. */
-function rollOutCoild(cluster: Cluster, clock: Clock): void {
+function rollOutCoild(cluster: Cluster, clock: SimClock): void {
   const together = Math.ceil(cluster.nodes.length / 50);
   cluster.nodes.forEach((_, i) => {
     const wave = Math.floor(i / together);
@@ -150,7 +150,7 @@ export function runScenario(
     readonly seed: number;
   },
 ): Outcome {
-  const clock = new Clock();
+  const clock = new SimClock();
   const server = new ModelServer(seconds);
   const cluster = new Cluster({
     size,

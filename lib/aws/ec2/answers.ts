@@ -1,8 +1,8 @@
 import { Address, Prefix } from "../../inet/mod.ts";
 import type {
   AddressGrant,
-  Attachment,
   InstanceType,
+  InterfaceAttachment,
   NetworkInterface,
   Tags,
 } from "./types.ts";
@@ -70,7 +70,9 @@ export function ipv6PrefixesOf(answer: XmlElement): Prefix[] {
     .map(({ text }) => prefixOf(text));
 }
 
-function attachmentOf(item: XmlElement | undefined): Attachment | undefined {
+function attachmentOf(
+  item: XmlElement | undefined,
+): InterfaceAttachment | undefined {
   if (item === undefined) return undefined;
   return {
     attachmentId: need(item, "attachmentId"),

@@ -7,7 +7,7 @@ export type Tags = Readonly<Record<string, string>>;
 export type Filters = Readonly<Record<string, readonly string[]>>;
 
 /** Where an interface is attached. */
-export interface Attachment {
+export interface InterfaceAttachment {
   readonly attachmentId: string;
   /** Undefined where the instance is of another account. */
   readonly instanceId: string | undefined;
@@ -37,7 +37,7 @@ export interface NetworkInterface {
   readonly ipv6Prefixes: readonly Prefix[];
   readonly groups: readonly string[];
   readonly tags: Tags;
-  readonly attachment: Attachment | undefined;
+  readonly attachment: InterfaceAttachment | undefined;
 }
 
 /** What a type of instance allows. */

@@ -76,7 +76,7 @@ export interface AllocateBlockOptions extends SignalOptions {
 const MEMORY_MS = 60_000;
 
 /** One pool's indices: those that lists have shown, and those that this process has taken in the meantime. */
-interface PoolState {
+interface PoolIndices {
   index: PoolIndex;
   /** Indices in use that no list has shown yet, and when that was found. */
   readonly unseen: Map<number, number>;
@@ -101,7 +101,7 @@ interface PoolState {
 export class PoolManager {
   readonly #options: PoolManagerOptions;
   readonly #now: () => number;
-  readonly #pools = new Map<string, PoolState>();
+  readonly #pools = new Map<string, PoolIndices>();
   readonly #overlaps = new Overlaps((pool) => this.#pools.get(pool)?.index);
 
   constructor(options: PoolManagerOptions) {
@@ -134,7 +134,7 @@ export class PoolManager {
     }
   }
 
-  async #open(pool: Pool, signal: AbortSignal): Promise<PoolState> {
+  async #open(pool: Pool, signal: AbortSignal): Promise<PoolIndices> {
     const indices = await this.#options.store.list(pool.name, { signal });
     return this.#pools.get(pool.name) ?? this.#merge(pool, indices);
   }
@@ -142,7 +142,7 @@ export class PoolManager {
   /** Tries one index. Undefined: it belongs to another request. */
   async #tryIndex(
     pool: Pool,
-    state: PoolState,
+    state: PoolIndices,
     { node, nodeAddresses, requestUid, signal, onTry }: AllocateBlockOptions,
   ): Promise<string | undefined> {
     const at = this.#now();
@@ -168,7 +168,7 @@ export class PoolManager {
   }
 
   /** The lowest unused index whose block overlaps no other and is not reserved as a whole. */
-  #lowestFree(pool: Pool, state: PoolState): number | undefined {
+  #lowestFree(pool: Pool, state: PoolIndices): number | undefined {
     const limit = poolCapacity(pool);
     const { whole } = reservedBlocks(pool);
     let index = state.index.lowestFree(limit);
@@ -205,9 +205,9 @@ export class PoolManager {
     this.#merge(pool, indices);
   }
 
-  #merge(pool: Pool, indices: Iterable<number>): PoolState {
+  #merge(pool: Pool, indices: Iterable<number>): PoolIndices {
     const now = this.#now();
-    const state: PoolState = this.#pools.get(pool.name) ??
+    const state: PoolIndices = this.#pools.get(pool.name) ??
       {
         index: new PoolIndex(),
         unseen: new Map(),

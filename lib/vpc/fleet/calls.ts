@@ -1,5 +1,5 @@
 import type { Prefix } from "../../inet/mod.ts";
-import type { Attachment, BlockKind, Ec2Eni } from "./eni.ts";
+import type { BlockKind, Ec2Eni, EniAttachment } from "./eni.ts";
 
 /** One call of EC2 that changes something. */
 export type Action =
@@ -58,7 +58,7 @@ export type Outcome =
     readonly kind: "done";
     /** The ENI that was created. */
     readonly eni?: Ec2Eni | undefined;
-    readonly attachment?: Pick<Attachment, "id" | "since"> | undefined;
+    readonly attachment?: Pick<EniAttachment, "id" | "since"> | undefined;
     /** What was assigned. */
     readonly blocks?: readonly Prefix[] | undefined;
   }
@@ -141,7 +141,7 @@ function changed(
 function attached(
   eni: Ec2Eni,
   device: number,
-  attachment: Pick<Attachment, "id" | "since"> | undefined,
+  attachment: Pick<EniAttachment, "id" | "since"> | undefined,
 ): Ec2Eni {
   // An attachment of before a detachment may still be shown.
   const { id } = eni.attachment ?? {};
@@ -156,7 +156,7 @@ function attached(
 function changeAttachment(
   eni: Ec2Eni,
   action: { readonly attachment: string },
-  change: Partial<Attachment>,
+  change: Partial<EniAttachment>,
 ): Ec2Eni {
   const { attachment } = eni;
   // The ENI may have been attached again since.

@@ -27,7 +27,7 @@ export function kindOf(block: Prefix): BlockKind {
 export type Ownership = "primary" | "owned" | "adopted" | "foreign";
 
 /** An ENI's connection to the instance. */
-export interface Attachment {
+export interface EniAttachment {
   readonly id: string;
   readonly device: number;
   readonly state: "attaching" | "attached" | "detaching";
@@ -45,7 +45,7 @@ export interface Ec2Eni {
   /** Its primary address, which no pod gets. */
   readonly address: Address;
   /** Undefined while no instance has it. */
-  readonly attachment?: Attachment | undefined;
+  readonly attachment?: EniAttachment | undefined;
   /** Secondary addresses as /32, and delegated IPv4 prefixes. */
   readonly blocks: readonly Prefix[];
   /** The delegated IPv6 prefix, a /80. */

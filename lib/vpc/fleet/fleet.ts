@@ -1,10 +1,10 @@
 import type { Prefix } from "../../inet/mod.ts";
 import { type Action, type Call, isOpen, SETTLE_MS } from "./calls.ts";
 import {
-  type Attachment,
   type BlockKind,
   type Ec2Eni,
   type Eni,
+  type EniAttachment,
   type Grant,
   kindOf,
   sizeOf,
@@ -83,7 +83,7 @@ export interface Member {
   readonly id: string;
   readonly ec2: Ec2Eni;
   readonly state: EniState;
-  readonly attachment: Attachment;
+  readonly attachment: EniAttachment;
   readonly slots: readonly Slot[];
   readonly hasIpv6: boolean;
 }

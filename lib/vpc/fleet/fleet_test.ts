@@ -4,8 +4,8 @@ import { Address, Prefix } from "../../inet/mod.ts";
 import { targetsOf } from "../testing.ts";
 import type { Action, Call, Outcome } from "./calls.ts";
 import {
-  type Attachment,
   type Ec2Eni,
+  type EniAttachment,
   type ImdsEni,
   mergeEnis,
   type Ownership,
@@ -25,7 +25,7 @@ const PREFIX6 = Prefix.parse("2001:db8:0:1:2::/80");
 
 interface Look {
   readonly ownership?: Ownership;
-  readonly attachment?: Partial<Attachment>;
+  readonly attachment?: Partial<EniAttachment>;
   readonly blocks?: readonly string[];
   readonly ipv6?: boolean;
   readonly imds?: boolean;

@@ -13,7 +13,7 @@ const INTERVAL_MS = 10_000;
 /** What is read of the kernel. */
 export type ReadingName = "counters" | "flows" | "conntrack" | "limited";
 
-export interface ReadingSources {
+export interface ReadingsOptions {
   readonly kernel: Pick<
     DataPlane,
     "readCounters" | "readFlows" | "readConntrack" | "readLimited"
@@ -27,7 +27,7 @@ export interface ReadingSources {
  * again; the others are not affected.
  */
 export class Readings {
-  readonly #sources: ReadingSources;
+  readonly #with: ReadingsOptions;
   readonly #flight = new SingleFlight<void>();
   readonly #failing = new Set<ReadingName>();
   #counters: ServerCounters | undefined;
@@ -35,8 +35,8 @@ export class Readings {
   #conntrack: ConntrackCount | undefined;
   #limited: readonly Address[] | undefined;
 
-  constructor(sources: ReadingSources) {
-    this.#sources = sources;
+  constructor(options: ReadingsOptions) {
+    this.#with = options;
   }
 
   /** What the rules have counted. */
@@ -61,7 +61,7 @@ export class Readings {
 
   /** Reads what costs little; once for all who ask at the same time. */
   async readCheap(): Promise<void> {
-    const { kernel } = this.#sources;
+    const { kernel } = this.#with;
     await this.#flight.do("cheap", async () => {
       [this.#counters, this.#conntrack, this.#limited] = await Promise.all([
         this.#try("counters", () => kernel.readCounters()),
@@ -73,7 +73,7 @@ export class Readings {
 
   /** Reads which flows there are. */
   async readFlows(): Promise<void> {
-    const { kernel } = this.#sources;
+    const { kernel } = this.#with;
     this.#flows = await this.#try("flows", () => kernel.readFlows());
   }
 
@@ -102,7 +102,7 @@ export class Readings {
         log.error("Cannot read the kernel's counters", { name, err });
       }
       this.#failing.add(name);
-      this.#sources.onFailure?.(name);
+      this.#with.onFailure?.(name);
       return undefined;
     }
   }

@@ -8,8 +8,8 @@ import {
   type VpcConfig,
 } from "./config.ts";
 import {
-  type Attachment,
   type Eni,
+  type EniAttachment,
   type Enis,
   enisOf,
   type Granted,
@@ -139,12 +139,12 @@ export class Account implements Disposable {
   attach(
     eniId: string,
     to: { readonly instanceId: string; readonly deviceIndex: number },
-  ): Attachment {
+  ): EniAttachment {
     const eni = this.eni(eniId);
     const instance = this.#instance(to.instanceId);
     this.#checkAttach(eni, { instance, deviceIndex: to.deviceIndex });
     const { attachMs } = this.pace;
-    const attachment: Attachment = {
+    const attachment: EniAttachment = {
       id: this.#newId("eni-attach"),
       instance,
       deviceIndex: to.deviceIndex,
@@ -333,7 +333,9 @@ export class Account implements Disposable {
     );
   }
 
-  #attached(attachmentId: string): Eni & { readonly attachment: Attachment } {
+  #attached(
+    attachmentId: string,
+  ): Eni & { readonly attachment: EniAttachment } {
     for (const eni of this.enis().values()) {
       const { attachment } = eni;
       if (attachment?.id === attachmentId) return { ...eni, attachment };
@@ -352,7 +354,10 @@ export class Account implements Disposable {
   }
 
   /** Moves an attachment on; one that is gone by then, or detached again, stays as it is. */
-  #settle(attachmentId: string, status: Attachment["status"] | "gone"): void {
+  #settle(
+    attachmentId: string,
+    status: EniAttachment["status"] | "gone",
+  ): void {
     const eni = [...this.enis().values()]
       .find(({ attachment }) => attachment?.id === attachmentId);
     const now = eni?.attachment;

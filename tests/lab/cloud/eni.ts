@@ -15,11 +15,11 @@ export interface Eni {
   readonly addresses6: readonly Address[];
   readonly prefixes6: readonly Prefix[];
   readonly tags: ReadonlyMap<string, string>;
-  readonly attachment?: Attachment | undefined;
+  readonly attachment?: EniAttachment | undefined;
 }
 
 /** Which instance has an ENI. */
-export interface Attachment {
+export interface EniAttachment {
   readonly id: string;
   readonly instance: Instance;
   readonly deviceIndex: number;
