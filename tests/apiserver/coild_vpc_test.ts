@@ -144,7 +144,7 @@ Deno.test("coild --addresses=vpc waits for EC2 at start and at its end, and refu
     const { code } = await coild.process.stop({ graceMs: 20_000 });
     assert.equal(code, 0);
     assert.ok(performance.now() - beganMs > 1_000, "it was waited for");
-    assert.match(await coild.process.logs(), /Waiting for calls of EC2/);
+    assert.match(await coild.process.logs(), /Waiting for calls to EC2/);
   });
 
   await t.step("killed before EC2 has answered what it did", async () => {

@@ -156,7 +156,7 @@ export class ImdsClient implements Disposable {
         const again = error instanceof NoAnswerError ||
           error instanceof ImdsError && error.isTransient;
         if (again && attempt < MAX_ATTEMPTS) {
-          log.info("Asking the instance metadata service again", {
+          log.info("Retrying a request to the instance metadata service", {
             path,
             attempt: attempt + 1,
             err: error,

@@ -123,7 +123,7 @@ export class CallBudget {
           (isThrottled || mayRepeat(call, error));
         if (!again) throw error;
         const delayMs = isThrottled ? 0 : backoff.nextMs();
-        log.info("Making a call of AWS again", {
+        log.info("Retrying an AWS call", {
           call: call.name,
           attempt: attempt + 1,
           afterMs: Math.round(delayMs + this.pausedMs(call.kind)),

@@ -106,10 +106,13 @@ export class CredentialSource {
       const nowMs = clock.nowMs();
       if (held === undefined || nowMs >= held.endMs) throw error;
       held.renewMs = nowMs + jittered(AGAIN_MS, this.#random);
-      log.warn("Cannot renew the credentials of AWS; the old ones are good", {
-        leftMs: Math.round(held.endMs - nowMs),
-        err: error,
-      });
+      log.warn(
+        "Cannot renew the AWS credentials; the current ones are still valid",
+        {
+          leftMs: Math.round(held.endMs - nowMs),
+          err: error,
+        },
+      );
       return held.credentials;
     }
   }

@@ -22,7 +22,8 @@ export class SweepMetrics {
     });
     this.#errors = new Counter({
       name: "coil_controller_vpc_sweep_errors_total",
-      help: "Failures to find or delete such ENIs; each is tried again.",
+      help:
+        "Failures to find or delete ENIs that no instance has; each is retried.",
       registers,
     });
   }

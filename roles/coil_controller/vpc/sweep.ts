@@ -56,7 +56,7 @@ export class VpcSweep {
   /** Sweeps until the signal. */
   async run(signal: AbortSignal): Promise<void> {
     const { afterMs, cluster, metrics } = this.#options;
-    log.info("Deletes ENIs that no instance has", { cluster, afterMs });
+    log.info("Deleting ENIs that no instance has", { cluster, afterMs });
     try {
       for (;;) {
         await this.#sweep(signal).catch((error) => this.#note(error, signal));
@@ -112,7 +112,7 @@ export class VpcSweep {
     signal.throwIfAborted();
     this.#options.metrics.failed();
     if (!this.#failures.passes(err)) return;
-    log.error("Cannot delete ENIs that no instance has; trying again", { err });
+    log.error("Cannot delete ENIs that no instance has; retrying", { err });
   }
 }
 

@@ -183,7 +183,7 @@ export class BlockClient implements BlockSource {
     try {
       return parseReserved(found?.spec.reserved);
     } catch (err) {
-      log.error("Cannot read an AddressPool; giving no address of it", {
+      log.error("Cannot read an AddressPool; assigning no addresses from it", {
         pool,
         err,
       });

@@ -78,13 +78,13 @@ export class NodeAccount implements Disposable {
       backoff: new Backoff(START),
       shouldRetry(err) {
         if (err instanceof RangeError) return false;
-        log.warn("Cannot find out what this instance allows; trying again", {
+        log.warn("Cannot find out what this instance allows; retrying", {
           err,
         });
         return true;
       },
     });
-    log.info("Gives pods addresses of the VPC", {
+    log.info("Assigning addresses of the VPC to pods", {
       instance: known.instance.id,
       type: known.instance.type,
       ...known.goal.limits,

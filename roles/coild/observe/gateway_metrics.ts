@@ -39,14 +39,14 @@ export class GatewayMetrics {
     });
     this.#ended = new Counter({
       name: "coil_coild_egress_connections_ended_total",
-      help: "Connections of clients through lost gateways, by what was done",
+      help: "Connections of clients through lost gateways, by action",
       labelNames: ["how"],
       registers,
     });
     for (const how of ["aborted", "forgotten"]) this.#ended.inc({ how }, 0);
     new Gauge({
       name: "coil_coild_egress_gateways",
-      help: "Gateways that this node probes, by what it thinks of them",
+      help: "Gateways that this node probes, by state",
       labelNames: ["state"],
       registers,
       collect() {

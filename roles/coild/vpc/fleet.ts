@@ -217,7 +217,7 @@ export class VpcFleet implements Disposable {
     } finally {
       const under = [...this.#open];
       if (under.length > 0) {
-        log.info("Waiting for calls of EC2", { calls: under.length });
+        log.info("Waiting for calls to EC2", { calls: under.length });
       }
       const ended = Promise.allSettled(under);
       await withTimeout(STOP_MS, (signal) => abortable(ended, signal))
@@ -271,7 +271,7 @@ export class VpcFleet implements Disposable {
     } catch (err) {
       signal.throwIfAborted();
       if (this.#failures.passes(err)) {
-        log.error("Cannot follow the node's ENIs; trying again", { err });
+        log.error("Cannot follow the node's ENIs; retrying", { err });
       }
       return false;
     }
@@ -341,7 +341,10 @@ export class VpcFleet implements Disposable {
       groups: this.#view.groups,
       onError: (err) => {
         this.#lastRefusal = err;
-        log.warn("EC2 did not do a call", { action: action.kind, err });
+        log.warn("EC2 refused or did not answer a call", {
+          action: action.kind,
+          err,
+        });
       },
     }).then((outcome) => this.#ended(call, outcome))
       .finally(() => this.#open.delete(done));

@@ -54,7 +54,7 @@ export class VpcMetrics {
     });
     this.#actions = new Counter({
       name: "coil_vpc_plan_actions_total",
-      help: "Calls of EC2 that the plan of the node's ENIs has begun",
+      help: "Calls to EC2 for the plan of the node's ENIs",
       labelNames: ["action"],
       registers,
     });

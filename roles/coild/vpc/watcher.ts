@@ -51,7 +51,10 @@ export class Watcher {
       } catch (err) {
         signal.throwIfAborted();
         if (this.#failures.passes(err)) {
-          log.warn("Cannot look; trying again", { what, err });
+          log.warn("Cannot list the network interfaces; retrying", {
+            what,
+            err,
+          });
         }
         await sleep(failure.nextMs(), { signal });
       }

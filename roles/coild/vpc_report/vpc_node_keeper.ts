@@ -62,7 +62,7 @@ export class VpcNodeKeeper {
         signal.throwIfAborted();
         this.#object = undefined;
         if (this.#failures.passes(err)) {
-          log.warn("Cannot write the VPCNode; trying again", { err });
+          log.warn("Cannot write the VPCNode; retrying", { err });
         }
       }
       await sleep(jittered(LOOK_MS), { signal, clock: this.#clock });
