@@ -12,7 +12,7 @@ import type { AddressBlock } from "./block/address_block.ts";
 export interface VpcAddressCounts {
   /** Addresses that pods have. */
   readonly used: number;
-  /** Addresses that pods had, and that rest. */
+  /** Released addresses that pods may not get yet: they cool. */
   readonly cooling: number;
   /** Addresses that a pod gets at once. */
   readonly free: number;
