@@ -13,6 +13,39 @@ import {
 } from "../../../lib/api/mod.ts";
 import type { EventInfo } from "../../../lib/kube/mod.ts";
 
+/** A condition that is there only while it is true, and the Event when it ends. */
+interface Transient {
+  readonly type: string;
+  readonly ended: string;
+  readonly message: (status: AddressPoolStatus) => string;
+}
+
+const TRANSIENT: readonly Transient[] = [
+  {
+    type: CONDITION_USED_UP_SOON,
+    ended: "UsedUpSoonEnded",
+    message: ({ blocks }) =>
+      blocks?.free === 0
+        ? "The pool is used up"
+        : "The pool is no longer used up within a day at the present rate",
+  },
+  {
+    type: CONDITION_RESERVED_IN_USE,
+    ended: "ReservedInUseEnded",
+    message: () => "Pods no longer have reserved addresses of the pool",
+  },
+  {
+    type: CONDITION_OVERLAPPING,
+    ended: "OverlapEnded",
+    message: () => "The pool's addresses are no longer used elsewhere",
+  },
+  {
+    type: CONDITION_CLUSTER_ADDRESSES,
+    ended: "ClusterAddressesEnded",
+    message: () => "The cluster no longer uses addresses of the pool",
+  },
+];
+
 /** Returns the Events that a change of a pool's status is worth: one for each condition that flipped. */
 export function poolEvents(
   pool: Pick<AddressPool, "status">,
@@ -45,55 +78,24 @@ export function poolEvents(
       message: low.message,
     });
   }
-  events.push(
-    ...transient(pool.status, status, {
-      type: CONDITION_USED_UP_SOON,
-      end: {
-        reason: "UsedUpSoonEnded",
-        message: status.blocks?.free === 0
-          ? "The pool is used up"
-          : "The pool is no longer used up within a day at the present rate",
-      },
-    }),
-    ...transient(pool.status, status, {
-      type: CONDITION_RESERVED_IN_USE,
-      end: {
-        reason: "ReservedInUseEnded",
-        message: "Pods no longer have reserved addresses of the pool",
-      },
-    }),
-    ...transient(pool.status, status, {
-      type: CONDITION_OVERLAPPING,
-      end: {
-        reason: "OverlapEnded",
-        message: "The pool's addresses are no longer used elsewhere",
-      },
-    }),
-    ...transient(pool.status, status, {
-      type: CONDITION_CLUSTER_ADDRESSES,
-      end: {
-        reason: "ClusterAddressesEnded",
-        message: "The cluster no longer uses addresses of the pool",
-      },
-    }),
-  );
+  for (const condition of TRANSIENT) {
+    events.push(...transient(pool.status, status, condition));
+  }
   return events;
 }
 
-/** Events of a condition that is there only while it is true. */
 function transient(
   previous: AddressPoolStatus | undefined,
   status: AddressPoolStatus,
-  { type, end }: {
-    readonly type: string;
-    readonly end: Pick<EventInfo, "reason" | "message">;
-  },
+  { type, ended, message }: Transient,
 ): EventInfo[] {
   const now = conditionOf(status.conditions, type);
   if (now?.reason === conditionOf(previous?.conditions, type)?.reason) {
     return [];
   }
-  if (now === undefined) return [{ type: "Normal", ...end }];
+  if (now === undefined) {
+    return [{ type: "Normal", reason: ended, message: message(status) }];
+  }
   const isHarmless = now.reason === REASON_IN_POD_CIDR;
   return [{
     type: isHarmless ? "Normal" : "Warning",
