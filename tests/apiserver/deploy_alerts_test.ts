@@ -5,6 +5,7 @@ import { stringify } from "yaml";
 import { promtool } from "../lab/debian_programs.ts";
 import { run } from "../lab/mod.ts";
 import { CLUSTER } from "./alerts/cluster.ts";
+import { COORDINATOR } from "./alerts/coordinator.ts";
 import {
   HEALTHY,
   type SeriesValues,
@@ -15,7 +16,12 @@ import { VPC } from "./alerts/vpc.ts";
 import { alertRules, ruleGroups } from "./monitoring_rules.ts";
 import { selectorsOf, selects } from "./promql.ts";
 
-const SITUATIONS: readonly Situation[] = [...NODES, ...CLUSTER, ...VPC];
+const SITUATIONS: readonly Situation[] = [
+  ...NODES,
+  ...CLUSTER,
+  ...VPC,
+  ...COORDINATOR,
+];
 const alerts = await alertRules();
 
 /** Alerts that fire at any time: one sample for each set of labels. */

@@ -36,6 +36,7 @@ EOF`;
 const BEFORE: Readonly<Record<string, string>> = {
   look: `
     kubectl apply -f coil/crds
+    kubectl apply -f coil/deploy/coordinator/spiderpool.spidernet.io_spidercoordinators.yaml
     kubectl wait --for=condition=Established crd --all
     kubectl create namespace payments
     kubectl create namespace internet

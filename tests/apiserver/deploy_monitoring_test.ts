@@ -87,7 +87,7 @@ async function scrapeDaemons(): Promise<readonly Scrape[]> {
   await cluster.startController(["--vpc-sweep-cluster=prod"], {
     AWS_EC2_METADATA_SERVICE_ENDPOINT: "http://127.0.0.1:1",
   });
-  await cluster.startCoild(node);
+  await cluster.startCoild(node, ["--enable-coordinator"]);
   await using _router = await cluster.startRouter(node);
   const pod = { namespace: "default", name: "one" };
   const sandbox = await cluster.createSandbox(node, pod);

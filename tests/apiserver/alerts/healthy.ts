@@ -71,6 +71,7 @@ export const HEALTHY: SeriesValues = {
   ])),
   ...controller(),
   ...vpc(COILD_2),
+  ...coordinator(COILD),
   [`up{${ROUTER}}`]: always(1),
   [`coil_router_syncs_total{${ROUTER}}`]: growing(2),
   [`coil_router_routes_failed{${ROUTER}}`]: always(0),
@@ -121,6 +122,15 @@ function vpc(target: string): SeriesValues {
       1,
     ),
   };
+}
+
+/** A node whose pods have further interfaces. */
+function coordinator(target: string): SeriesValues {
+  const calls = `coil_coordinator_calls_total{${target}`;
+  return Object.fromEntries(["ADD", "DEL", "CHECK"].flatMap((command) => [
+    [`${calls},command="${command}",result="ok"}`, growing(1)],
+    [`${calls},command="${command}",result="error"}`, always(0)],
+  ]));
 }
 
 function controller(): SeriesValues {
