@@ -68,11 +68,15 @@ export function indentedLines({ text }: Page): string[] {
     .filter((line) => /^( {4}|\t)\s*\S/.test(line));
 }
 
-/** Commands of a program in sentences, in code; not its name alone. */
-export function inlineCommands({ text }: Page, program: string): string[] {
+/** What is in code within sentences and tables. */
+export function codeSpans({ text }: Page): string[] {
   return [...text.replaceAll(FENCE, "").matchAll(/`([^`\n]+)`/g)]
-    .map(([, code = ""]) => code.replaceAll("\\|", "|"))
-    .filter((code) => code.startsWith(`${program} `));
+    .map(([, code = ""]) => code.replaceAll("\\|", "|"));
+}
+
+/** Commands of a program in sentences, in code; not its name alone. */
+export function inlineCommands(page: Page, program: string): string[] {
+  return codeSpans(page).filter((code) => code.startsWith(`${program} `));
 }
 
 /** Whether a block has commands. */
