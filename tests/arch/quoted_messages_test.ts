@@ -58,17 +58,29 @@ function fragmentsOf(quoted: string): string[] {
     .filter((part) => part !== "");
 }
 
+const SAID = await saidByCode();
+
 Deno.test("messages that tables quote are the programs' words", async () => {
-  const said = await saidByCode();
   const unused = new Set(Object.keys(OF_OTHERS));
   const pages = (await readPages())
     .filter(({ path }) => path !== "docs/usage.md");
   const found = pages.flatMap((page) =>
     quotations(page).flatMap(fragmentsOf).filter((fragment) => {
       if (unused.delete(fragment) || fragment in OF_OTHERS) return false;
-      return !said.includes(fragment);
+      return !SAID.includes(fragment);
     }).map((fragment) => `${page.path}: ${fragment}`)
   );
   assert.deepEqual(found, []);
   assert.deepEqual([...unused], [], "no page quotes it any more");
+});
+
+/** A log record that a sentence names by its message of several words. */
+const RECORD = /\b(?:records?|logs|logs? of) `([A-Za-z][^` ]* [^`]+)`/g;
+
+Deno.test("log records that documents name are the programs' words", async () => {
+  const named = (await readPages()).flatMap(({ path, text }) =>
+    [...text.matchAll(RECORD)].map(([, message = ""]) => ({ path, message }))
+  );
+  assert.ok(named.length > 8, `${named.length} records`);
+  assert.deepEqual(named.filter(({ message }) => !SAID.includes(message)), []);
 });
