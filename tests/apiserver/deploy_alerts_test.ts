@@ -2,6 +2,12 @@
 import assert from "node:assert/strict";
 import * as path from "node:path";
 import { stringify } from "yaml";
+import {
+  COORDINATOR_LEASE,
+  EGRESS_LEASE,
+  IPAM_LEASE,
+  VPC_SWEEP_LEASE,
+} from "../../lib/names/mod.ts";
 import { promtool } from "../lab/debian_programs.ts";
 import { run } from "../lab/mod.ts";
 import { CLUSTER } from "./alerts/cluster.ts";
@@ -131,4 +137,38 @@ Deno.test("each alert has a runbook with four parts, and each runbook an alert",
   const pages = await Array.fromAsync(Deno.readDir(RUNBOOKS));
   const names = [...alerts.map(({ alert }) => `${alert}.md`), "README.md"];
   assert.deepEqual(pages.map(({ name }) => name).sort(), names.sort());
+});
+
+async function runbook(alert: string): Promise<string> {
+  return await Deno.readTextFile(new URL(`${alert}.md`, RUNBOOKS));
+}
+
+Deno.test("the runbook of leases says what each is for", async () => {
+  const text = await runbook("CoilControllerLeaderless");
+  const leases = [
+    IPAM_LEASE,
+    EGRESS_LEASE,
+    COORDINATOR_LEASE,
+    VPC_SWEEP_LEASE,
+  ];
+  for (const lease of leases) assert.ok(text.includes(`\`${lease}\``), lease);
+});
+
+Deno.test("documents have each reason of a VPCNode's condition Ready", async () => {
+  const source = new URL(
+    "../../roles/coild/vpc_report/status.ts",
+    import.meta.url,
+  );
+  const drafts = (await Deno.readTextFile(source))
+    .matchAll(/\bdraft\(\s*"(?:True|False)",\s*"(\w+)"/g);
+  const reasons = new Set([...drafts].map(([, reason = ""]) => reason));
+  assert.ok(reasons.size > 5, [...reasons].join());
+  const runbooks = await runbook("CoilVpcNoAddress") +
+    await runbook("CoilNodeServesNoPods");
+  const guide = await Deno.readTextFile(new URL("../vpc.md", RUNBOOKS));
+  for (const reason of reasons) {
+    for (const text of [runbooks, guide]) {
+      assert.ok(text.includes(`\`${reason}\``), reason);
+    }
+  }
 });
