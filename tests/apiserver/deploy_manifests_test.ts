@@ -54,6 +54,39 @@ const EXTRA: Readonly<Record<string, readonly string[]>> = {
   "coordinator-only": ["NET_RAW"],
 };
 
+interface Selecting {
+  readonly matchLabels: Readonly<Record<string, string>>;
+  readonly matchExpressions?: readonly {
+    readonly key: string;
+    readonly values: readonly string[];
+  }[];
+}
+
+/** Which pods Prometheus scrapes by a Service of deploy/monitoring, and the job that they are then. */
+async function scrapedWorkloads() {
+  const objects = [
+    ...parseManifests(await kustomize("monitoring")).values(),
+  ];
+  const specs = <T>(wanted: string) =>
+    objects.filter(({ kind }) => kind === wanted)
+      .map(({ metadata, spec }) => ({ metadata, spec: spec as T }));
+  const monitors = specs<{ jobLabel: string; selector: Selecting }>(
+    "ServiceMonitor",
+  );
+  return specs<{ selector: Record<string, string> }>("Service").flatMap((
+    { metadata: { labels = {} }, spec: { selector } },
+  ) =>
+    monitors.filter(({ spec: { selector: wanted } }) =>
+      Object.entries(wanted.matchLabels).every(([key, value]) =>
+        labels[key] === value
+      ) &&
+      (wanted.matchExpressions ?? []).every(({ key, values }) =>
+        values.includes(labels[key] ?? "")
+      )
+    ).map(({ spec: { jobLabel } }) => ({ selector, job: labels[jobLabel] }))
+  );
+}
+
 function portOf(address: string): number {
   return Number(address.split(":").at(-1));
 }
@@ -275,6 +308,19 @@ for (const overlay of OVERLAYS) {
       const [host] = addresses.health.split(":");
       assert.equal(readinessProbe?.httpGet.host, host);
       assert.equal(livenessProbe?.httpGet.host, host);
+    }
+  });
+
+  Deno.test(`overlay ${overlay}: deploy/monitoring scrapes each workload under its name`, async () => {
+    const rendered = parseManifests(await kustomize(`overlays/${overlay}`));
+    const scraped = await scrapedWorkloads();
+    for (const { kind, metadata, spec } of rendered.values()) {
+      if (!/^(Deployment|DaemonSet)$/.test(kind)) continue;
+      const { labels = {} } = spec?.template?.metadata ?? {};
+      const job = scraped.find(({ selector }) =>
+        Object.entries(selector).every(([key, value]) => labels[key] === value)
+      )?.job;
+      assert.equal(job, metadata.name);
     }
   });
 

@@ -47,6 +47,16 @@ const blocksOut = (free: number): SeriesValues => ({
   ])),
 });
 
+/** Labels of the overlay compat's targets. */
+const half = (name: string) =>
+  `namespace="kube-system",job="coil-${name}-controller",pod="${name}-1"`;
+const halves = (isEgressUp: 0 | 1): SeriesValues => ({
+  [`up{${LEADER}}`]: undefined,
+  [`up{${STANDBY}}`]: undefined,
+  [`up{${half("ipam")}}`]: always(1),
+  [`up{${half("egress")}}`]: always(isEgressUp),
+});
+
 /** What happens to pools, controllers and Egresses. */
 export const CLUSTER: readonly Situation[] = [
   {
@@ -199,6 +209,19 @@ export const CLUSTER: readonly Situation[] = [
     fires: {
       CoilControllerAbsent: "",
       CoilControllerDown: [LEADER, STANDBY].join(" "),
+    },
+  },
+  {
+    name: "the controller's halves have upstream's names",
+    nearly: ["CoilControllerAbsent"],
+    series: halves(1),
+  },
+  {
+    name: "only one of the controller's halves is there",
+    series: halves(0),
+    fires: {
+      CoilControllerAbsent: "",
+      CoilControllerDown: half("egress"),
     },
   },
   {
