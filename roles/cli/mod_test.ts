@@ -170,7 +170,9 @@ printf '%s\\n' "\${COMPREPLY[@]}"`;
       ["green"],
     );
     assert.deepEqual(await complete(["egress", "show", "s"]), ["sources"]);
-    assert.deepEqual(await complete(["ipam", "map", "b"], env), ["blue"]);
+    for (const command of ["map", "drain"]) {
+      assert.deepEqual(await complete(["ipam", command, "b"], env), ["blue"]);
+    }
   } finally {
     await Deno.remove(directory, { recursive: true });
   }
