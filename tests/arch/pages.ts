@@ -62,15 +62,20 @@ export function blocksOf({ path, text }: Page): Block[] {
   );
 }
 
+/** The text without its fenced blocks. */
+export function withoutCode(text: string): string {
+  return text.replaceAll(FENCE, "");
+}
+
 /** Lines outside of fences that Markdown shows as code because of their indentation. */
 export function indentedLines({ text }: Page): string[] {
-  return text.replaceAll(FENCE, "").split("\n")
+  return withoutCode(text).split("\n")
     .filter((line) => /^( {4}|\t)\s*\S/.test(line));
 }
 
 /** What is in code within sentences and tables. */
 export function codeSpans({ text }: Page): string[] {
-  return [...text.replaceAll(FENCE, "").matchAll(/`([^`\n]+)`/g)]
+  return [...withoutCode(text).matchAll(/`([^`\n]+)`/g)]
     .map(([, code = ""]) => code.replaceAll("\\|", "|"));
 }
 
