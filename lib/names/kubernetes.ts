@@ -81,6 +81,14 @@ export const COORDINATOR_LEASE = "coil-coordinator-leader";
 /** Lease of the controller that deletes ENIs of deleted nodes. */
 export const VPC_SWEEP_LEASE = "coil-vpc-sweep-leader";
 
+/** The leases of all parts of the controller. */
+export const CONTROLLER_LEASES: readonly string[] = [
+  IPAM_LEASE,
+  EGRESS_LEASE,
+  COORDINATOR_LEASE,
+  VPC_SWEEP_LEASE,
+];
+
 /** Default `spec.blockSizeBits` of an AddressPool: 32 addresses in a block. */
 export const DEFAULT_BLOCK_SIZE_BITS = 5;
 

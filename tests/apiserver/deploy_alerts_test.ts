@@ -2,12 +2,7 @@
 import assert from "node:assert/strict";
 import * as path from "node:path";
 import { stringify } from "yaml";
-import {
-  COORDINATOR_LEASE,
-  EGRESS_LEASE,
-  IPAM_LEASE,
-  VPC_SWEEP_LEASE,
-} from "../../lib/names/mod.ts";
+import { CONTROLLER_LEASES } from "../../lib/names/mod.ts";
 import { promtool } from "../lab/debian_programs.ts";
 import { run } from "../lab/mod.ts";
 import { CLUSTER } from "./alerts/cluster.ts";
@@ -145,13 +140,9 @@ async function runbook(alert: string): Promise<string> {
 
 Deno.test("the runbook of leases says what each is for", async () => {
   const text = await runbook("CoilControllerLeaderless");
-  const leases = [
-    IPAM_LEASE,
-    EGRESS_LEASE,
-    COORDINATOR_LEASE,
-    VPC_SWEEP_LEASE,
-  ];
-  for (const lease of leases) assert.ok(text.includes(`\`${lease}\``), lease);
+  for (const lease of CONTROLLER_LEASES) {
+    assert.ok(text.includes(`\`${lease}\``), lease);
+  }
 });
 
 Deno.test("documents have each reason of a VPCNode's condition Ready", async () => {

@@ -1,11 +1,13 @@
 import { Address, type Family, Prefix } from "../../../lib/inet/mod.ts";
+import { CONTROLLER_LEASES } from "../../../lib/names/mod.ts";
 
 /** Names that say nothing of a cluster: those of every cluster, and Coil's own. */
 const COMMON = new Set([
   ...["default", "kube-system", "kube-public", "kube-node-lease"],
   ...["localhost", "kubernetes", "coil-config", "egress"],
   ...["coil", "coild", "coil-controller", "coil-egress", "coil-router"],
-  ...["coil-installer", "coil-ipam-leader", "coil-egress-leader"],
+  "coil-installer",
+  ...CONTROLLER_LEASES,
 ]);
 
 /** Fields with the name of an object, wherever they are, in objects and in log records. */

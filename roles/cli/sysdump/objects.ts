@@ -24,7 +24,7 @@ import {
   type V1Namespace,
   type V1Node,
 } from "../../../lib/kube/mod.ts";
-import { API_GROUP, EGRESS_LEASE, IPAM_LEASE } from "../../../lib/names/mod.ts";
+import { API_GROUP, CONTROLLER_LEASES } from "../../../lib/names/mod.ts";
 import type { Looker } from "../base/looker.ts";
 import { OF_COIL } from "../base/selections.ts";
 import { withoutSecrets } from "../archive/clean.ts";
@@ -97,7 +97,7 @@ function some<T extends object>(
 
 function leaseOf(lease: V1Lease): object | undefined {
   const { name = "" } = lease.metadata ?? {};
-  return [IPAM_LEASE, EGRESS_LEASE].includes(name) ? lease : undefined;
+  return CONTROLLER_LEASES.includes(name) ? lease : undefined;
 }
 
 /** A node without what its kubelet says of images and volumes, and without what others wrote on it. */

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { CONTROLLER_LEASES } from "../../../lib/names/mod.ts";
 import { Looker } from "../base/looker.ts";
 import { OBJECTS, objectsText } from "./objects.ts";
 
@@ -57,8 +58,8 @@ Deno.test("of namespaces those are kept that say something to Coil", async () =>
 Deno.test("of Leases those of Coil's leaders are kept", async () => {
   const lease = (name: string) => ({ metadata: { name } });
   assert.deepEqual(
-    await kept("leases", lease("coil-ipam-leader"), lease("other")),
-    [lease("coil-ipam-leader")],
+    await kept("leases", ...CONTROLLER_LEASES.map(lease), lease("other")),
+    CONTROLLER_LEASES.map(lease),
   );
 });
 
