@@ -15,10 +15,12 @@ const SHORT_WATCH_MS = 1_000;
 
 /** What a list, or the objects that a watch begins with, has done so far. */
 interface Reading<T> {
-  /** Keys of the objects that there are. */
-  readonly seen: Set<string>;
-  /** What listeners do not have yet. */
+  /** Keys of objects in the store that are not known to be there still. */
+  readonly unseen: Set<string>;
+  /** What listeners do not have yet, beside what {@linkcode isFirst} says. */
   readonly changes: StoreChange<T>[];
+  /** The store was empty, so listeners have none of its objects yet: no list of them is kept, of which there may be 150,000. */
+  isFirst: boolean;
   isComplete: boolean;
 }
 
@@ -127,14 +129,7 @@ export class Informer<T extends KubeObject> {
     // A wrapper of its own, so that one function may be subscribed twice.
     const entry = (change: StoreChange<T>) => listener(change);
     this.#listeners.add(entry);
-    if (options.replay) {
-      for (const key of this.store.keys()) {
-        const object = this.store.get(key);
-        if (object !== undefined) {
-          this.#tell(entry, { type: "added", object, key });
-        }
-      }
-    }
+    if (options.replay) this.#replay((change) => this.#tell(entry, change));
     return { [Symbol.dispose]: () => void this.#listeners.delete(entry) };
   }
 
@@ -155,7 +150,7 @@ export class Informer<T extends KubeObject> {
 
   /** Reads all objects, and follows them from there on by the same watch. */
   async #stream(signal: AbortSignal): Promise<void> {
-    const reading = newReading<T>();
+    const reading = this.#newReading();
     try {
       await this.#watch(signal, reading);
     } catch (err) {
@@ -168,7 +163,7 @@ export class Informer<T extends KubeObject> {
   }
 
   async #list(signal: AbortSignal): Promise<void> {
-    const reading = newReading<T>();
+    const reading = this.#newReading();
     const onItem = (item: T) => this.#read(reading, item);
     const selection = { ...this.#selection(), signal };
     const atLeast = this.#versionWanted();
@@ -209,25 +204,40 @@ export class Informer<T extends KubeObject> {
     return this.#hasSynced ? this.#leastVersion : "0";
   }
 
-  #read({ seen, changes }: Reading<T>, item: T): void {
+  #newReading(): Reading<T> {
+    const unseen = new Set(this.store.keys());
+    const isFirst = unseen.size === 0;
+    return { unseen, changes: [], isFirst, isComplete: false };
+  }
+
+  #read(reading: Reading<T>, item: T): void {
+    const { unseen, changes, isFirst } = reading;
+    if (!this.#isWanted(item)) return this.#noteGone(reading, item);
     const key = keyOf(item);
-    if (!this.#isWanted(item)) return void seen.delete(key);
-    seen.add(key);
+    unseen.delete(key);
     const change = this.#put(key, item);
-    if (change !== undefined) changes.push(change);
+    if (change !== undefined && !isFirst) changes.push(change);
+  }
+
+  /** An object that was read, or that was there before, is not to be kept. */
+  #noteGone({ unseen }: Reading<T>, item: T): void {
+    const key = keyOf(item);
+    if (this.store.get(key) !== undefined) unseen.add(key);
   }
 
   /** All objects of this version have been read: others are gone. */
   #noteAll(reading: Reading<T>, version: string): void {
-    const { seen, changes } = reading;
+    const { unseen, changes, isFirst } = reading;
     reading.isComplete = true;
     this.#noteVersion(version);
-    for (const key of this.store.keys()) {
-      const change = seen.has(key) ? undefined : this.store.delete(key);
-      if (change !== undefined) changes.push(change);
+    for (const key of unseen) {
+      const change = this.store.delete(key);
+      if (change === undefined) continue;
+      if (isFirst) changes.push({ ...change, type: "added" });
+      changes.push(change);
     }
     // The watch goes on for minutes.
-    seen.clear();
+    unseen.clear();
     this.#noteContact();
     this.#isFresh = true;
     this.#hasSynced = true;
@@ -235,8 +245,19 @@ export class Informer<T extends KubeObject> {
   }
 
   /** Also of half a reading: what is in the store already would not reach listeners the next time. */
-  #emitAll({ changes }: Reading<T>): void {
+  #emitAll(reading: Reading<T>): void {
+    const { changes, isFirst } = reading;
+    reading.isFirst = false;
+    if (isFirst) this.#replay((change) => this.#emit(change));
     for (const change of changes.splice(0)) this.#emit(change);
+  }
+
+  /** Calls back for each object that there is. */
+  #replay(listener: (change: StoreChange<T>) => void): void {
+    for (const key of this.store.keys()) {
+      const object = this.store.get(key);
+      if (object !== undefined) listener({ type: "added", object, key });
+    }
   }
 
   /** Follows the collection; with a reading from all its objects on. */
@@ -297,7 +318,7 @@ export class Informer<T extends KubeObject> {
   /** An event before all objects have come. */
   #handleFirst(reading: Reading<T>, event: WatchEvent<T>): void {
     const { type, object } = event;
-    if (type === "DELETED") return void reading.seen.delete(keyOf(object));
+    if (type === "DELETED") return this.#noteGone(reading, object);
     if (type !== "BOOKMARK") return this.#read(reading, object);
     const version = object.metadata?.resourceVersion;
     if (version === undefined || !endsInitialEvents(event)) return;
@@ -407,10 +428,6 @@ export class Informer<T extends KubeObject> {
  */
 function isBehind(err: unknown): boolean {
   return err instanceof KubeApiError && [400, 410, 504].includes(err.status);
-}
-
-function newReading<T>(): Reading<T> {
-  return { seen: new Set(), changes: [], isComplete: false };
 }
 
 /** Whether the server has no watches that begin with all objects: it takes the parameter for invalid. */

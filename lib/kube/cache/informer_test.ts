@@ -212,6 +212,28 @@ Deno.test("Informer reads all objects by the watch that it follows", async () =>
     await until(() => server.watches.length === 2);
     assert.deepEqual(server.watches, ["all 0", "8"]);
     assert.deepEqual(server.lists, []);
+    assert.deepEqual(changes, ["added a", "added b", "updated b"]);
+  });
+});
+
+Deno.test("Informer reports each object that it reads first once, and one that is gone again as added and deleted", async () => {
+  await followStream(async ({ server, informer, changes }) => {
+    await until(() => server.watches.length === 1);
+    const versions: (string | undefined)[] = [];
+    using _subscription = informer.subscribe(({ object }) =>
+      versions.push(object.metadata?.resourceVersion)
+    );
+    server.push("ADDED", node("a", 1));
+    server.push("ADDED", node("b", 2));
+    server.push("ADDED", node("c", 3));
+    server.push("MODIFIED", node("a", 4));
+    server.push("DELETED", node("b", 5));
+    server.push("DELETED", node("none", 6));
+    server.endInitialEvents(7);
+    await informer.synced;
+    assert.deepEqual(changes, ["added a", "added c", "added b", "deleted b"]);
+    assert.deepEqual(versions, ["4", "3", "2", "2"]);
+    assert.deepEqual(informer.store.keys(), ["a", "c"]);
   });
 });
 
