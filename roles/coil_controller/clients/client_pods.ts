@@ -49,16 +49,22 @@ export function clientPods(
   const isKept = everyAddress
     ? (pod: V1Pod) => addressText(pod) !== ""
     : () => false;
-  return new Informer<CachedPod>(client, PODS, {
+  const pods: Informer<CachedPod> = new Informer<CachedPod>(client, PODS, {
     fieldSelector: SELECTOR,
     keep: (pod) => {
       onRead?.();
       return isClient(pod) || isKept(pod);
     },
-    transform: (pod) =>
-      isClient(pod) ? transformClientPod(pod) : { addresses: addressText(pod) },
+    transform: (pod) => {
+      if (isClient(pod)) return transformClientPod(pod);
+      const { namespace = "", name = "" } = pod.metadata ?? {};
+      const known = pods.store.get(nameText({ namespace, name }));
+      const addresses = addressText(pod);
+      return known?.addresses === addresses ? known : { addresses };
+    },
     indexes: { [BY_EGRESS]: egressesOf },
   });
+  return pods;
 }
 
 function isClient(pod: V1Pod): boolean {

@@ -1,8 +1,14 @@
 import assert from "node:assert/strict";
 import { TaskGroup } from "../../../lib/async/mod.ts";
 import { untilPasses } from "../../../lib/async/testing.ts";
-import { KubeClient, Store, type V1Pod } from "../../../lib/kube/mod.ts";
+import {
+  type Informer,
+  KubeClient,
+  Store,
+  type V1Pod,
+} from "../../../lib/kube/mod.ts";
 import { MemoryApi } from "../../../lib/kube/testing.ts";
+import type { CachedPod } from "../common/cached_pod.ts";
 import {
   clientPods,
   type ClientPodsOptions,
@@ -120,9 +126,10 @@ Deno.test("clientsOf() has an Egress' clients by UID, without what is not an add
   ]);
 });
 
-/** Follows pods "a", "b", which is a client, "c" and "d", which is on no node, and has their keys. */
+/** Follows pods "a", "b", which is a client, "c" and "d", which is on no node, and has what is kept of them, by key; `during` has time until then. */
 async function follow(
   options: ClientPodsOptions,
+  during?: (api: MemoryApi, informer: Informer<CachedPod>) => Promise<void>,
 ): Promise<Record<string, unknown>> {
   const api = new MemoryApi();
   for (const name of ["a", "b", "c", "d"]) {
@@ -139,6 +146,7 @@ async function follow(
   await using group = new TaskGroup();
   group.run("pods", (signal) => informer.run(signal));
   await untilPasses(() => assert.ok(informer.hasSynced));
+  await during?.(api, informer);
   const { store } = informer;
   return Object.fromEntries(store.keys().map((key) => [key, store.get(key)]));
 }
@@ -154,4 +162,29 @@ Deno.test("clientPods() keeps the addresses of other pods, and nothing else of t
   const { "team/b": client, ...others } = await follow({ everyAddress: true });
   assert.deepEqual(others, { "team/a": { addresses: "10.1.1.2 fd01::2" } });
   assert.deepEqual(egressesOf(client as V1Pod), [EGRESS]);
+});
+
+Deno.test("clientPods() reports other pods when their addresses change, and no other change of them", async () => {
+  const changes: string[] = [];
+  const write = (api: MemoryApi, version: string, ip: string) => {
+    const { metadata, ...rest } = pod({ version });
+    const status = { phase: "Running", podIPs: [{ ip }] };
+    api.put("pods", { ...rest, metadata: { ...metadata, name: "a" }, status });
+  };
+  const pods = await follow({ everyAddress: true }, async (api, informer) => {
+    write(api, "1", "10.1.1.9");
+    await untilPasses(() =>
+      assert.equal(informer.store.get("team/a")?.addresses, "10.1.1.9")
+    );
+    informer.subscribe(({ type, object }) =>
+      changes.push(`${type} ${object.addresses}`)
+    );
+    write(api, "2", "10.1.1.9");
+    write(api, "3", "10.1.1.10");
+    await untilPasses(() =>
+      assert.equal(informer.store.get("team/a")?.addresses, "10.1.1.10")
+    );
+  });
+  assert.deepEqual(changes, ["updated 10.1.1.10"]);
+  assert.deepEqual(pods["team/a"], { addresses: "10.1.1.10" });
 });
