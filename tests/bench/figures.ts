@@ -1,7 +1,16 @@
 /** One measured quantity: its samples' quantiles, in its unit. */
 export interface Figure {
   readonly name: string;
-  readonly unit: "ms" | "s" | "MiB" | "packets" | "requests" | "Mbit/s" | "%";
+  readonly unit:
+    | "ms"
+    | "s"
+    | "MiB"
+    | "packets"
+    | "requests"
+    | "seats"
+    | "events"
+    | "Mbit/s"
+    | "%";
   readonly n: number;
   readonly p50: number;
   readonly p90: number;

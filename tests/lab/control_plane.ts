@@ -154,6 +154,11 @@ export class ControlPlane extends AdminAccess implements AsyncDisposable {
     return this.#apiServer;
   }
 
+  /** etcd's process, while it runs. */
+  get etcd(): LabProcess | undefined {
+    return this.#etcd;
+  }
+
   /** Makes a node: a network namespace on the bridge and, unless told otherwise, a Node object with its addresses. */
   async addNode(
     number: number,

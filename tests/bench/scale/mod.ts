@@ -55,7 +55,7 @@ export async function scaleFigures(bench: ScaleBench): Promise<Figure[]> {
   const address = plane.subnet.address("ipv4", MACHINE_HOST);
   const nodes = await createNodes(plane, count, { address });
   const measures: Record<ScalePart, () => Promise<Figure[]>> = {
-    watches: () => watchFigures(plane, nodes, log),
+    watches: () => watchFigures(cluster, nodes, log),
     restart: () =>
       restartFigures({
         cluster,

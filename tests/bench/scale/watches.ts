@@ -1,10 +1,12 @@
 // What the watches of all nodes cost who writes.
-import { type ControlPlane, sleep } from "../../lab/mod.ts";
+import type { CoilCluster } from "../../lab/coil.ts";
+import { sleep } from "../../lab/mod.ts";
 import { PATTERNS, type WatchKind, watchUri } from "../../scale/patterns.ts";
 import { type Figure, figure } from "../figures.ts";
 import { memoryOf, processorSeconds } from "../process_memory.ts";
 import { type BigNode, requestBlocks } from "./objects.ts";
 import { RawWatches } from "./raw_watches.ts";
+import { type Labels, ServerCounts } from "./server_counts.ts";
 
 const FLOW_CONTROL =
   new URL("../../../deploy/policies/flow_control.yaml", import.meta.url)
@@ -16,19 +18,42 @@ const SETTLE_MS = 5_000;
 /** How much longer requests may take for the watches of all nodes, in %. */
 const TARGET = 130;
 
+const COIL_LEVELS = { priority_level: /^coil-/ };
+const SEATS = "apiserver_flowcontrol_work_estimated_seats";
+const STATUS_WRITE = {
+  resource: /^addresspools$/,
+  subresource: /^status$/,
+  verb: /^(PUT|PATCH|APPLY)$/,
+};
+/** What the API server counts while the nodes ask: name of the figure, unit, metric and labels. */
+const COUNTED: readonly (readonly [string, Figure["unit"], string, Labels])[] =
+  [
+    // 1 for a request, up to 10 for a write with many watchers.
+    ["seats", "seats", `${SEATS}_sum`, COIL_LEVELS],
+    ["requests", "requests", `${SEATS}_count`, COIL_LEVELS],
+    [
+      "queued",
+      "s",
+      "apiserver_flowcontrol_request_wait_duration_seconds_sum",
+      COIL_LEVELS,
+    ],
+    ["statuses", "requests", "apiserver_request_total", STATUS_WRITE],
+    ["events", "events", "apiserver_watch_events_total", {}],
+  ];
+
 /**
  * 300 nodes ask for a block: alone and beside the watches of all nodes' coilds,
  * in turn; then beside only those watches that are in an index, and beside the
  * watches that coilds had before.
  */
 export async function watchFigures(
-  plane: ControlPlane,
+  cluster: CoilCluster,
   nodes: readonly BigNode[],
   log: (text: string) => void,
 ): Promise<Figure[]> {
-  await plane.kubectl("apply", "-f", FLOW_CONTROL);
+  await cluster.plane.kubectl("apply", "-f", FLOW_CONTROL);
   const beside = (name: string, kinds: readonly WatchKind[]) =>
-    requestsBeside(plane, { name, kinds, nodes, log });
+    requestsBeside(cluster, { name, kinds, nodes, log });
   const { coild } = PATTERNS.now;
   // The first ones also pay for code that is not compiled yet.
   await beside("warm-up", []);
@@ -47,9 +72,19 @@ export async function watchFigures(
   const isIndexed = ({ by }: WatchKind) => by === "name" || by === "node";
   const indexed = [await beside("indexed", coild.filter(isIndexed))];
   const before = [await beside("before", PATTERNS.before.coild)];
-  const alone = medianWholeMs(none);
+  const percent = (of: (one: Measured) => number) => {
+    const alone = figure("none", "ms", none.map(of)).p50;
+    return (one: Measured) => 100 * of(one) / alone;
+  };
   const ratios = (measured: readonly Measured[]) =>
-    measured.map(({ wholeMs }) => 100 * wholeMs / alone);
+    measured.map(percent(({ wholeMs }) => wholeMs));
+  // Other load changes it less than the time, and what the watches cost this program is not in it.
+  const works = (measured: readonly Measured[]) =>
+    measured.map(
+      percent(({ busyS: { bench: _, ...busyS } }) =>
+        Object.values(busyS).reduce((sum, s) => sum + s, 0)
+      ),
+    );
   return [
     ...figuresOf("none", none),
     ...figuresOf("indexed", indexed),
@@ -59,6 +94,8 @@ export async function watchFigures(
     figure("watches.indexed.ratio", "%", ratios(indexed)),
     figure("watches.now.ratio", "%", ratios(now), { target: `≤ ${TARGET}` }),
     figure("watches.before.ratio", "%", ratios(before)),
+    figure("watches.none.work", "%", works(none)),
+    figure("watches.now.work", "%", works(now)),
   ];
 }
 
@@ -66,21 +103,30 @@ export async function watchFigures(
 interface Measured {
   readonly times: readonly number[];
   readonly wholeMs: number;
-  readonly serverS: number;
+  /** Processor time by program, in seconds. */
+  readonly busyS: Readonly<Record<string, number>>;
+  /** See {@linkcode COUNTED}. */
+  readonly counted: readonly number[];
   readonly memoryMiB: number;
 }
 
-function medianWholeMs(measured: readonly Measured[]): number {
-  return figure("none", "ms", measured.map(({ wholeMs }) => wholeMs)).p50;
-}
-
 function figuresOf(name: string, measured: readonly Measured[]): Figure[] {
-  const of = `watches.${name}`;
+  const each = (
+    what: string,
+    unit: Figure["unit"],
+    valueOf: (one: Measured) => number,
+  ) => figure(`watches.${name}.${what}`, unit, measured.map(valueOf));
+  const times = measured.flatMap((one) => one.times);
   return [
-    figure(`${of}.request`, "ms", measured.flatMap(({ times }) => times)),
-    figure(`${of}.all`, "ms", measured.map(({ wholeMs }) => wholeMs)),
-    figure(`${of}.server`, "s", measured.map(({ serverS }) => serverS)),
-    figure(`${of}.memory`, "MiB", measured.map(({ memoryMiB }) => memoryMiB)),
+    figure(`watches.${name}.request`, "ms", times),
+    each("all", "ms", ({ wholeMs }) => wholeMs),
+    ...Object.keys(measured[0]?.busyS ?? {}).map((program) =>
+      each(program, "s", ({ busyS }) => busyS[program] ?? NaN)
+    ),
+    ...COUNTED.map(([what, unit], i) =>
+      each(what, unit, ({ counted }) => counted[i] ?? NaN)
+    ),
+    each("memory", "MiB", ({ memoryMiB }) => memoryMiB),
   ];
 }
 
@@ -92,13 +138,13 @@ interface Beside {
   readonly log: (text: string) => void;
 }
 
-/** The first 300 nodes that have not asked yet ask for a block. */
+/** The first 300 nodes ask for a block. */
 async function requestsBeside(
-  plane: ControlPlane,
+  cluster: CoilCluster,
   { name, kinds, nodes, log }: Beside,
 ): Promise<Measured> {
-  const server = plane.apiServer?.pid;
-  if (server === undefined) throw new Error("No API server runs");
+  const { plane } = cluster;
+  const pids = pidsOf(cluster);
   const uris = nodes.flatMap((node) =>
     kinds.map((kind) => watchUri(kind, node.name))
   );
@@ -111,19 +157,48 @@ async function requestsBeside(
   // Until the server has forgotten those of the measurement before.
   await sleep(SETTLE_MS);
   log(`${REQUESTS} requests`);
-  const before = {
-    cpu: processorSeconds(server),
-    events: watches.events,
-    bytes: watches.bytes,
-  };
+  const countsBefore = await ServerCounts.read(plane);
+  const bytesBefore = watches.bytes;
+  const busyBefore = busySeconds(pids);
   const startMs = performance.now();
   const times = await requestBlocks(plane, nodes.slice(0, REQUESTS), { token });
   const wholeMs = performance.now() - startMs;
-  const serverS = processorSeconds(server) - before.cpu;
-  const events = watches.events - before.events;
-  const bytes = watches.bytes - before.bytes;
-  log(`${Math.round(wholeMs)} ms, ${events} events of ${bytes} bytes`);
+  const busyS = Object.fromEntries(
+    Object.entries(busySeconds(pids)).map(([program, seconds]) =>
+      [program, seconds - (busyBefore[program] ?? 0)] as const
+    ),
+  );
+  const bytes = watches.bytes - bytesBefore;
+  const counts = await ServerCounts.read(plane);
+  const counted = COUNTED.map(([, , metric, labels]) =>
+    counts.sum(metric, labels) - countsBefore.sum(metric, labels)
+  );
+  log(`${Math.round(wholeMs)} ms, ${bytes} bytes of events`);
   await plane.request("DELETE", "/apis/coil.cybozu.com/v2/blockrequests");
-  const { residentMiB: memoryMiB } = memoryOf(server);
-  return { times, wholeMs, serverS, memoryMiB };
+  const { residentMiB: memoryMiB } = memoryOf(pids.server);
+  return { times, wholeMs, busyS, counted, memoryMiB };
+}
+
+/** The programs that share the processors; `bench` is this one, which has the watches and asks. */
+function pidsOf({ plane, controller }: CoilCluster) {
+  const { apiServer, etcd } = plane;
+  if (!apiServer || !etcd || !controller) {
+    throw new Error("Cannot measure: a program of the cluster does not run");
+  }
+  return {
+    server: apiServer.pid,
+    etcd: etcd.pid,
+    controller: controller.pid,
+    bench: Deno.pid,
+  };
+}
+
+function busySeconds(
+  pids: Readonly<Record<string, number>>,
+): Record<string, number> {
+  return Object.fromEntries(
+    Object.entries(pids).map(([program, pid]) =>
+      [program, processorSeconds(pid)] as const
+    ),
+  );
 }
