@@ -9,11 +9,8 @@ import { MACHINE_HOST } from "../lab/network.ts";
 import { VpcLab } from "./coild_vpc_lab.ts";
 import { COIL_API } from "./crds.ts";
 import { DEPLOY } from "./deploy_render.ts";
-import {
-  type ClientsKernel,
-  EgressLab,
-  untilReady,
-} from "./egress_gateway_lab.ts";
+import type { ClientsKernel } from "./clients_kernel.ts";
+import { EgressLab, untilReady } from "./egress_gateway_lab.ts";
 import { alertRules } from "./monitoring_rules.ts";
 import {
   evaluate,

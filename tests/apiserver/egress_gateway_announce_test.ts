@@ -6,10 +6,10 @@ import {
 } from "../../lib/announce/mod.ts";
 import { Address } from "../../lib/inet/mod.ts";
 import { eventually } from "../lab/mod.ts";
+import { ClientsKernel } from "./clients_kernel.ts";
 import {
   assertClients,
   CLIENT,
-  ClientsKernel,
   EGRESS,
   EgressLab,
   NAMESPACE,

@@ -15,13 +15,13 @@ import { KubeClient } from "../../lib/kube/mod.ts";
 import { openLibc } from "../../lib/linux/mod.ts";
 import { configureLogging, createRegistry } from "../../lib/telemetry/mod.ts";
 import {
-  type DataPlane,
   type GatewayDependencies,
   parseEgressFlags,
   runGateway,
 } from "../../roles/coil_egress/mod.ts";
 import { ControlPlane, eventually } from "../lab/mod.ts";
 import { ClientsController } from "./clients_controller.ts";
+import { ClientsKernel } from "./clients_kernel.ts";
 import { COIL_API, installCrds } from "./crds.ts";
 import { patchPodStatus } from "./patch_status.ts";
 
@@ -59,76 +59,6 @@ export const ADDRESSES: DualStack<Address> = {
   ipv4: Address.parse("10.99.0.1"),
   ipv6: Address.parse("fd99::1"),
 };
-
-/** A kernel that has nothing but its clients, and does as it is told. */
-export class ClientsKernel implements DataPlane {
-  readonly clients: Set<string> = new Set();
-  /** Those that were taken out, at any time. */
-  readonly removed: Set<string> = new Set();
-  /** What was asked of it, in words. */
-  readonly calls: string[] = [];
-  /** Established flows of clients. */
-  flows = 0;
-  /** Clients that have as many connections as they may. */
-  limited: readonly Address[] = [];
-  limits: DataPlane["limits"] = { flows: 100, isSupported: true };
-  /** It refuses so many times. */
-  failures = 0;
-  /** Each change waits for this. */
-  gate: Promise<void> = Promise.resolve();
-
-  async setClients(all: readonly Address[]): Promise<void> {
-    await this.#begin(`set ${all.length}`);
-    const before = [...this.clients];
-    this.clients.clear();
-    for (const address of all) this.clients.add(`${address}`);
-    for (const address of before) {
-      if (!this.clients.has(address)) this.removed.add(address);
-    }
-  }
-
-  async changeClients(
-    { add, remove }: Parameters<DataPlane["changeClients"]>[0],
-  ): Promise<void> {
-    await this.#begin(`add ${add.length} remove ${remove.length}`);
-    for (const address of add) this.clients.add(`${address}`);
-    for (const address of remove) {
-      this.clients.delete(`${address}`);
-      this.removed.add(`${address}`);
-    }
-  }
-
-  readCounters(): ReturnType<DataPlane["readCounters"]> {
-    const none = {};
-    return Promise.resolve({
-      masqueraded: none,
-      invalid: none,
-      unsolicited: none,
-      foreignFou: none,
-      limited: none,
-    });
-  }
-
-  readFlows(): ReturnType<DataPlane["readFlows"]> {
-    return Promise.resolve({ established: this.flows, ports: [], clients: [] });
-  }
-
-  readConntrack(): ReturnType<DataPlane["readConntrack"]> {
-    return Promise.resolve({ entries: 25, max: 100 });
-  }
-
-  readLimited(): ReturnType<DataPlane["readLimited"]> {
-    return Promise.resolve(this.limited);
-  }
-
-  async #begin(call: string): Promise<void> {
-    this.calls.push(call);
-    await this.gate;
-    if (this.failures-- > 0) throw new Error("the kernel refuses");
-  }
-
-  [Symbol.dispose](): void {}
-}
 
 /** What a pod is to be like. */
 export interface PodOptions {

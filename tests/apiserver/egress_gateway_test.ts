@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { KubeClient } from "../../lib/kube/mod.ts";
 import { eventually } from "../lab/mod.ts";
 import { collectionsOf } from "./audited.ts";
+import { ClientsKernel } from "./clients_kernel.ts";
 import {
   assertClients,
   CLIENT,
-  ClientsKernel,
   EgressLab,
   reportMs,
   untilReady,

@@ -3,10 +3,10 @@ import { formatAnnouncement } from "../../lib/announce/mod.ts";
 import { Address } from "../../lib/inet/mod.ts";
 import { eventually, sleep } from "../lab/mod.ts";
 import { COIL_API } from "./crds.ts";
+import { ClientsKernel } from "./clients_kernel.ts";
 import {
   assertClients,
   CLIENT,
-  ClientsKernel,
   EGRESS,
   EGRESS_KEY,
   EGRESS_OBJECT,

@@ -8,7 +8,7 @@ import { KubeClient } from "../../lib/kube/mod.ts";
 import { createRegistry } from "../../lib/telemetry/mod.ts";
 import { configureLogging, runDaemon } from "../../lib/telemetry/mod.ts";
 import { parseEgressFlags, runGateway } from "../../roles/coil_egress/mod.ts";
-import { ClientsKernel } from "../apiserver/egress_gateway_lab.ts";
+import { ClientsKernel } from "../apiserver/clients_kernel.ts";
 
 const [kubeconfig] = Deno.args;
 configureLogging();
