@@ -163,7 +163,8 @@ class RawConnection {
   async #count(payload: Uint8Array): Promise<void> {
     this.bytes += payload.length;
     this.#granted += payload.length;
-    for (const byte of payload) if (byte === LINE_END) this.events++;
+    let end = payload.indexOf(LINE_END);
+    for (; end >= 0; end = payload.indexOf(LINE_END, end + 1)) this.events++;
     if (this.#granted < GRANT / 2) return;
     await this.#write([windowUpdate(this.#granted)]);
     this.#granted = 0;
