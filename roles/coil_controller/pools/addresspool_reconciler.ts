@@ -15,6 +15,7 @@ import {
   unreadablePoolStatus,
   type UsedAddresses,
 } from "../../../lib/api/mod.ts";
+import type { Clock } from "../../../lib/async/mod.ts";
 import type {
   KubeClient,
   ReconcileResult,
@@ -61,11 +62,15 @@ export interface AddressPoolReconcilerOptions {
   /** A status was written. */
   readonly onStatus?: (pool: AddressPool, status: AddressPoolStatus) => void;
   readonly now?: () => Date;
-  readonly pace?: WritePace;
+  /** When statuses are written; replaced in tests, as is `random`. */
+  readonly clock?: Clock;
+  readonly random?: () => number;
 }
 
 /** Every node follows all pools: a status whose numbers alone have changed is not written more often. */
 const STATUS_INTERVAL_MS = 15_000;
+/** Nodes that ask for blocks at once have them before a status is sent to all nodes. */
+const STATUS_QUIET_MS = 2_000;
 
 /** Keeps each pool's finalizer, its state in memory and its status. */
 export class AddressPoolReconciler {
@@ -74,8 +79,13 @@ export class AddressPoolReconciler {
 
   constructor(options: AddressPoolReconcilerOptions) {
     this.#options = options;
-    this.#pace = options.pace ??
-      new WritePace({ intervalMs: STATUS_INTERVAL_MS });
+    const { clock, random } = options;
+    this.#pace = new WritePace({
+      intervalMs: STATUS_INTERVAL_MS,
+      quietMs: STATUS_QUIET_MS,
+      clock,
+      random,
+    });
   }
 
   /** Brings the pool of the name up to date. */
@@ -176,7 +186,9 @@ export class AddressPoolReconciler {
     if (poolStatusEquals(previous, status)) return;
     const isNews = deletionTimestamp !== undefined ||
       isPoolStatusNews(previous, status);
-    const requeueAfterMs = isNews ? 0 : this.#pace.waitMs(name);
+    const requeueAfterMs = isNews
+      ? 0
+      : this.#pace.waitMs(name, JSON.stringify(status));
     if (requeueAfterMs > 0) return { requeueAfterMs };
     await client.updateStatus(ADDRESS_POOLS, { ...object, status }, { signal });
     this.#pace.wrote(name);

@@ -3,7 +3,6 @@ import type { AddressBlock, AddressPool } from "../../../lib/api/mod.ts";
 import { FakeClock } from "../../../lib/async/testing.ts";
 import { type KubeClient, Store } from "../../../lib/kube/mod.ts";
 import { FINALIZER, POOL_LABEL } from "../../../lib/names/mod.ts";
-import { WritePace } from "../common/write_pace.ts";
 import { AddressPoolReconciler } from "./addresspool_reconciler.ts";
 
 const { signal } = new AbortController();
@@ -48,11 +47,8 @@ class Site {
         this.used === undefined
           ? undefined
           : { ipv4: new Map([[0, this.used]]), ipv6: new Map(), reserved: [] },
-      pace: new WritePace({
-        intervalMs: 15_000,
-        clock: this.clock,
-        random: () => 0,
-      }),
+      clock: this.clock,
+      random: () => 0,
     });
   }
 
@@ -85,11 +81,11 @@ Deno.test("numbers of a pool are written once in 15 s, and the last of them in a
     await site.clock.advance(1000);
     await site.use(2 + second % 10);
   }
-  assert.deepEqual(site.writes, [[0, 1], [15, 7]]);
-  assert.equal(await site.use(5), 10, "asks to come again");
-  await site.clock.advance(10_000);
+  assert.deepEqual(site.writes, [[0, 1], [16, 8]], "they never rest");
+  assert.equal(await site.use(5), 11, "asks to come again");
+  await site.clock.advance(11_000);
   await site.use(5);
-  assert.deepEqual(site.writes, [[0, 1], [15, 7], [30, 5]]);
+  assert.deepEqual(site.writes, [[0, 1], [16, 8], [31, 5]]);
 });
 
 Deno.test("a condition of a pool is written at once, and numbers wait from then on", async () => {
@@ -170,6 +166,19 @@ Deno.test("what pods use is written at once when it becomes known, then once in 
     site.used = Math.min(second, 20);
     await site.use(1);
   }
-  assert.deepEqual(site.writes.slice(2), [[16, 1], [31, 1]]);
+  assert.deepEqual(site.writes.slice(2), [[17, 1], [32, 1]]);
   assert.equal(site.usage, "20/64 (31%)");
+});
+
+Deno.test("numbers of a pool wait while blocks of it come, and are written when they have come", async () => {
+  const site = new Site();
+  await site.use(1);
+  await site.clock.advance(60_000);
+  assert.equal(await site.use(2), 2);
+  await site.clock.advance(1_000);
+  assert.equal(await site.use(3), 2);
+  assert.equal(site.writes.length, 1, "as the first block came");
+  await site.clock.advance(2_000);
+  await site.use(3);
+  assert.deepEqual(site.writes.slice(1), [[63, 3]]);
 });
