@@ -1,4 +1,9 @@
-import { Backoff, retry, systemClock } from "../../../lib/async/mod.ts";
+import {
+  Backoff,
+  type Clock,
+  retry,
+  systemClock,
+} from "../../../lib/async/mod.ts";
 import {
   type Attempt,
   CallBudget,
@@ -33,6 +38,8 @@ export interface NodeAccountOptions {
   readonly options: VpcOptions;
   readonly env: { get(name: string): string | undefined };
   readonly onAttempt: (attempt: Attempt) => void;
+  /** Default: the machine's. */
+  readonly clock?: Clock | undefined;
 }
 
 /** What is known after the start. */
@@ -180,12 +187,12 @@ export class NodeAccount implements Disposable {
   }
 
   #view() {
-    const { manageUntagged } = this.#options.options;
+    const { options: { manageUntagged }, clock = systemClock } = this.#options;
     return {
       instanceId: this.#known?.instance.id ?? "",
       manageUntagged,
       since: (id: string) => {
-        const since = this.#since.get(id) ?? systemClock.nowMs();
+        const since = this.#since.get(id) ?? clock.nowMs();
         this.#since.set(id, since);
         return since;
       },

@@ -1,5 +1,6 @@
 import {
   abortable,
+  type Clock,
   Gate,
   jittered,
   systemClock,
@@ -67,11 +68,14 @@ export interface FleetOptions {
   readonly onAttempt: (attempt: Attempt) => void;
   /** Called when a call of the plan begins. */
   readonly onAction: (action: Action) => void;
+  /** Default: the machine's. */
+  readonly clock?: Clock | undefined;
 }
 
 /** Runs the plan of the node's ENIs: looks at EC2 and the metadata service, and makes the calls. */
 export class VpcFleet implements Disposable {
   readonly #options: FleetOptions;
+  readonly #clock: Clock;
   readonly #account: NodeAccount;
   readonly #view: CloudView;
   readonly #uses: BlockUses;
@@ -92,6 +96,7 @@ export class VpcFleet implements Disposable {
 
   constructor(options: FleetOptions) {
     this.#options = options;
+    this.#clock = options.clock ?? systemClock;
     this.#account = new NodeAccount(options);
     this.#uses = new BlockUses(options.addresses, options.options);
     this.#view = new CloudView((list) => this.#account.enisOf(list));
@@ -145,7 +150,7 @@ export class VpcFleet implements Disposable {
       pace: this.#pace,
       unmet: this.unmet,
       isCordoned: this.isCordoned,
-      now: systemClock.nowMs(),
+      now: this.#clock.nowMs(),
     });
   }
 
@@ -207,7 +212,7 @@ export class VpcFleet implements Disposable {
    */
   async run(signal: AbortSignal): Promise<void> {
     await this.#account.open(signal);
-    this.#startedAt = systemClock.nowMs();
+    this.#startedAt = this.#clock.nowMs();
     try {
       await using tasks = new TaskGroup({ signal });
       tasks.run("looks at EC2", (s) => this.#atEc2.run(s));
@@ -230,7 +235,7 @@ export class VpcFleet implements Disposable {
   }
 
   async #lookAtEc2(signal: AbortSignal): Promise<void> {
-    const lookedAt = systemClock.nowMs();
+    const lookedAt = this.#clock.nowMs();
     // What an earlier process has begun may come yet.
     const isNew = lookedAt < this.#startedAt + START_MS;
     const loose = isNew || this.#view.mayHaveLoose;
@@ -254,12 +259,12 @@ export class VpcFleet implements Disposable {
     for (;;) {
       const woken = this.#woken = new Gate();
       const isDone = await this.#tryPlan(signal);
-      const nowMs = systemClock.nowMs();
+      const nowMs = this.#clock.nowMs();
       const dueAt = this.#plan?.dueAt ?? Infinity;
       const mostMs = isDone ? PLAN_MS : RETRY_MS;
       const leftMs = Math.min(jittered(mostMs), Math.max(1, dueAt - nowMs));
       await woken.waitAtMost(leftMs, { signal });
-      if (systemClock.nowMs() >= dueAt) this.#atEc2.ask();
+      if (this.#clock.nowMs() >= dueAt) this.#atEc2.ask();
     }
   }
 
@@ -283,7 +288,7 @@ export class VpcFleet implements Disposable {
     const { enis, sight } = scene;
     const { ready } = await this.#options.host.follow(enis, sight);
     const uses = await this.#uses.read(enis, {
-      now: systemClock.nowMs(),
+      now: this.#clock.nowMs(),
       released: this.#granted.released,
     });
     signal.throwIfAborted();
@@ -314,7 +319,7 @@ export class VpcFleet implements Disposable {
     const primary = enis.find(({ ec2 }) => ec2?.ownership === "primary");
     const scheduling = this.#options.scheduling();
     return {
-      now: systemClock.nowMs(),
+      now: this.#clock.nowMs(),
       startedAt: this.#startedAt,
       enis,
       lookedAt,
@@ -353,7 +358,7 @@ export class VpcFleet implements Disposable {
 
   #ended(call: Call, outcome: Outcome): void {
     const { action } = call;
-    const now = systemClock.nowMs();
+    const now = this.#clock.nowMs();
     this.#view.end(call, { at: now, outcome });
     this.#pace = learn(this.#pace, { action, outcome }, {
       now,

@@ -1,3 +1,4 @@
+import type { Clock } from "../../../lib/async/mod.ts";
 import type { Attempt } from "../../../lib/aws/mod.ts";
 import type {
   AllocationRecord,
@@ -37,6 +38,8 @@ export interface VpcSupplyOptions {
   readonly registry: Registry;
   /** Called when a request to EC2 has ended. */
   readonly onAttempt?: (attempt: Attempt) => void;
+  /** By which ENIs are planned. Default: the machine's. */
+  readonly clock?: Clock;
 }
 
 /** The supply, and what people see of it. */
@@ -82,6 +85,7 @@ export function supplyOfVpc(options: VpcSupplyOptions): VpcSupply {
       onAttempt?.(attempt);
     },
     onAction: (action) => metrics.began(action),
+    clock: options.clock,
   });
   const source = new VpcSource(fleet, addresses);
   return {

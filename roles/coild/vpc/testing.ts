@@ -5,7 +5,12 @@
  * @module
  */
 import type { Attempt } from "../../../lib/aws/mod.ts";
-import { sleep, TaskGroup, untilAborted } from "../../../lib/async/mod.ts";
+import {
+  sleep,
+  startTimer,
+  TaskGroup,
+  untilAborted,
+} from "../../../lib/async/mod.ts";
 import { untilPasses } from "../../../lib/async/testing.ts";
 import {
   type Address,
@@ -71,6 +76,8 @@ export class VpcNode implements AsyncDisposable {
   ensureMs = 0;
   /** Until then the kernel cannot be read, by `performance.now()`. */
   failsUntilMs: number = -Infinity;
+  /** How far the clock by which ENIs are planned is turned. */
+  aheadMs = 0;
   /** Which pods the node is to have. */
   scheduling: NodeScheduling | undefined;
 
@@ -141,6 +148,10 @@ export class VpcNode implements AsyncDisposable {
       env,
       registry: createRegistry(),
       onAttempt,
+      clock: {
+        nowMs: () => performance.now() + this.aheadMs,
+        after: startTimer,
+      },
     });
     const ipam = new NodeIpam({
       kernel: network,
