@@ -53,13 +53,16 @@ export async function exchange<T>(
   const protocol = family === "ipv4" ? ETH_P_ARP : ETH_P_IPV6;
   await using socket = openPacketSocket({ ...link, protocol });
   const buffer = new Uint8Array(FRAME_BYTES);
-  const startedMs = performance.now();
-  const endMs = startedMs + (retries - 1) * intervalMs + timeoutMs;
+  // From when the last question was really sent: a busy process is late.
+  let dueMs = performance.now();
   for (let sent = 0;;) {
     const nowMs = performance.now();
-    if (sent < retries && nowMs >= startedMs + sent * intervalMs) {
+    const isDue = nowMs >= dueMs;
+    const isOver = isDue && sent === retries;
+    if (isDue && !isOver) {
       socket.sendNow(question);
       sent++;
+      dueMs = nowMs + (sent < retries ? intervalMs : timeoutMs);
     }
     for (let i = 0; i < FRAMES_AT_ONCE; i++) {
       const length = socket.receiveNow(buffer);
@@ -67,7 +70,7 @@ export async function exchange<T>(
       const answer = isAnswer(buffer.subarray(0, length));
       if (answer !== undefined) return answer;
     }
-    if (nowMs >= endMs) return undefined;
+    if (isOver) return undefined;
     await sleep(jittered(READ_MS));
   }
 }

@@ -8,6 +8,7 @@ import {
   findConflict,
   type ProbeLink,
 } from "../../lib/probe/mod.ts";
+import { FrameCapture } from "./frame_capture.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
 
 const TIMES = { retries: 3, intervalMs: 60, timeoutMs: 100 };
@@ -153,6 +154,33 @@ for (const family of FAMILIES) {
     },
   );
 }
+
+netnsTest(
+  "probe: each question has its whole time, and none is left out, however late the process is",
+  async () => {
+    await using wire = await Wire.make();
+    const link = await wire.link(wire.ours);
+    const own = addressOf("ipv4", 10);
+    await using frames = await FrameCapture.open(wire.theirs, "eth0");
+    const times = { retries: 3, intervalMs: 20, timeoutMs: 50 };
+    const lateMs = 200;
+    const start = performance.now();
+    const [asking, announcing] = [
+      findConflict(link, own, times),
+      announce(link, own, times),
+    ];
+    while (performance.now() < start + lateMs);
+    assert.equal(await asking, undefined);
+    const { intervalMs, timeoutMs } = times;
+    // The second question was late, and the third after it.
+    assert.ok(performance.now() - start >= lateMs + intervalMs + timeoutMs);
+    await announcing;
+    assert.deepEqual([...frames.take(new Map([[link.mac, "ours"]]))], [
+      ["eth0: ours > all: ARP 0.0.0.0 asks for 10.6.0.10", 3],
+      ["eth0: ours > all: ARP 10.6.0.10 asks for 10.6.0.10", 3],
+    ]);
+  },
+);
 
 netnsTest("probe: a link that is down or gone is an error", async () => {
   await using wire = await Wire.make();
