@@ -2,7 +2,6 @@
 import assert from "node:assert/strict";
 import { FAMILIES } from "../../lib/inet/mod.ts";
 import { AgentStub, ensurePeerCoordinator } from "../lab/peer_coordinator.ts";
-import { callPlugin, sandboxOf } from "../lab/runtime.ts";
 import {
   CoordinatorLab,
   interfaceAddressIn,
@@ -10,48 +9,11 @@ import {
   type NicSpec,
   SERVICES,
 } from "./coordinator_lab.ts";
+import { type Add, addOurs, addUpstreams } from "./coordinator_peer.ts";
 import { netnsTest, type TempNetns } from "./testing.ts";
 
 const ETH0: NicSpec = { name: "eth0", network: 6, number: 100 };
 const NET1: NicSpec = { name: "net1", network: 7, number: 100 };
-
-/** A way to have ADD called. */
-type Add = (
-  lab: CoordinatorLab,
-  pod: LabPod,
-  nic: { readonly name: string; readonly addresses: readonly string[] },
-) => Promise<void>;
-
-const addOurs: Add = async (lab, pod, { name }) => {
-  await lab.ok("ADD", pod, { ifname: name });
-};
-
-function addUpstreams(plugin: string, directory: string): Add {
-  return async (lab, { containerId, netns }, { name, addresses }) => {
-    const sandbox = sandboxOf(netns.name, { namespace: "a", name: "b" });
-    const { code, stdout } = await callPlugin({
-      plugin,
-      command: "ADD",
-      nodeNetns: lab.host.name,
-      sandbox: { ...sandbox, containerId, ifname: name },
-      config: {
-        cniVersion: "1.0.0",
-        name: "lab",
-        type: "coordinator",
-        logOptions: {
-          logLevel: "debug",
-          logFile: `${directory}/coordinator.log`,
-        },
-        prevResult: {
-          cniVersion: "1.0.0",
-          interfaces: [{ name, sandbox: netns.path }],
-          ips: addresses.map((address) => ({ interface: 0, address })),
-        },
-      },
-    });
-    assert.equal(code, 0, stdout);
-  };
-}
 
 /** Rules, routes and neighbours, without who made them, metrics, and names and numbers that chance makes. */
 async function facts(lab: CoordinatorLab, pod: LabPod): Promise<Set<string>> {
