@@ -210,10 +210,13 @@ function parseMacPrefix(text: string | undefined): MacPrefix | undefined {
 function parseLinkAddress(text: string | undefined): Address | undefined {
   if (text === undefined) return undefined;
   const address = Address.tryParse(text);
-  if (address?.family === "ipv4") return address;
+  const [first = 0] = address?.toBytes() ?? [];
+  // The kernel takes 0.0.0.0 and shows no address then.
+  const isUnicast = first > 0 && first < 224 && first !== 127;
+  if (address?.family === "ipv4" && isUnicast) return address;
   throw invalidConfig(
     `invalid vethLinkAddress "${text}"`,
-    "it must be an IPv4 address",
+    "it must be an IPv4 address of one machine",
   );
 }
 

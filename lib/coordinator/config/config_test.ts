@@ -47,7 +47,12 @@ const REFUSED: readonly (readonly [JsonObject, string])[] = [
   [{ policyRoutes: [{ gw: "10.0.0.1" }] }, '7 invalid route dst ""'],
   [{ hostRuleTable: 0 }, "7 invalid hostRuleTable 0"],
   [{ hostRuleTable: 254 }, "7 invalid hostRuleTable 254"],
-  [{ vethLinkAddress: "fd00::1" }, '7 invalid vethLinkAddress "fd00::1"'],
+  ...["fd00::1", "0.0.0.0", "127.0.0.1", "224.0.0.1"].map((text) =>
+    [
+      { vethLinkAddress: text },
+      `7 invalid vethLinkAddress "${text}"`,
+    ] as const
+  ),
   [
     { detectOptions: { retries: 11 } },
     "7 invalid detectOptions.retries 11",
@@ -91,6 +96,9 @@ const TEXTS: readonly (readonly [JsonObject, object])[] = [
   [{ podMACPrefix: "0A:1b" }, { macPrefix: "0a:1b" }],
   [{ podRPFilter: -7 }, { podRpFilter: -7 }],
   [{ vethMTU: 1400, txQueueLen: 2000 }, { vethMtu: 1400, txQueueLength: 2000 }],
+  ...["169.254.200.1", "1.0.0.1", "223.0.0.1", "126.0.0.1", "128.0.0.1"].map(
+    (text) => [{ vethLinkAddress: text }, { vethLinkAddress: text }] as const,
+  ),
   [{ hijackCIDR: [" 10.0.0.0/8 ", "10.1.2.3", "fd00::1"] }, {
     hijackCidrs: ["10.0.0.0/8", "10.1.2.3/32", "fd00::1/128"],
   }],
