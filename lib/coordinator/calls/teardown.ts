@@ -199,18 +199,24 @@ function tablesToEmpty(
   return tables;
 }
 
-/** By the pair that goes; in overlay mode by the first interface, once no other needs them. */
+/** By the pair that goes, and by the interface itself; in overlay mode by the first interface, once no other needs them. */
 function routesLeftInMain(
   state: SideState,
-  { tables, takesPair }: Pick<PodRemoval, "takesPair"> & {
+  { ifname, firstNic, tables, takesPair }: PodRemoval & {
     readonly tables: ReadonlySet<number>;
   },
 ): Route[] {
   const veth = indexOf(state, COORDINATOR_VETH);
   const isLastOfOverlay = veth === undefined && tables.has(COORDINATOR_TABLES);
+  const isOwn = takesPair || ifname !== firstNic;
+  const gone = [
+    ...takesPair ? [veth] : [],
+    ...isOwn ? [indexOf(state, ifname)] : [],
+  ];
   return state.routes.filter((route) =>
     isOurs(route) && route.table === MAIN_TABLE &&
-    (isLastOfOverlay || takesPair && route.index === veth)
+    (isLastOfOverlay ||
+      route.index !== undefined && gone.includes(route.index))
   );
 }
 
