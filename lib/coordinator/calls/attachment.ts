@@ -11,7 +11,13 @@ import type { Kernel, Outside } from "../kernel/ports.ts";
 import { findHostAddresses } from "../kernel/host_addresses.ts";
 import { readHost, readPod, readState } from "../kernel/read.ts";
 import { staleSteps } from "../plan/stale.ts";
-import { addressesOf, indexOf, isOurs, type State } from "../state/state.ts";
+import {
+  addressesOf,
+  indexOf,
+  isNetworkOf,
+  isOurs,
+  type State,
+} from "../state/state.ts";
 import type { Step } from "../state/steps.ts";
 import { planVeth, type VethSpec } from "../plan/veth.ts";
 import type { Ends } from "../kernel/veth_pair.ts";
@@ -106,9 +112,19 @@ export async function planAttachment(
     before: pod.routes.filter(isOurs).flatMap(({ gateway }) => gateway ?? []),
     towards: addresses,
   });
+  const own = settings.hijacked.filter((destination) =>
+    isNetworkOf(pod, destination)
+  );
+  for (const network of own) {
+    outside.warn(
+      "An interface of the pod is in this network: it is not sent through the host",
+      { network: network.toString(), iface: nic },
+    );
+  }
+  const hijacked = settings.hijacked.filter((each) => !own.includes(each));
   const input: PlanInput = {
     ...ends,
-    settings,
+    settings: { ...settings, hijacked },
     nic,
     mode,
     addresses,

@@ -1,4 +1,4 @@
-import type { Address } from "../../inet/mod.ts";
+import { type Address, Prefix } from "../../inet/mod.ts";
 import type {
   AddressEntry,
   Link,
@@ -58,6 +58,16 @@ export function addressesOf(
     ...own.filter(({ family }) => family === "ipv4"),
     ...own.filter(({ family }) => family === "ipv6"),
   ];
+}
+
+/** Whether just this network is at one of the side's links: the kernel's own route leads there. */
+export function isNetworkOf(
+  { addresses }: Pick<SideState, "addresses">,
+  network: Prefix,
+): boolean {
+  return addresses.some(({ prefix: { address, length } }) =>
+    Prefix.of(address, length).equals(network)
+  );
 }
 
 function isReachable(address: Address): boolean {
