@@ -49,6 +49,7 @@ export { checkInterfaceName, formatMac, parseMac } from "./message/names.ts";
 export {
   type Neighbour,
   neighbourDelete,
+  neighbourGet,
   neighbourReplace,
 } from "./route/neighbour.ts";
 export type {

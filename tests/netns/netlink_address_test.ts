@@ -5,7 +5,9 @@ import {
   addressDelete,
   linkAddVeth,
   linkSet,
+  type Neighbour,
   neighbourDelete,
+  neighbourGet,
   neighbourReplace,
   type RouteSocket,
 } from "../../lib/netlink/mod.ts";
@@ -235,12 +237,19 @@ netnsTest("neighbours are added, replaced, listed and deleted", async () => {
       { ...neighbour, address: String(neighbour?.address) },
       { index, address: text, mac: other, state: "noarp", protocol: 32 },
     );
+    const found: Neighbour[] = [];
+    const get = neighbourGet({ index, address }, (one) => found.push(one));
+    await socket.execute([get]);
+    assert.deepEqual(found, [neighbour]);
 
     await socket.execute([neighbourDelete({ index, address })]);
     const [gone] = await socket.tryExecute([
       neighbourDelete({ index, address }),
     ]);
     assert.equal(gone?.code, "ENOENT");
+    const [unknown] = await socket.tryExecute([get]);
+    assert.equal(unknown?.code, "ENOENT");
+    assert.equal(found.length, 1);
   }
 });
 

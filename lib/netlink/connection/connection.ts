@@ -56,7 +56,7 @@ const FIRST_ATTEMPT_ON_THREAD = 4;
 const MAX_DUMP_WAIT_MS = 64;
 
 /** Used only between a receive and the end of the same synchronous function. */
-const leftovers: Bytes = new Uint8Array(RECEIVE_BUFFER_BYTES);
+const shared: Bytes = new Uint8Array(RECEIVE_BUFFER_BYTES);
 
 /** Requests and replies over one socket. Several callers may share it: each send with its replies is one turn. */
 export class Connection implements Disposable {
@@ -276,7 +276,9 @@ export class Connection implements Disposable {
     const sequence = this.#write(request, NLM_F_DUMP);
     const { parse, onThread } = options;
     const reader = new DumpReader(sequence, this.#transport.portId, parse);
-    const buffer: Bytes = new Uint8Array(this.#dumpBufferBytes);
+    const buffer = onThread && this.#dumpBufferBytes === RECEIVE_BUFFER_BYTES
+      ? shared
+      : new Uint8Array(this.#dumpBufferBytes);
     try {
       if (onThread) {
         this.#transport.sendNow(this.#traced([request]));
@@ -306,7 +308,7 @@ export class Connection implements Disposable {
   #drain(): void {
     for (let parts = 0; parts < MAX_DRAINED_PARTS; parts++) {
       try {
-        const length = this.#transport.receiveNow(leftovers);
+        const length = this.#transport.receiveNow(shared);
         if (length === undefined) return;
       } catch (error) {
         if (transportFailure(error, "while draining").errno !== ENOBUFS) return;

@@ -3,6 +3,7 @@ import {
   NLM_F_CREATE,
   NLM_F_REPLACE,
   RTM_DELNEIGH,
+  RTM_GETNEIGH,
   RTM_NEWNEIGH,
 } from "../message/constants.ts";
 import { familyNumber, familyOf, parseIp } from "../message/family.ts";
@@ -106,6 +107,26 @@ export function neighbourDelete(
     write(writer) {
       writeNeighbourHeader(writer, { family: address.family, index, state: 0 });
       writer.attributeBytes(NDA_DST, address.toBytes());
+    },
+  };
+}
+
+/** Asks for one neighbour, however many there are; `onNeighbour` gets it. Refused with ENOENT when it is not there. */
+export function neighbourGet(
+  { index, address }: Pick<Neighbour, "index" | "address">,
+  onNeighbour: (neighbour: Neighbour) => void,
+): Request {
+  return {
+    type: RTM_GETNEIGH,
+    flags: 0,
+    describe: () => `get neighbour "${address}" of link ${index}`,
+    write(writer) {
+      writeNeighbourHeader(writer, { family: address.family, index, state: 0 });
+      writer.attributeBytes(NDA_DST, address.toBytes());
+    },
+    onReply(message) {
+      const neighbour = parseNeighbour(message);
+      if (neighbour !== undefined) onNeighbour(neighbour);
     },
   };
 }

@@ -9,6 +9,7 @@ import {
   linkDelete,
   linkSet,
   neighbourDelete,
+  neighbourGet,
   parseMac,
   type Request,
   routeAdd,
@@ -56,6 +57,7 @@ Deno.test("requests say what they ask for", () => {
     [ruleDelete(rule), "delete ipv6 rule 2000 that looks up table 116"],
     [neighbourAdd(neighbour), 'add neighbour "10.1.2.3" of link 5'],
     [neighbourDelete(neighbour), 'delete neighbour "10.1.2.3" of link 5'],
+    [neighbourGet(neighbour, () => {}), 'get neighbour "10.1.2.3" of link 5'],
   ];
   for (const [request, text] of cases) assert.equal(request.describe(), text);
 });

@@ -1,4 +1,4 @@
-import { FAMILIES, type Family } from "../../inet/mod.ts";
+import { type Address, FAMILIES, type Family } from "../../inet/mod.ts";
 import { NETLINK_ROUTE, type Netns, openNetlink } from "../../linux/mod.ts";
 import {
   type AddressEntry,
@@ -35,7 +35,12 @@ import {
   writeNeighbourFilter,
 } from "./neighbour.ts";
 import type { Request } from "../message/request.ts";
-import { parseRoute, type Route, writeRouteFilter } from "./route.ts";
+import {
+  parseRoute,
+  type Route,
+  routeLookUp,
+  writeRouteFilter,
+} from "./route.ts";
 import { parseRule, type Rule, writeRuleFilter } from "./rule.ts";
 import { type Trace, traceFromEnvironment } from "../connection/trace.ts";
 
@@ -134,6 +139,22 @@ export class RouteSocket implements Disposable {
     }
   }
 
+  /**
+   * By which route the kernel would send to each address, with the source it
+   * would use; undefined where there is none. On the calling thread: for this
+   * the kernel needs no lock (RTNL_FLAG_DOIT_UNLOCKED, since Linux 4.15).
+   */
+  async lookUpRoutes(
+    addresses: readonly Address[],
+  ): Promise<(Route | undefined)[]> {
+    const routes: (Route | undefined)[] = addresses.map(() => undefined);
+    const requests = addresses.map((address, i) =>
+      routeLookUp(address, (route) => routes[i] = route)
+    );
+    await this.#connection.tryExecute(requests, { onThread: true });
+    return routes;
+  }
+
   /** Lists all links. @throws {NetlinkError} when the kernel refuses, as all of these */
   listLinks(): Promise<Link[]> {
     return this.#list("list links", {
@@ -154,13 +175,14 @@ export class RouteSocket implements Disposable {
    */
   listAddresses(
     filter: { readonly index?: number; readonly family?: Family } = {},
+    options: ListOptions = {},
   ): Promise<AddressEntry[]> {
     return this.#list("list addresses", {
       type: RTM_GETADDR,
       entryType: RTM_NEWADDR,
       parse: parseAddress,
       write: (writer) => writeAddressFilter(writer, filter),
-    });
+    }, options);
   }
 
   /**
@@ -168,23 +190,29 @@ export class RouteSocket implements Disposable {
    * The kernel does not report that IPv4 routes change while it lists them: one
    * that comes or goes in the meantime may be in the list or not.
    */
-  listRoutes(filter: RouteFilter = {}): Promise<Route[]> {
+  listRoutes(
+    filter: RouteFilter = {},
+    options: ListOptions = {},
+  ): Promise<Route[]> {
     // Whether a table exists is asked of each family.
-    if (filter.table === undefined) return this.#listRoutesOf(filter);
+    if (filter.table === undefined) return this.#listRoutesOf(filter, options);
     return this.#listFamilies(
       filter.family,
-      (family) => this.#listRoutesOf({ ...filter, family }),
+      (family) => this.#listRoutesOf({ ...filter, family }, options),
     );
   }
 
   /** Lists rules, in the order of their priority within each family. */
-  listRules(filter: { readonly family?: Family } = {}): Promise<Rule[]> {
+  listRules(
+    filter: { readonly family?: Family } = {},
+    options: ListOptions = {},
+  ): Promise<Rule[]> {
     return this.#list("list rules", {
       type: RTM_GETRULE,
       entryType: RTM_NEWRULE,
       parse: parseRule,
       write: (writer) => writeRuleFilter(writer, filter.family),
-    });
+    }, options);
   }
 
   /** Lists neighbours: of one link, of one family, or all. */
@@ -211,6 +239,7 @@ export class RouteSocket implements Disposable {
 
   async #listRoutesOf(
     filter: RouteFilter,
+    options: ListOptions,
   ): Promise<Route[]> {
     const { table, protocol, keep = () => true } = filter;
     // Kernels before 4.20 know no filters; IPv6 takes a table for a hint.
@@ -226,7 +255,7 @@ export class RouteSocket implements Disposable {
           return route !== undefined && isMeant(route) ? route : undefined;
         },
         write: (writer) => writeRouteFilter(writer, filter),
-      });
+      }, options);
     } catch (error) {
       // A table that was never written to does not exist.
       const noTable = error instanceof NetlinkError && error.errno === ENOENT;
@@ -246,13 +275,43 @@ export class RouteSocket implements Disposable {
     return lists.flat();
   }
 
-  #list<T>(description: string, list: List<T>): Promise<T[]> {
+  #list<T>(
+    description: string,
+    list: List<T>,
+    { isShort = false }: ListOptions = {},
+  ): Promise<T[]> {
     const { type, entryType, write, parse } = list;
     return this.#connection.dump(
       { type, flags: 0, describe: () => description, write },
       (message) => message.type === entryType ? parse(message) : undefined,
+      { onThread: isShort && listsWithoutLock },
     );
   }
+}
+
+/** How a list is asked for. */
+export interface ListOptions {
+  /**
+   * Asks on the calling thread, where the kernel needs no lock for the list:
+   * other threads would cost several times what a list of a pod does.
+   */
+  readonly isShort?: boolean;
+}
+
+/**
+ * Linux 6.9 and 6.10 took RTNL off the lists of addresses, rules and routes, not
+ * off that of links (RTNL_FLAG_DUMP_UNLOCKED of
+ * include/net/rtnetlink.h); 6.12 is the first with long support after them.
+ */
+const listsWithoutLock: boolean = isFrom(Deno.osRelease(), [6, 12]);
+
+/** Whether a release such as `6.18.44-fc` is that version or a later one. */
+export function isFrom(
+  release: string,
+  [major, minor]: readonly [number, number],
+): boolean {
+  const [ours = 0, oursMinor = 0] = release.split(/[.-]/).map(Number);
+  return ours > major || ours === major && oursMinor >= minor;
 }
 
 /** Which routes are meant. */
