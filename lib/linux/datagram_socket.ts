@@ -1,4 +1,4 @@
-import { Address } from "../inet/mod.ts";
+import { Address, type Family } from "../inet/mod.ts";
 import { LinuxError } from "./errno.ts";
 import { type Bytes, closeFile, lastErrno, lastError, libc } from "./libc.ts";
 import { inNetns, type Netns } from "./netns.ts";
@@ -21,6 +21,16 @@ const WORD = 4;
 const UDP_HEADER = 8;
 /** EAGAIN: nothing there to receive. */
 const EAGAIN = 11;
+/**
+ * IPPROTO_IP with IP_MTU_DISCOVER, IPPROTO_IPV6 with IPV6_MTU_DISCOVER, of
+ * `<linux/in.h>` and `<linux/in6.h>`.
+ */
+const MTU_DISCOVER = {
+  ipv4: { level: 0, option: 10 },
+  ipv6: { level: 41, option: 23 },
+} as const;
+/** IP_PMTUDISC_PROBE and IPV6_PMTUDISC_PROBE: never in fragments, whatever is known of the path. */
+const PMTUDISC_PROBE = new Uint8Array(new Int32Array([3]).buffer);
 
 /** One end of an exchange of datagrams. */
 export interface DatagramEnd {
@@ -83,6 +93,12 @@ export interface DatagramOptions {
   readonly netns?: Netns | undefined;
   /** Datagrams that begin otherwise are thrown away, and do not fill the socket. Its length is a multiple of four. */
   readonly prefix?: Bytes;
+  /**
+   * Datagrams are sent whole or not at all, up to the MTU of the link: what the
+   * kernel knows of the path's is ignored. A router that says that one is too
+   * large makes the next call fail with EMSGSIZE.
+   */
+  readonly neverFragment?: boolean;
 }
 
 /**
@@ -94,14 +110,14 @@ export function openDatagramSocket(
   peer: DatagramEnd,
   options: DatagramOptions = {},
 ): DatagramSocket {
-  const { netns, prefix = new Uint8Array() } = options;
-  const open = () => openHere(peer, prefix);
+  const { netns } = options;
+  const open = () => openHere(peer, options);
   return netns === undefined ? open() : inNetns(netns, open);
 }
 
 function openHere(
   { address, port }: DatagramEnd,
-  prefix: Bytes,
+  { prefix = new Uint8Array(), neverFragment = false }: DatagramOptions,
 ): DatagramSocket {
   const action = "open datagram socket";
   const { symbols } = libc();
@@ -117,6 +133,7 @@ function openHere(
     bytes.set(address.toBytes(), at);
     // Before anything can come.
     if (prefix.length > 0) attachFilter(fd, beginningWith(prefix));
+    if (neverFragment) probePathMtu(fd, family);
     if (symbols.connect(fd, bytes, size) < 0) {
       throw lastError(action, "connect");
     }
@@ -132,6 +149,14 @@ function openHere(
     closeFile(fd);
     throw error;
   }
+}
+
+function probePathMtu(fd: number, family: Family): void {
+  const { level, option } = MTU_DISCOVER[family];
+  const value = PMTUDISC_PROBE;
+  const size = value.length;
+  if (libc().symbols.setsockopt(fd, level, option, value, size) >= 0) return;
+  throw lastError("forbid fragments of datagrams", "setsockopt");
 }
 
 /** A program for UDP sockets. One that reads behind the end of a datagram throws it away. */

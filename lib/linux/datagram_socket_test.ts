@@ -3,7 +3,7 @@ import { createSocket, type Socket } from "node:dgram";
 import { once } from "node:events";
 import { Address } from "../inet/mod.ts";
 import { openDatagramSocket } from "./datagram_socket.ts";
-import { LinuxError } from "./errno.ts";
+import { errnoName, LinuxError } from "./errno.ts";
 import { openLibc } from "./libc.ts";
 
 openLibc(); // stays open, so it must not be counted as some test's leak
@@ -95,4 +95,23 @@ Deno.test("openDatagramSocket() throws without a route, and a closed socket is n
   socket[Symbol.dispose]();
   socket[Symbol.dispose]();
   assert.throws(() => socket.receiveNow(new Uint8Array(1)), TypeError);
+});
+
+Deno.test("DatagramSocket never sends fragments where it is asked not to", async () => {
+  const peer = await bound("::1");
+  const end = { address: Address.parse("::1"), port: peer.address().port };
+  try {
+    using whole = openDatagramSocket(end, { neverFragment: true });
+    using cut = openDatagramSocket(end);
+    // With its headers it is larger than the loopback link's MTU, 65,536.
+    const large = new Uint8Array(65_507);
+    cut.sendNow(large);
+    assert.throws(
+      () => whole.sendNow(large),
+      (error) =>
+        error instanceof LinuxError && errnoName(error.errno) === "EMSGSIZE",
+    );
+  } finally {
+    peer.close();
+  }
 });
