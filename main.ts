@@ -23,6 +23,8 @@ const ROLES: Readonly<Record<string, () => Promise<Role>>> = {
   "coil-migrator": () => import("./roles/coil_migrator/mod.ts"),
   // As in "coil migrate dump".
   "migrate": () => import("./roles/coil_migrator/mod.ts"),
+  // Run in pods by "coil connectivity test".
+  "probe": () => import("./roles/coil_probe/mod.ts"),
 };
 
 /**

@@ -1,0 +1,29 @@
+import type { UrlQuestion } from "../../lib/connectivity/mod.ts";
+import { Address } from "../../lib/inet/mod.ts";
+import { NoAnswerError } from "./failures.ts";
+
+const MAX_ANSWER_CHARACTERS = 64 * 1024;
+const ADDRESS = /[\d.]{7,15}|[\da-fA-F:.]*:[\da-fA-F:.]+/g;
+
+/** Asks an HTTP server which address it sees: the first one in its answer. */
+export async function askUrl(
+  { url }: UrlQuestion,
+  signal: AbortSignal,
+): Promise<{ readonly source?: string }> {
+  const response = await fetch(url, { signal });
+  const text = await response.text();
+  if (!response.ok) {
+    throw new NoAnswerError(`it answers with status ${response.status}`);
+  }
+  const source = addressIn(text.slice(0, MAX_ANSWER_CHARACTERS));
+  return source === undefined ? {} : { source };
+}
+
+/** The first address in a text. */
+export function addressIn(text: string): string | undefined {
+  for (const [word] of text.matchAll(ADDRESS)) {
+    const address = Address.tryParse(word.replace(/^::ffff:(?=.*\.)/i, ""));
+    if (address !== undefined) return address.toString();
+  }
+  return undefined;
+}

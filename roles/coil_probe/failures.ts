@@ -1,0 +1,53 @@
+import type { FailureReason, Outcome } from "../../lib/connectivity/mod.ts";
+import { errnoName, LinuxError } from "../../lib/linux/mod.ts";
+
+/** What answers is no probe, or answers something else. */
+export class NoAnswerError extends Error {
+  override readonly name = "NoAnswerError";
+}
+
+/** A packet of the largest size was sent, and what happened to it. */
+export class LargePacketError extends Error {
+  override readonly name = "LargePacketError";
+  /** Bytes of the IP packet. */
+  readonly size: number;
+
+  constructor(size: number, cause: unknown) {
+    super(`no answer to a packet of ${size} bytes`, { cause });
+    this.size = size;
+  }
+}
+
+const REASONS: Readonly<Record<string, FailureReason>> = {
+  ECONNREFUSED: "refused",
+  ECONNRESET: "refused",
+  EHOSTUNREACH: "unreachable",
+  ENETUNREACH: "unreachable",
+  // A route of type prohibit, or a rule of a packet filter on this host.
+  EACCES: "unreachable",
+  EPERM: "unreachable",
+  EMSGSIZE: "too large",
+};
+
+/** Why there was no answer. */
+export function failureOf(error: unknown): Outcome {
+  if (error instanceof LargePacketError) {
+    return { ...failureOf(error.cause), size: error.size } as Outcome;
+  }
+  const code = codeOf(error);
+  const why = isTimeout(error) ? "no answer" : REASONS[code] ?? "other";
+  const detail = error instanceof Error ? error.message : "unknown";
+  return { state: "failed", why, detail };
+}
+
+function isTimeout(error: unknown): boolean {
+  return error instanceof Error && error.name === "TimeoutError";
+}
+
+/** Of the error itself, or of one that caused it: fetch wraps what happened. */
+function codeOf(error: unknown): string {
+  if (error instanceof LinuxError) return errnoName(error.errno);
+  if (!(error instanceof Error)) return "";
+  if ("code" in error && typeof error.code === "string") return error.code;
+  return codeOf(error.cause);
+}
