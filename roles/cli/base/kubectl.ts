@@ -14,11 +14,18 @@ export interface Ran {
   readonly stderr: string;
 }
 
+/** How a command in a pod is run. */
+export interface ExecOptions {
+  readonly signal?: AbortSignal;
+  /** What it reads from stdin; nothing if absent. */
+  readonly stdin?: string;
+}
+
 /** Runs `coil ARGS` in a pod. */
 export type Exec = (
   pod: CoilContainer,
   args: readonly string[],
-  signal?: AbortSignal,
+  options?: ExecOptions,
 ) => Promise<Ran>;
 
 /** More than any node has to say. */
@@ -39,15 +46,21 @@ export function kubectlExec(
     ...kubeconfig === "" ? [] : [`--kubeconfig=${kubeconfig}`],
     ...context === "" ? [] : [`--context=${context}`],
   ];
-  return async ({ namespace, name, container }, args, signal) => {
+  return async (
+    { namespace, name, container },
+    args,
+    { signal, stdin } = {},
+  ) => {
     const limit = AbortSignal.timeout(EXEC_MS);
     const child = new Deno.Command(program, {
       args: [
         ...connection,
-        ...["-n", namespace, "exec", name, "-c", container, "--", "coil"],
+        ...["-n", namespace, "exec", name, "-c", container],
+        ...(stdin === undefined ? [] : ["-i"]),
+        ...["--", "coil"],
         ...args,
       ],
-      stdin: "null",
+      stdin: stdin === undefined ? "null" : "piped",
       stdout: "piped",
       stderr: "piped",
       signal: signal === undefined ? limit : AbortSignal.any([limit, signal]),
@@ -56,12 +69,21 @@ export function kubectlExec(
       boundedText(child.stdout),
       boundedText(child.stderr),
       child.status,
+      ...(stdin === undefined ? [] : [writeText(child.stdin, stdin)]),
     ]);
     if (limit.aborted) {
       throw new Error(`no answer within ${EXEC_MS / 1_000} s`);
     }
     return { code, stdout, stderr };
   };
+}
+
+/** A program that has ended reads no more of it: its exit code says why. */
+async function writeText(
+  stream: WritableStream<Uint8Array<ArrayBuffer>>,
+  text: string,
+): Promise<void> {
+  await new Blob([text]).stream().pipeTo(stream).catch(() => {});
 }
 
 /** A program that goes on after that ends as its output has no reader. */

@@ -130,7 +130,7 @@ async function askPod(
     ...["sysdump", "--local"],
     `--component=${labels?.[APP_COMPONENT_LABEL] ?? ""}`,
     `--metrics-port=${port?.containerPort ?? 0}`,
-  ], signal);
+  ], { signal });
   if (ran.code === EXIT.usage) {
     throw new Error("its coil is too old: it has no sysdump");
   }

@@ -26,7 +26,7 @@ import { formatReport, reportOf } from "../status/report.ts";
 import { readSnapshot } from "../status/snapshot.ts";
 import { Archive } from "../archive/archive.ts";
 import { Collection } from "../archive/collection.ts";
-import { catchInterruption } from "./interruption.ts";
+import { catchInterruption } from "../base/interruption.ts";
 import { readLocal } from "./local.ts";
 import { OBJECTS, objectsText } from "./objects.ts";
 import { collectPods, nodesWithoutCoild } from "./pods.ts";
@@ -133,7 +133,9 @@ wrong, 3 something is missing in it.`,
   if (context.signal !== undefined) {
     return await writeArchive(values, terminal, context.signal);
   }
-  using interruption = catchInterruption();
+  using interruption = catchInterruption(
+    "Interrupted: no archive was written",
+  );
   return await writeArchive(values, terminal, interruption.signal);
 }
 
