@@ -20,6 +20,7 @@ import {
   type Terminal,
 } from "./base/command.ts";
 import { EXIT, explain } from "./base/errors.ts";
+import { CONNECTIVITY_TEST } from "./connectivity/connectivity.ts";
 import { IPAM_DRAIN } from "./drain/drain.ts";
 import { EGRESS_SHOW } from "./egress/show.ts";
 import { EXPLAIN } from "./explain/explain.ts";
@@ -82,6 +83,7 @@ export const COMMANDS: readonly Command[] = [
   IPAM_CHECK,
   IPAM_DRAIN,
   EGRESS_SHOW,
+  CONNECTIVITY_TEST,
   SYSDUMP,
   COMPLETION,
   VERSION_COMMAND,
@@ -203,6 +205,7 @@ function completions(): CompletionCommand[] {
     { path: "", help: "", flags: {} },
     { path: "ipam", help: "Addresses", flags: {} },
     { path: "egress", help: "Egress gateways", flags: {} },
+    { path: "connectivity", help: "Tests of the network", flags: {} },
     { path: "migrate", help: "From Coil v1 to v2", flags: {} },
     ...COMMANDS.map((command) => ({ ...command, help: command.about })),
     ...SUBCOMMAND_WORDS.map(([path, help]) => ({ path, help, flags: {} })),

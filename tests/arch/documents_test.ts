@@ -109,7 +109,9 @@ Deno.test("a command of coil in a sentence exists, and so do its flags", () => {
       const [words = ""] = /(?<=^coil )[a-z]+(?: [a-z]+)*/.exec(command) ?? [];
       // Programs and the migration have tests of their own.
       if (
-        /^(|coild|controller|router|installer|migrate|help)( |$)/.test(words)
+        /^(|coild|controller|router|installer|migrate|probe|help)( |$)/.test(
+          words,
+        )
       ) continue;
       const flags = flagsOf(words);
       assert.ok(flags !== undefined, `${page.path}: ${command}`);

@@ -16,13 +16,19 @@ import {
 } from "../../lib/kube/mod.ts";
 import { EXPORT_TABLE, NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
-import { testedCommands } from "../arch/pages.ts";
+import { testedCommands, testedSessions } from "../arch/pages.ts";
 import { binDir, eventually, run } from "../lab/mod.ts";
 import { assertAgreement } from "./agreement.ts";
 import { killCoild } from "./coild_container.ts";
+import {
+  causesOf,
+  Damage,
+  isCleanedUp,
+  testConnectivity,
+} from "./connectivity.ts";
 import { networkConfiguration, networkProblem } from "./cri.ts";
 import { createEgress } from "./gateways.ts";
-import { Installation } from "./installation.ts";
+import { Installation, POOL } from "./installation.ts";
 import { hostPort, HTTP_PORT, type RunningPod } from "./pods.ts";
 import { assertReaches } from "./reach.ts";
 import { assertNothingRefused } from "./requests.ts";
@@ -72,7 +78,8 @@ Deno.test("E2E-2: pods of two nodes reach each other by TCP and UDP, in both fam
 
 Deno.test("an admin gets coil from a pod of coil-controller, as the guide says", async () => {
   const blocks = await testedCommands("docs/roles/coil.md", import.meta.url);
-  const [command = "", check = "", ...more] = blocks.flat();
+  const [command = "", check = "", ...more] = blocks.flat()
+    .filter((line) => line.startsWith("kubectl "));
   assert.deepEqual(more, []);
   const env = {
     PATH: `${binDir()}:${Deno.env.get("PATH")}`,
@@ -119,6 +126,75 @@ Deno.test("an admin gets coil from a pod of coil-controller, as the guide says",
   assert.deepEqual(fields, [[ipv4, ipv6, "default/shown", "node2"]]);
   assert.match(rows[0] ?? "", / ok +\d+s$/);
   await site.pods.remove(pod);
+});
+
+Deno.test("coil connectivity test finds a well network well, and leaves nothing", async () => {
+  const sessions = await testedSessions("docs/roles/coil.md", import.meta.url);
+  const session = sessions.find(({ command }) =>
+    command === "coil connectivity test"
+  );
+  const { code, out, err } = await testConnectivity(site);
+  assert.equal(out, session?.output, err);
+  assert.equal(code, 0);
+  assert.ok(await isCleanedUp(site));
+});
+
+Deno.test("coil connectivity test says which rule, route or MTU is wrong, on which node", async (t) => {
+  const [one, two] = [site.node(1), site.node(2)];
+  await t.step("rule and route", async () => {
+    await using damage = new Damage();
+    // coild brings its own rule back within a second; this one comes before it.
+    const rule = ["to", POOL.ipv4, "priority", "1999", "lookup", "main"];
+    await damage.do(
+      two,
+      ["ip", "rule", "add", ...rule],
+      ["ip", "rule", "del", ...rule],
+    );
+    const route = ["unreachable", POOL.ipv6, "table", "150"];
+    await damage.do(
+      one,
+      ["ip", "-6", "route", "add", ...route],
+      ["ip", "-6", "route", "del", ...route],
+    );
+    const first = ["priority", "2001", "lookup", "150"];
+    await damage.do(
+      one,
+      ["ip", "-6", "rule", "add", ...first],
+      ["ip", "-6", "rule", "del", ...first],
+    );
+    const tested = await testConnectivity(site, "-o", "json");
+    assert.equal(tested.code, 3, tested.err);
+    assert.deepEqual(causesOf(tested), ["route on node1", "rule on node2"]);
+    assert.match(tested.out, /logs coil-router-\w+ -c coil-router/);
+    assert.match(tested.out, /logs coild-\w+ -c coild/);
+  });
+  await t.step("MTU and a packet filter", async () => {
+    await using damage = new Damage();
+    await damage.do(
+      two,
+      ["ip", "link", "set", "eth0", "mtu", "1400"],
+      ["ip", "link", "set", "eth0", "mtu", "1500"],
+    );
+    await damage.do(
+      two,
+      [
+        "nft",
+        "table inet damage { chain forward { type filter hook forward priority 0; ip6 daddr fd00::/8 udp dport 8080 drop; } }",
+      ],
+      ["nft", "delete table inet damage"],
+    );
+    const tested = await testConnectivity(site);
+    assert.equal(tested.code, 3, tested.err);
+    assert.match(
+      tested.out,
+      /^ {2}Node node2: mtu: link "eth0" towards Node node1 has MTU 1400: IPv4 packets of 1500 bytes do not fit, and pods of Node node1 send them/m,
+    );
+    assert.match(
+      tested.out,
+      /^ {2}Node node2: policy: TCP passes and UDP does not \(IPv6\)/m,
+    );
+  });
+  assert.ok(await isCleanedUp(site));
 });
 
 Deno.test("a pod and its own node, and a pod in the host's network, reach each other", async () => {

@@ -1,0 +1,329 @@
+import {
+  defineFlags,
+  type EnumFlag,
+  type FlagValues,
+  UsageError,
+} from "../../../lib/flags/mod.ts";
+import {
+  isPathSegment,
+  KubeApiError,
+  type KubeClient,
+} from "../../../lib/kube/mod.ts";
+import {
+  type NamespacedName,
+  nameText,
+  VERSION,
+} from "../../../lib/names/mod.ts";
+import {
+  type Command,
+  type CommandContext,
+  readArguments,
+  type Terminal,
+} from "../base/command.ts";
+import { connect, CONNECTION_FLAGS } from "../base/connection.ts";
+import { CommandError, EXIT } from "../base/errors.ts";
+import { catchInterruption } from "../base/interruption.ts";
+import { kubectlExec } from "../base/kubectl.ts";
+import type { Unseen } from "../base/looker.ts";
+import { exitCodeOf, PROBLEM_EXIT_CODES } from "../base/problem.ts";
+import { askAll, type Asked, type Asking } from "./ask.ts";
+import { gatherEvidence } from "./evidence.ts";
+import { MAX_NODES, planProbes, sampleNodes } from "./plan.ts";
+import {
+  type Finding,
+  findingsOf,
+  formatJunit,
+  formatReport,
+  nextStep,
+  type Report,
+  reportOf,
+  scopeText,
+  type Steps,
+} from "./report.ts";
+import { failuresOf } from "./results.ts";
+import { readSite, type Site } from "./site.ts";
+import { Space } from "./space.ts";
+import { type NotStarted, type Started, startPods } from "./start.ts";
+
+/** Pods have started by then, or do not. */
+const START_MS = 120_000;
+
+const OUTPUT: { readonly "output": EnumFlag<"text" | "json" | "junit"> } = {
+  "output": {
+    type: "enum",
+    default: "text",
+    values: ["text", "json", "junit"],
+    short: "o",
+    help: "Output format",
+  },
+};
+
+const FLAGS = defineFlags({
+  "all": {
+    type: "bool",
+    default: false,
+    help:
+      `Test all nodes, not ${MAX_NODES} that are spread over them; the number of probes grows with the square`,
+  },
+  "egress": {
+    type: "string",
+    default: "",
+    help:
+      "NAMESPACE/NAME of an Egress: also test which address --target sees of its clients",
+  },
+  "target": {
+    type: "string",
+    default: "",
+    help:
+      "With --egress: URL of an HTTP server that answers with the address it sees, in a destination of the Egress",
+  },
+  "host-port": {
+    type: "int",
+    default: 9_399,
+    min: 0,
+    max: 65_535,
+    help: "Port of a node to test ports of the host with; 0 for no such test",
+  },
+  "image": {
+    type: "string",
+    default: "",
+    help: "Image of the pods; that of coild if none",
+  },
+  "namespace": {
+    type: "string",
+    default: "coil-connectivity-test",
+    short: "n",
+    help: "Namespace to make for the pods, and to delete at the end",
+  },
+  "keep": {
+    type: "bool",
+    default: false,
+    help: "Leave the namespace there, for a look at its pods",
+  },
+  "timeout": {
+    type: "duration",
+    default: 300_000,
+    min: 1_000,
+    help: "After this time, report what is known, and clean up",
+  },
+  ...OUTPUT,
+  ...CONNECTION_FLAGS,
+});
+
+type Values = FlagValues<typeof FLAGS>;
+
+/** `coil connectivity test`: whether pods of all nodes reach each other, and why not. */
+export const CONNECTIVITY_TEST: Command = {
+  path: "connectivity test",
+  about: "Test whether pods of all nodes reach each other, and say why not",
+  flags: FLAGS,
+  run: connectivityTest,
+};
+
+async function connectivityTest(context: CommandContext): Promise<number> {
+  const line = readArguments(FLAGS, context, {
+    program: `${context.program} connectivity test`,
+    version: VERSION,
+    about:
+      `Runs pods of Coil's own image in a namespace of their own, one on each node, and has
+each ask all others: by TCP and UDP, in each IP version, with small packets and with
+packets as large as the MTU; by a Service and a port of a node; and the API server. Of
+what fails it says what is likely wrong, on which node: route, rule, MTU or policy.
+Needs kubectl, and the rights to create namespaces and pods and to exec into pods.
+
+${PROBLEM_EXIT_CODES}`,
+  });
+  if (line === undefined) return EXIT.ok;
+  const { values, positionals: [more] } = line;
+  if (more !== undefined) throw new UsageError(`unexpected argument: ${more}`);
+  if (!isPathSegment(values.namespace)) {
+    throw new UsageError(`"${values.namespace}" for "--namespace" is no name`);
+  }
+  const egress = egressOf(values);
+  const { terminal } = context;
+  if (context.signal !== undefined) {
+    return await runTest({ values, egress, terminal }, context.signal);
+  }
+  using interruption = catchInterruption("Interrupted");
+  return await runTest({ values, egress, terminal }, interruption.signal);
+}
+
+/** @throws {UsageError} unless both flags are given and fit, or none */
+function egressOf({ egress, target }: Values): NamespacedName | undefined {
+  if (egress === "" && target === "") return undefined;
+  if (egress === "") throw new UsageError("--target needs --egress");
+  if (target === "") throw new UsageError("--egress needs --target");
+  const [namespace = "", name = "", ...rest] = egress.split("/");
+  if (rest.length > 0 || !isPathSegment(namespace) || !isPathSegment(name)) {
+    throw new UsageError(`"${egress}" needs to be NAMESPACE/NAME`);
+  }
+  const protocol = URL.parse(target)?.protocol ?? "";
+  if (!["http:", "https:"].includes(protocol)) {
+    throw new UsageError(
+      `"${target}" for "--target": needs a URL of http or https`,
+    );
+  }
+  return { namespace, name };
+}
+
+interface Options {
+  readonly values: Values;
+  readonly egress: NamespacedName | undefined;
+  readonly terminal: Terminal;
+}
+
+async function runTest(
+  options: Options,
+  interrupted: AbortSignal,
+): Promise<number> {
+  const { values, egress, terminal } = options;
+  using client = await connect(values);
+  const endsAt = performance.now() + values.timeout;
+  const say = (text: string) => terminal.err(`${text}\n`);
+  const site = await readSite(client, {
+    pageSize: values["page-size"],
+    image: values.image,
+    egress,
+    signal: interrupted,
+  });
+  const space = await withAdvice(() =>
+    Space.create({ client, name: values.namespace, signal: interrupted, say })
+  );
+  let report: Report;
+  try {
+    const test = { ...options, client, site, endsAt, say };
+    report = await withAdvice(() => testIn(space, test, interrupted));
+  } finally {
+    await (values.keep ? space.keep() : space.remove());
+  }
+  terminal.out(formatAs(values.output, report));
+  return exitCodeOf(report);
+}
+
+/** @throws {CommandError} that says which rights are needed, when one is missing */
+async function withAdvice<T>(run: () => Promise<T>): Promise<T> {
+  try {
+    return await run();
+  } catch (error) {
+    if (!(error instanceof KubeApiError) || !error.isForbidden) throw error;
+    throw new CommandError(
+      `${error.message}\nThe test creates a namespace with a ServiceAccount, a Service and pods, and deletes it: it needs the rights of an administrator.`,
+      { cause: error },
+    );
+  }
+}
+
+interface Test extends Options {
+  readonly client: KubeClient;
+  readonly site: Site;
+  /** By performance.now(). */
+  readonly endsAt: number;
+  readonly say: (text: string) => void;
+}
+
+async function testIn(
+  space: Space,
+  test: Test,
+  interrupted: AbortSignal,
+): Promise<Report> {
+  const { client, site, values, egress, endsAt, say } = test;
+  const ready = site.nodes.filter(({ isReady }) => isReady)
+    .map(({ name }) => name);
+  const nodes = sampleNodes(ready, { max: values.all ? Infinity : MAX_NODES });
+  say(scopeText(nodes.length, ready.length));
+  say(`Starting pods in Namespace ${space.name}`);
+  const started = await startPods({
+    client,
+    nodes,
+    namespace: space.name,
+    image: site.image,
+    hostPort: values["host-port"],
+    egress,
+    timeoutMs: Math.max(0, Math.min(START_MS, endsAt - performance.now())),
+    signal: interrupted,
+  });
+  const limit = AbortSignal.timeout(Math.max(0, endsAt - performance.now()));
+  const asking: Asking = {
+    exec: kubectlExec(values),
+    namespace: space.name,
+    signal: AbortSignal.any([interrupted, limit]),
+    say,
+  };
+  const asked = await askPods(started, test, asking);
+  interrupted.throwIfAborted();
+  const { coilds, routers } = site;
+  const evidence = await gatherEvidence(failuresOf(asked.results), {
+    ...asking,
+    coilds,
+  });
+  interrupted.throwIfAborted();
+  const steps = { coilds, routers, egress: egress ? nameText(egress) : "" };
+  return reportOf(asked.results, {
+    nodes,
+    allNodes: site.nodes.length,
+    problems: [
+      ...started.notStarted.map((one) => notStarted(one, steps)),
+      ...findingsOf({ results: asked.results, evidence }, steps),
+    ],
+    unseen: unseenOf(site, asked),
+  });
+}
+
+async function askPods(
+  started: Started,
+  { site, values, egress, say }: Test,
+  asking: Asking,
+): Promise<Asked> {
+  const published = started.pods.find(({ kind }) => kind === "host-port");
+  const publisher = site.nodes.find(({ name }) => name === published?.node);
+  const probes = planProbes(started.pods, {
+    service: started.service,
+    apiServer: site.apiServer,
+    hostPort: values["host-port"] === 0 || publisher === undefined
+      ? undefined
+      : { addresses: publisher.addresses, port: values["host-port"] },
+    egress: egress && { url: values.target, sources: site.sources },
+  });
+  say(`Asking: ${probes.length} probes from ${started.pods.length} pods`);
+  return await askAll(probes, asking);
+}
+
+const STARTED_FOR: Readonly<Record<NotStarted["kind"], string>> = {
+  "probe": "a pod did not start there",
+  "host-port":
+    "a pod with a port of the host did not start there (--host-port)",
+  "egress": "a client of the Egress did not start there",
+};
+
+function notStarted({ kind, node, why }: NotStarted, steps: Steps): Finding {
+  return {
+    cause: "start",
+    node,
+    object: `Node ${node}`,
+    message: `${STARTED_FOR[kind]}: ${why}`,
+    next: nextStep("coild", node, steps),
+    failed: 0,
+  };
+}
+
+function unseenOf({ nodes }: Site, { unasked }: Asked): Unseen[] {
+  return [
+    ...nodes.filter(({ isReady }) => !isReady).map(({ name }): Unseen => ({
+      what: `Node ${name}`,
+      why: "unknown",
+      detail: "it is not Ready",
+    })),
+    ...unasked.map(({ pod, why }): Unseen => ({
+      what: `Pod ${pod.name} on Node ${pod.node}`,
+      why: "unknown",
+      detail: why,
+    })),
+  ];
+}
+
+function formatAs(output: Values["output"], report: Report): string {
+  if (output === "junit") return formatJunit(report);
+  return output === "json"
+    ? `${JSON.stringify(report, null, 2)}\n`
+    : formatReport(report);
+}

@@ -1,0 +1,386 @@
+import type { AddressFacts, Way } from "../../../lib/connectivity/mod.ts";
+import type { Family } from "../../../lib/inet/mod.ts";
+import type { Evidence } from "./evidence.ts";
+import { addressOf, type TestPod } from "./plan.ts";
+import { type Failure, type Result, troubleText } from "./results.ts";
+
+/** What is likely wrong. */
+export type Cause =
+  | "route"
+  | "rule"
+  | "mtu"
+  | "policy"
+  /** Two pods have the same one. */
+  | "address"
+  /** Packets have another source on their way. */
+  | "translation"
+  /** The node's proxy of Services, or the plugin for ports of the host. */
+  | "proxy"
+  | "egress"
+  | "unknown";
+
+/** What is likely wrong, and where. */
+export interface Diagnosis {
+  readonly cause: Cause;
+  readonly node: string;
+  /** A sentence without a full stop. */
+  readonly text: string;
+  /** Whose log or objects say more. */
+  readonly see: Lead;
+}
+
+/** Where to look next. */
+export type Lead =
+  | "coild"
+  | "addresses"
+  | "routes"
+  | "links"
+  | "policies"
+  | "forwarding"
+  | "proxy"
+  | "api-server"
+  | "host-port"
+  | "egress";
+
+/** What a failure is judged by. */
+export interface Judging {
+  readonly results: readonly Result[];
+  readonly evidence: Evidence;
+}
+
+/** Says what is likely wrong; undefined for what another failure explains. */
+export function diagnose(
+  failure: Failure,
+  judging: Judging,
+): Diagnosis | undefined {
+  const { probe, trouble } = failure;
+  const { check, from, to, family } = probe;
+  if (check === "egress") return ofEgress(failure);
+  if (to === undefined || family === undefined) {
+    return isExplained(failure, judging) ? undefined : ofTarget(failure);
+  }
+  if (trouble.why === "other source") {
+    return {
+      cause: "translation",
+      node: from.node,
+      text: `the source of ${
+        NAMES[family]
+      } packets to pods is translated: NetworkPolicies see another address than the pod's`,
+      see: "policies",
+    };
+  }
+  if (trouble.why === "other server") {
+    return {
+      cause: "address",
+      node: to.node,
+      text: `another server answers at the ${
+        NAMES[family]
+      } address of its pod: it may have been given twice`,
+      see: "addresses",
+    };
+  }
+  const path = { from, to, family };
+  if (check === "pod") return ofPath(failure, path, judging);
+  const small = smallOf(judging.results, failure, probe.question.kind);
+  return small.some(({ trouble }) => trouble !== undefined)
+    ? undefined
+    : ofSize(failure, path, judging.evidence);
+}
+
+const NAMES = { ipv4: "IPv4", ipv6: "IPv6" } as const;
+
+/** Between two pods, in one family. */
+interface Path {
+  readonly from: TestPod;
+  readonly to: TestPod;
+  readonly family: Family;
+}
+
+/** From the certain to the likely: what the kernels lack, where packets get lost, what filters them. */
+function ofPath(
+  failure: Failure,
+  path: Path,
+  { results, evidence }: Judging,
+): Diagnosis {
+  const { from, to, family } = path;
+  const lacking = ofKernel(to, path, evidence) ??
+    ofKernel(from, path, evidence) ??
+    ofWay(from, to, path, evidence) ?? ofWay(to, from, path, evidence);
+  if (lacking !== undefined) return lacking;
+  const name = NAMES[family];
+  const { kind } = failure.probe.question;
+  const other = kind === "tcp" ? "udp" : "tcp";
+  const others = smallOf(results, failure, other);
+  if (others.length > 0 && others.every(({ trouble }) => !trouble)) {
+    return {
+      cause: "policy",
+      node: to.node,
+      text:
+        `${other.toUpperCase()} passes and ${kind.toUpperCase()} does not (${name}): a packet filter or a network policy, here or on Node ${from.node}`,
+      see: "policies",
+    };
+  }
+  return ofReach(path, evidence);
+}
+
+/** By what the nodes themselves reach. */
+function ofReach({ from, to, family }: Path, evidence: Evidence): Diagnosis {
+  const name = NAMES[family];
+  const address = addressOf(to, family) ?? "";
+  const [near, far] = [to, from].map(({ node }) =>
+    evidence.reaches(node, address)
+  );
+  if (near === false) {
+    return {
+      cause: "policy",
+      node: to.node,
+      text:
+        `the node does not reach its own pod by ${name}, although rule and route are there: a packet filter, or the pod's link`,
+      see: "coild",
+    };
+  }
+  if (near === true && far === false) {
+    const isDefault = evidence.facts.get(from.node)?.addresses[address]?.way
+      ?.isDefault === true;
+    return isDefault ? byDefault(from.node, to.node, name) : {
+      cause: "policy",
+      node: from.node,
+      text:
+        `Node ${to.node} reaches its pod by ${name}, this one does not: a packet filter or a router between them`,
+      see: "routes",
+    };
+  }
+  if (near === true && far === true) {
+    return {
+      cause: "policy",
+      node: from.node,
+      text:
+        `both nodes reach the pod of Node ${to.node} by ${name}, pods do not: a network policy or a packet filter for forwarded packets, here or there`,
+      see: "policies",
+    };
+  }
+  return {
+    cause: "unknown",
+    node: from.node,
+    text:
+      `pods do not reach those of Node ${to.node} by ${name}, and the nodes could not be asked for the reason`,
+    see: "coild",
+  };
+}
+
+function byDefault(node: string, other: string, name: string): Diagnosis {
+  return {
+    cause: "route",
+    node,
+    text:
+      `there is no ${name} route to the pods of Node ${other}: packets go to the default gateway, which does not deliver them`,
+    see: "routes",
+  };
+}
+
+/** What a node's kernel lacks for its own pod. */
+function ofKernel(
+  { node, ...pod }: TestPod,
+  { family }: Path,
+  { facts }: Evidence,
+): Diagnosis | undefined {
+  const known = facts.get(node);
+  const own = factsOf({ node, ...pod }, family, facts);
+  if (known === undefined || own === undefined) return undefined;
+  const name = NAMES[family];
+  if (own.podLink === undefined) {
+    return {
+      cause: "route",
+      node,
+      text: `its pod has no ${name} route: table 116 lacks the pod's address`,
+      see: "coild",
+    };
+  }
+  if (own.way?.link !== own.podLink) {
+    return {
+      cause: "rule",
+      node,
+      text:
+        `packets to its pods do not take their ${name} routes: the rule that looks up table 116 is missing, or another one comes first`,
+      see: "coild",
+    };
+  }
+  if (!known.forwards.includes(family)) {
+    return {
+      cause: "rule",
+      node,
+      text: `the node does not forward ${name} packets: the sysctl is off`,
+      see: "forwarding",
+    };
+  }
+  return undefined;
+}
+
+/** Whether the node of one pod knows the way to the other one. */
+function ofWay(
+  { node }: TestPod,
+  other: TestPod,
+  { family }: Path,
+  { facts }: Evidence,
+): Diagnosis | undefined {
+  const known = facts.get(node);
+  if (known === undefined || node === other.node) return undefined;
+  if (known.addresses[addressOf(other, family) ?? ""]?.way !== undefined) {
+    return undefined;
+  }
+  return {
+    cause: "route",
+    node,
+    text: `there is no ${
+      NAMES[family]
+    } route to the pods of Node ${other.node}`,
+    see: "routes",
+  };
+}
+
+/** Large packets get lost, small ones do not. */
+function ofSize(
+  { trouble }: Failure,
+  { from, to, family }: Path,
+  { facts }: Evidence,
+): Diagnosis {
+  const size = "size" in trouble ? trouble.size : undefined;
+  const name = NAMES[family];
+  const packets = size === undefined
+    ? `large ${name} packets`
+    : `${name} packets of ${size} bytes`;
+  const ways = [[from, to], [to, from]] as const;
+  for (const [here, there] of ways) {
+    const way = wayOf(here, there, family, facts);
+    const own = size ?? mtuOfPod(from, family, facts);
+    if (way === undefined || own === undefined || way.mtu >= own) continue;
+    return {
+      cause: "mtu",
+      node: here.node,
+      text:
+        `link "${way.link}" towards Node ${there.node} has MTU ${way.mtu}: ${packets} do not fit, and pods of Node ${from.node} send them`,
+      see: "links",
+    };
+  }
+  const why = trouble.why === "too large"
+    ? "a router says that they do not fit"
+    : "they are lost without a word";
+  return {
+    cause: "mtu",
+    node: from.node,
+    text:
+      `${packets} do not reach Node ${to.node}, small ones do: the MTU between the nodes is smaller than that of pods, and ${why}`,
+    see: "links",
+  };
+}
+
+/** The MTU of the link to a pod, on its node. */
+function mtuOfPod(
+  pod: TestPod,
+  family: Family,
+  facts: Evidence["facts"],
+): number | undefined {
+  return factsOf(pod, family, facts)?.way?.mtu;
+}
+
+function factsOf(
+  pod: TestPod,
+  family: Family,
+  facts: Evidence["facts"],
+): AddressFacts | undefined {
+  return facts.get(pod.node)?.addresses[addressOf(pod, family) ?? ""];
+}
+
+function wayOf(
+  { node }: TestPod,
+  other: TestPod,
+  family: Family,
+  facts: Evidence["facts"],
+): Way | undefined {
+  return facts.get(node)?.addresses[addressOf(other, family) ?? ""]?.way;
+}
+
+/** What came of small packets between the same pods. */
+function smallOf(
+  results: readonly Result[],
+  { probe: { from, to, family } }: Failure,
+  kind: string,
+): Result[] {
+  return results.filter(({ probe }) =>
+    probe.check === "pod" && probe.from === from && probe.to === to &&
+    probe.family === family && probe.question.kind === kind
+  );
+}
+
+/** A target behind which pods are: while they are not reached directly, that is the problem. */
+function isExplained(
+  { probe: { check, from, family } }: Failure,
+  { results }: Judging,
+): boolean {
+  return check !== "api-server" &&
+    results.some(({ probe, trouble }) =>
+      trouble !== undefined && probe.check === "pod" &&
+      probe.family === family &&
+      (probe.from.node === from.node || probe.to?.node === from.node)
+    );
+}
+
+/** What a node does for its pods, on the way to something that is no pod. */
+function ofTarget(
+  { probe: { check, from, family, question }, trouble }: Failure,
+): Diagnosis {
+  const address = "address" in question ? question.address : "";
+  const name = family === undefined ? "" : `${NAMES[family]} `;
+  const { node } = from;
+  const why = troubleText(trouble);
+  if (check === "service") {
+    return {
+      cause: "proxy",
+      node,
+      text:
+        `pods reach all others directly, and not by the ${name}address of a Service (${why}): the node's proxy of Services`,
+      see: "proxy",
+    };
+  }
+  if (check === "host-port") {
+    return {
+      cause: "proxy",
+      node,
+      text:
+        `pods do not reach a port of the host, at ${address} (${why}): the plugin portmap on that node, or a packet filter`,
+      see: "host-port",
+    };
+  }
+  return {
+    cause: "proxy",
+    node,
+    text:
+      `pods do not reach the API server at ${address} (${why}): the node's proxy of Services, a network policy, or the API server's way back to pods`,
+    see: "api-server",
+  };
+}
+
+function ofEgress({ probe, trouble }: Failure): Diagnosis {
+  const { from: { node }, sources = [] } = probe;
+  const target = probe.question.kind === "get" ? probe.question.url : "";
+  if (trouble.why === "other source") {
+    return {
+      cause: "egress",
+      node,
+      text: `${target} sees ${
+        trouble.seen || "no address"
+      }, which is no gateway's (${
+        sources.join(", ")
+      }): its address is no destination of the Egress, or something behind the gateways translates`,
+      see: "egress",
+    };
+  }
+  return {
+    cause: "egress",
+    node,
+    text: `clients of the Egress do not reach ${target}: ${
+      troubleText(trouble)
+    }`,
+    see: "egress",
+  };
+}

@@ -1,0 +1,95 @@
+import type { FailureReason, Outcome } from "../../../lib/connectivity/mod.ts";
+import { type Check, CHECKS, type Probe } from "./plan.ts";
+
+/** What is wrong with an outcome. */
+export type Trouble =
+  | {
+    readonly why: FailureReason;
+    readonly detail: string;
+    readonly size?: number | undefined;
+  }
+  /** Another server answered, or it saw another address. */
+  | { readonly why: "other server" | "other source"; readonly seen: string };
+
+/** A question with what came of it. */
+export interface Result {
+  readonly probe: Probe;
+  /** Absent when all is well. */
+  readonly trouble?: Trouble | undefined;
+}
+
+/** A question that was not answered as it should be. */
+export interface Failure extends Result {
+  readonly trouble: Trouble;
+}
+
+/** Compares an outcome with what the plan expects. */
+export function resultOf(probe: Probe, outcome: Outcome): Result {
+  return { probe, trouble: troubleOf(probe, outcome) };
+}
+
+function troubleOf(
+  { to, sources }: Probe,
+  outcome: Outcome,
+): Trouble | undefined {
+  if (outcome.state === "failed") return outcome;
+  const { by, source } = outcome;
+  if (to !== undefined && by !== to.name) {
+    return { why: "other server", seen: by ?? "" };
+  }
+  if (sources === undefined || sources.includes(source ?? "")) return undefined;
+  return { why: "other source", seen: source ?? "" };
+}
+
+/** Those that failed. */
+export function failuresOf(results: readonly Result[]): Failure[] {
+  return results.flatMap(({ probe, trouble }) =>
+    trouble === undefined ? [] : [{ probe, trouble }]
+  );
+}
+
+/** What is wrong, in a few words. */
+export function troubleText(trouble: Trouble): string {
+  switch (trouble.why) {
+    case "other server":
+      return trouble.seen === ""
+        ? "another server answered"
+        : `"${trouble.seen}" answered`;
+    case "other source":
+      return trouble.seen === ""
+        ? "the answer has no address"
+        : `seen as ${trouble.seen}`;
+    case "other":
+      return trouble.detail;
+    case "too large":
+    case "no answer":
+    case "refused":
+    case "unreachable":
+      return trouble.size === undefined
+        ? trouble.why
+        : `${trouble.why} (packets of ${trouble.size} bytes)`;
+  }
+}
+
+/** Who asked what, in a few words. */
+export function probeText({ from, to, question }: Probe): string {
+  const target = question.kind === "get"
+    ? question.url
+    : question.address.includes(":")
+    ? `[${question.address}]:${question.port}`
+    : `${question.address}:${question.port}`;
+  const there = to === undefined ? "" : ` (Node ${to.node})`;
+  const how = { tcp: " by TCP", udp: " by UDP", connect: " by TCP", get: "" };
+  return `Node ${from.node} to ${target}${there}${how[question.kind]}`;
+}
+
+/** How many of each check were done and failed, in the order of {@linkcode CHECKS}. */
+export function countsOf(
+  results: readonly Result[],
+): { readonly check: Check; readonly done: number; readonly failed: number }[] {
+  return CHECKS.flatMap((check) => {
+    const own = results.filter(({ probe }) => probe.check === check);
+    if (own.length === 0) return [];
+    return [{ check, done: own.length, failed: failuresOf(own).length }];
+  });
+}
