@@ -1,0 +1,32 @@
+import assert from "node:assert/strict";
+import { kubectlExec } from "./kubectl.ts";
+
+const POD = { namespace: "kube-system", name: "coild-1", container: "coild" };
+
+/** A program instead of kubectl. */
+async function script(text: string) {
+  const directory = await Deno.makeTempDir();
+  const path = `${directory}/kubectl`;
+  await Deno.writeTextFile(path, `#!/bin/sh\n${text}\n`, { mode: 0o755 });
+  return {
+    exec: kubectlExec({ kubeconfig: "k", context: "" }, path),
+    [Symbol.asyncDispose]: () => Deno.remove(directory, { recursive: true }),
+  };
+}
+
+Deno.test("kubectlExec() gives a command its stdin, and only then asks kubectl for one", async () => {
+  await using kubectl = await script('echo "$*"; cat');
+  const without = await kubectl.exec(POD, ["probe", "ask"]);
+  const start = "--kubeconfig=k -n kube-system exec coild-1 -c coild";
+  assert.equal(without.stdout, `${start} -- coil probe ask\n`);
+  const stdin = "x".repeat(1 << 20);
+  const { stdout } = await kubectl.exec(POD, ["probe", "ask"], { stdin });
+  assert.equal(stdout, `${start} -i -- coil probe ask\n${stdin}`);
+});
+
+Deno.test("kubectlExec() returns why a command ended that does not read its stdin", async () => {
+  await using kubectl = await script("echo no >&2; exit 2");
+  const stdin = "x".repeat(1 << 20);
+  const ran = await kubectl.exec(POD, ["probe"], { stdin });
+  assert.deepEqual(ran, { code: 2, stdout: "", stderr: "no\n" });
+});
