@@ -25,17 +25,34 @@ export async function encodeAnswer(
   options: { readonly isHead: boolean; readonly keepAlive: boolean },
 ): Promise<Uint8Array> {
   const body = new Uint8Array(await response.arrayBuffer());
-  const { status, headers } = response;
-  const lines = [`HTTP/1.1 ${status} ${REASONS[status] ?? ""}`];
-  for (const [name, value] of headers) lines.push(`${name}: ${value}`);
   // RFC 9110, section 8.6: 204 has none.
-  if (status !== 204) lines.push(`content-length: ${body.length}`);
-  lines.push(`date: ${new Date().toUTCString()}`);
-  if (!options.keepAlive) lines.push("connection: close");
-  const head = encoder.encode(lines.join("\r\n") + "\r\n\r\n");
+  const head = encodeHead(response, [
+    ...response.status === 204 ? [] : [`content-length: ${body.length}`],
+    ...options.keepAlive ? [] : ["connection: close"],
+  ]);
   if (options.isHead || body.length === 0) return head;
   const bytes = new Uint8Array(head.length + body.length);
   bytes.set(head);
   bytes.set(body, head.length);
   return bytes;
+}
+
+/** Whether the body is server-sent events, which may never end. */
+export function isEventStream({ headers }: Response): boolean {
+  return headers.get("content-type") === "text/event-stream";
+}
+
+/** Encodes the head of a response whose body lasts as long as its connection (RFC 9112, section 6.3). */
+export function encodeStreamHead(response: Response): Uint8Array {
+  return encodeHead(response, ["connection: close"]);
+}
+
+function encodeHead(
+  { status, headers }: Response,
+  more: readonly string[],
+): Uint8Array {
+  const lines = [`HTTP/1.1 ${status} ${REASONS[status] ?? ""}`];
+  for (const [name, value] of headers) lines.push(`${name}: ${value}`);
+  lines.push(`date: ${new Date().toUTCString()}`, ...more);
+  return encoder.encode(lines.join("\r\n") + "\r\n\r\n");
 }

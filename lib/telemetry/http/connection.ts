@@ -1,6 +1,6 @@
 import { sleep, startTimer } from "../../async/mod.ts";
 import { getLogger } from "../base/log.ts";
-import { encodeAnswer } from "./answer.ts";
+import { encodeAnswer, encodeStreamHead, isEventStream } from "./answer.ts";
 import type { BoundedConnection } from "./connection_table.ts";
 import type { HttpLimits } from "./limits.ts";
 import {
@@ -11,7 +11,10 @@ import {
 
 const log = getLogger("http");
 
-/** Answers a request of the peer with this address. */
+/**
+ * Answers a request of the peer with this address. An answer of type `text/event-stream` is sent as it comes, however
+ * long it lasts; its body is cancelled when the connection ends.
+ */
 export type HttpHandler = (
   request: Request,
   peer: string,
@@ -165,12 +168,48 @@ export class HttpConnection implements BoundedConnection {
     body: Uint8Array<ArrayBuffer>,
   ): Promise<boolean> {
     const { limits, signal } = this.#options;
-    using _late = startTimer(limits.answerMs, () => this.close());
+    using late = startTimer(limits.answerMs, () => this.close());
     const response = await this.#handle(head, body);
+    if (isEventStream(response) && response.body !== null) {
+      late[Symbol.dispose]();
+      await this.#stream(response, response.body);
+      return false;
+    }
     const keepAlive = head.keepAlive && !signal.aborted;
     const isHead = head.method === "HEAD";
     await this.#write(await encodeAnswer(response, { isHead, keepAlive }));
     return keepAlive;
+  }
+
+  /** Between two events the connection waits, as others do between two requests. */
+  async #stream(
+    response: Response,
+    body: ReadableStream<Uint8Array>,
+  ): Promise<void> {
+    const { idleMs } = this.#options.limits;
+    const events = body.getReader();
+    const gone = this.#untilGone().then(() => events.cancel());
+    try {
+      await this.#write(encodeStreamHead(response));
+      for (;;) {
+        this.#isAnswering = false;
+        this.#sinceMs = performance.now();
+        using _idle = startTimer(idleMs, () => this.close());
+        const { value } = await events.read();
+        if (value === undefined) return;
+        this.#isAnswering = true;
+        await this.#write(value);
+      }
+    } finally {
+      this.close();
+      await gone;
+    }
+  }
+
+  /** Waits until the peer ends the connection, or says something that no answer can follow. Never rejects. */
+  async #untilGone(): Promise<void> {
+    await this.#socket.read(new Uint8Array(1)).catch(() => null);
+    this.close();
   }
 
   async #handle(

@@ -215,6 +215,92 @@ Deno.test("HttpServer serves a peer's newest connection when the others' answers
   });
 });
 
+/** Events that come when the test sends them. */
+function eventSource() {
+  const encoder = new TextEncoder();
+  const cancelled = Promise.withResolvers<void>();
+  const sources: ReadableStreamDefaultController<Uint8Array>[] = [];
+  const handler: HttpHandler = ({ url }) => {
+    if (!url.endsWith("/events")) return new Response("well");
+    const body = new ReadableStream<Uint8Array>({
+      start: (controller) => void sources.push(controller),
+      cancel: () => cancelled.resolve(),
+    });
+    const headers = { "content-type": "text/event-stream" };
+    return new Response(body, { headers });
+  };
+  const send = (text: string, n = 0) =>
+    sources[n]?.enqueue(encoder.encode(text));
+  return { handler, send, cancelled: cancelled.promise };
+}
+
+const GET_EVENTS = "GET /events HTTP/1.1\r\nHost: x\r\n\r\n";
+
+Deno.test("HttpServer sends events when they come, longer than an answer may take", async () => {
+  const { handler, send, cancelled } = eventSource();
+  await withServer(handler, { answerMs: 50 }, async ({ connect }) => {
+    using peer = await connect();
+    await peer.send(GET_EVENTS);
+    const head = await peer.until(/\r\n\r\n$/);
+    assert.doesNotMatch(head, /content-length/);
+    assert.match(head, /\r\nconnection: close\r\n/);
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    for (const text of ["data: 1\n\n", "data: 2\n\n"]) {
+      send(text);
+      assert.equal(await peer.until(/\n\n$/), text);
+    }
+    peer[Symbol.dispose]();
+    await cancelled;
+  });
+});
+
+Deno.test("HttpServer ends a stream of events without one for too long, and when it ends itself", async () => {
+  const idle = eventSource();
+  await withServer(idle.handler, { idleMs: 50 }, async ({ connect }) => {
+    using peer = await connect();
+    await peer.send(GET_EVENTS);
+    await peer.end();
+    await idle.cancelled;
+  });
+  const { handler, cancelled } = eventSource();
+  await withServer(handler, {}, async ({ connect, server }) => {
+    using peer = await connect();
+    await peer.send(GET_EVENTS);
+    await peer.until(/\r\n\r\n$/);
+    await server.stop();
+    await cancelled;
+  });
+});
+
+Deno.test("HttpServer ends a stream whose reader does not take it", async () => {
+  const { handler, send, cancelled } = eventSource();
+  await withServer(handler, { stallMs: 100 }, async ({ connect }) => {
+    using peer = await connect();
+    await peer.send(GET_EVENTS);
+    await peer.until(/\r\n\r\n$/);
+    send("x".repeat(32 << 20));
+    await cancelled;
+  });
+});
+
+Deno.test("HttpServer serves a peer's newest connection when streams take all of its room", async () => {
+  const { handler, send } = eventSource();
+  await withServer(handler, { maxPerPeer: 2 }, async ({ connect }) => {
+    using first = await connect();
+    using second = await connect();
+    for (const peer of [first, second]) {
+      await peer.send(GET_EVENTS);
+      await peer.until(/\r\n\r\n$/);
+    }
+    using third = await connect();
+    await third.send(GET);
+    await third.until(/well$/);
+    assert.equal(await first.end(), "");
+    send("data: 2\n\n", 1);
+    await second.until(/data: 2\n\n$/);
+  });
+});
+
 Deno.test("HttpServer refuses what is too long, and says so", async () => {
   const limits = { maxHeadBytes: 200, maxBodyBytes: 10 };
   await withServer(ok, limits, async ({ connect }) => {
