@@ -65,24 +65,62 @@ export interface PoolMap {
  * @throws {SyntaxError} when the pool's subnets cannot be read
  */
 export function poolMap(object: AddressPool, source: MapSource): PoolMap {
-  const pool = poolOf(object);
+  return mapOf(poolOf(object), rowsOf(source));
+}
+
+/** Makes the maps of all pools; of one whose subnets cannot be read there is only its row. Pure. */
+export function poolMaps(source: MapSource): PoolMap[] {
+  const rows = rowsOf(source);
+  return rows.pools.map((pool) => {
+    const object = source.pools.find(({ metadata }) =>
+      metadata.name === pool.name
+    );
+    const readable = object === undefined ? undefined : tryPoolOf(object);
+    return readable === undefined
+      ? { pool, subnets: [], blocks: [], outside: [] }
+      : mapOf(readable, rows);
+  });
+}
+
+/** What the maps of all pools are made of. */
+interface Rows {
+  readonly pools: readonly PoolRow[];
+  readonly blocks: ReadonlyMap<string, readonly BlockRow[]>;
+  readonly addresses: ReadonlyMap<string | undefined, readonly AddressRow[]>;
+  readonly objects: readonly AddressBlock[];
+}
+
+function rowsOf(source: MapSource): Rows {
   const pools = source.pools.flatMap((each) => tryPoolOf(each) ?? []);
-  const rows = addressRows({ ...source, pools })
-    .filter((row) => row.pool === pool.name);
-  const byBlock = Map.groupBy(rows, ({ block }) => block);
-  const reserved = reservedPlaces(source.blocks, pool);
-  const blocks = blockRows(source.blocks, source.pods)
-    .filter((row) => row.pool === pool.name)
-    .map((row) => ({
-      ...row,
-      addresses: byBlock.get(row.name) ?? [],
-      reserved: reserved.get(row.name) ?? [],
-    }));
-  const [row] = poolRows(source.pools, source.blocks)
-    .filter(({ name }) => name === pool.name);
+  return {
+    pools: poolRows(source.pools, source.blocks),
+    blocks: Map.groupBy(
+      blockRows(source.blocks, source.pods),
+      ({ pool }) => pool,
+    ),
+    addresses: Map.groupBy(
+      addressRows({ ...source, pools }),
+      ({ pool }) => pool,
+    ),
+    objects: source.blocks,
+  };
+}
+
+function mapOf(pool: Pool, rows: Rows): PoolMap {
+  const row = rows.pools.find(({ name }) => name === pool.name);
   if (row === undefined) {
     throw new RangeError(`Cannot map AddressPool "${pool.name}": not listed`);
   }
+  const byBlock = Map.groupBy(
+    rows.addresses.get(pool.name) ?? [],
+    ({ block }) => block,
+  );
+  const reserved = reservedPlaces(rows.objects, pool);
+  const blocks = (rows.blocks.get(pool.name) ?? []).map((block) => ({
+    ...block,
+    addresses: byBlock.get(block.name) ?? [],
+    reserved: reserved.get(block.name) ?? [],
+  }));
   return {
     pool: row,
     subnets: subnetMaps(pool),
