@@ -29,6 +29,7 @@ import { IPAM_SHOW } from "./ipam/show.ts";
 import { IPAM_MAP } from "./map/map.ts";
 import { STATUS } from "./status/status.ts";
 import { SYSDUMP } from "./sysdump/sysdump.ts";
+import { UI } from "./ui/ui.ts";
 import { VERSION_COMMAND } from "./version.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
@@ -84,6 +85,7 @@ export const COMMANDS: readonly Command[] = [
   IPAM_DRAIN,
   EGRESS_SHOW,
   CONNECTIVITY_TEST,
+  UI,
   SYSDUMP,
   COMPLETION,
   VERSION_COMMAND,

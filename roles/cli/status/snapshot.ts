@@ -88,23 +88,27 @@ export interface Snapshot {
   readonly unseen: readonly Unseen[];
 }
 
+/** Coil's objects, those of Egresses left out. */
+export const DAEMONS: { readonly labelSelector: string } = {
+  labelSelector:
+    `${OF_COIL.labelSelector},${APP_COMPONENT_LABEL}!=${EGRESS_COMPONENT}`,
+};
+
+/** Leases of coil-controller's parts, each by its name. */
+export const LEASE_SELECTIONS: readonly { readonly fieldSelector: string }[] = [
+  IPAM_LEASE,
+  EGRESS_LEASE,
+].map((name) => ({ fieldSelector: `metadata.name=${name}` }));
+
 /** Reads what {@linkcode Snapshot} has. */
 export async function readSnapshot(looker: Looker): Promise<Snapshot> {
-  const daemons = {
-    labelSelector:
-      `${OF_COIL.labelSelector},${APP_COMPONENT_LABEL}!=${EGRESS_COMPONENT}`,
-  };
-  const lease = (name: string) =>
-    looker.list(LEASES, leadershipOf, {
-      fieldSelector: `metadata.name=${name}`,
-    });
   return {
     workloads: both(
-      await looker.list(DEPLOYMENTS, workloadOfDeployment, daemons),
-      await looker.list(DAEMON_SETS, workloadOfDaemonSet, daemons),
+      await looker.list(DEPLOYMENTS, workloadOfDeployment, DAEMONS),
+      await looker.list(DAEMON_SETS, workloadOfDaemonSet, DAEMONS),
     ),
-    parts: await looker.list(PODS, partOf, daemons),
-    leases: both(await lease(IPAM_LEASE), await lease(EGRESS_LEASE)),
+    parts: await looker.list(PODS, partOf, DAEMONS),
+    leases: await leases(looker),
     pools: await looker.list(ADDRESS_POOLS, (pool) => pool),
     requests: await looker.list(BLOCK_REQUESTS, (request) => request),
     egresses: await looker.list(EGRESSES, (egress) => egress),
@@ -116,7 +120,18 @@ export async function readSnapshot(looker: Looker): Promise<Snapshot> {
   };
 }
 
-function both<T>(a: T[] | undefined, b: T[] | undefined): T[] | undefined {
+async function leases(looker: Looker): Promise<Leadership[] | undefined> {
+  const [ipam, egress] = LEASE_SELECTIONS.map((selection) =>
+    looker.list(LEASES, leadershipOf, selection)
+  );
+  return both(await ipam, await egress);
+}
+
+/** All of two lists; undefined when one of them could not be read. */
+export function both<T>(
+  a: T[] | undefined,
+  b: T[] | undefined,
+): T[] | undefined {
   return a === undefined || b === undefined ? undefined : [...a, ...b];
 }
 
@@ -124,7 +139,8 @@ function nameOf({ metadata }: KubeObject): { namespace: string; name: string } {
   return { namespace: metadata?.namespace ?? "", name: metadata?.name ?? "" };
 }
 
-function workloadOfDeployment(object: V1Deployment): Workload {
+/** Reads a Deployment. */
+export function workloadOfDeployment(object: V1Deployment): Workload {
   return {
     kind: "Deployment",
     ...nameOf(object),
@@ -133,7 +149,8 @@ function workloadOfDeployment(object: V1Deployment): Workload {
   };
 }
 
-function workloadOfDaemonSet(object: V1DaemonSet): Workload {
+/** Reads a DaemonSet. */
+export function workloadOfDaemonSet(object: V1DaemonSet): Workload {
   return {
     kind: "DaemonSet",
     ...nameOf(object),
@@ -142,7 +159,8 @@ function workloadOfDaemonSet(object: V1DaemonSet): Workload {
   };
 }
 
-function partOf(pod: V1Pod): Part {
+/** Reads a pod of a daemon. */
+export function partOf(pod: V1Pod): Part {
   const { metadata, spec, status } = pod;
   const containers = status?.containerStatuses ?? [];
   const all = [...status?.initContainerStatuses ?? [], ...containers];
@@ -179,7 +197,8 @@ function versionOf(image: string): string {
   return tag ?? digest?.slice(0, 12) ?? "";
 }
 
-function leadershipOf(lease: V1Lease): Leadership {
+/** Reads a Lease. */
+export function leadershipOf(lease: V1Lease): Leadership {
   const { holderIdentity, renewTime, leaseDurationSeconds } = lease.spec ?? {};
   return {
     ...nameOf(lease),
@@ -189,7 +208,8 @@ function leadershipOf(lease: V1Lease): Leadership {
   };
 }
 
-function nodeOf(node: V1Node): NodeFacts {
+/** Reads a Node. */
+export function nodeOf(node: V1Node): NodeFacts {
   const down = node.status?.conditions?.find(({ type, status }) =>
     type === "NetworkUnavailable" && status === "True"
   );

@@ -1,0 +1,88 @@
+import { TaskGroup } from "../../../lib/async/mod.ts";
+import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
+import { VERSION } from "../../../lib/names/mod.ts";
+import { ListenError, serveAt } from "../../../lib/telemetry/mod.ts";
+import {
+  type Command,
+  type CommandContext,
+  readArguments,
+} from "../base/command.ts";
+import { connect, CONNECTION_FLAGS } from "../base/connection.ts";
+import { CommandError } from "../base/errors.ts";
+import { Cluster } from "./cluster.ts";
+import { Feed } from "./feed.ts";
+import { newSecret, urlOf } from "./guard.ts";
+import { serveSite } from "./site.ts";
+
+const { "page-size": _, ...CONNECTION } = CONNECTION_FLAGS;
+
+const FLAGS = defineFlags({
+  "port": {
+    type: "int",
+    default: 0,
+    min: 0,
+    max: 65_535,
+    help: "Port of 127.0.0.1 to listen on; 0: one that is free",
+  },
+  ...CONNECTION,
+});
+
+/** All of the browser's connections come from one address. */
+const LIMITS = { maxPerPeer: 64 };
+
+/** `coil ui`: the cluster as a page, on this machine. */
+export const UI: Command = {
+  path: "ui",
+  about: "Show problems, pools, nodes and Egresses in a browser",
+  flags: FLAGS,
+  run: ui,
+};
+
+async function ui(context: CommandContext): Promise<void> {
+  const line = readArguments(FLAGS, context, {
+    program: `${context.program} ui`,
+    version: VERSION,
+    about:
+      `Serves a page at 127.0.0.1 that shows problems, pools, nodes and Egresses, and
+follows changes. It reads the API server with your kubeconfig and changes nothing.
+Prints the URL, which is a secret: who has it, on this machine, sees what you may
+read. Ends by Ctrl-C.`,
+  });
+  if (line === undefined) return;
+  const { values, positionals: [more] } = line;
+  if (more !== undefined) throw new UsageError(`unexpected argument: ${more}`);
+  using client = await connect(values);
+  await using tasks = new TaskGroup({ signal: context.signal });
+  const feed = new Feed();
+  const secret = newSecret();
+  const door = { port: 0, secret };
+  const { port, finished } = listen(values.port, {
+    handler: (request) => serveSite(request, { door, feed }),
+    signal: tasks.signal,
+  });
+  door.port = port;
+  await Cluster.start(client, { feed, tasks });
+  context.terminal.out(`${urlOf(door)}\n`);
+  tasks.run("server", () => finished);
+  await tasks.wait();
+}
+
+/** @throws {CommandError} when the port is taken */
+function listen(
+  port: number,
+  { handler, signal }: {
+    readonly handler: (request: Request) => Response;
+    readonly signal: AbortSignal;
+  },
+): ReturnType<typeof serveAt> {
+  try {
+    return serveAt(`127.0.0.1:${port}`, handler, {
+      flag: "--port",
+      limits: LIMITS,
+      signal,
+    });
+  } catch (error) {
+    if (!(error instanceof ListenError)) throw error;
+    throw new CommandError(error.message, { cause: error });
+  }
+}
