@@ -90,7 +90,10 @@ Deno.test("poolEntries() says at which place of which block a pod is, and who is
 Deno.test("poolEntries() shows a pool whose subnets cannot be read, and the others", () => {
   const broken = pool("broken", [{ ipv4: "10.2.0.0/33" }]);
   const entries = poolEntries({ pools: [broken, POOL], blocks: [], pods: [] });
-  assert.equal(viewOf<PoolView>(entries, "pool/broken").row.state, "InvalidSpec");
+  assert.equal(
+    viewOf<PoolView>(entries, "pool/broken").row.state,
+    "InvalidSpec",
+  );
   assert.deepEqual(viewOf<PoolView>(entries, "pool/broken").subnets, []);
   assert.equal(viewOf<PoolView>(entries, "pool/default").subnets.length, 1);
 });
