@@ -37,21 +37,35 @@ interface ModuleGraph {
   >;
 }
 
-/** Packages of npm that main.ts imports, and all that those depend on. */
+/** What the executable is bundled from: itself, and the page that it serves. */
+const ENTRIES = ["main.ts", "roles/cli/page/main.tsx"];
+
+/** Packages of npm that the executable has, and all that those depend on. */
 export async function listNpmPackages(): Promise<readonly Component[]> {
+  const found = (await Promise.all(ENTRIES.map(graphOf))).flatMap(
+    npmPackagesOf,
+  );
+  return sorted(new Map(found.map((each) => [each.purl, each])));
+}
+
+async function graphOf(entry: string): Promise<ModuleGraph> {
   const { success, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: ["info", "--json", "main.ts"],
+    args: ["info", "--json", entry],
     cwd: ROOT,
   }).output();
   const decoder = new TextDecoder();
   if (!success) {
     throw new ImageError(
-      `Cannot list the packages of "main.ts": deno says ${
+      `Cannot list the packages of "${entry}": deno says ${
         decoder.decode(stderr).trim()
       }`,
     );
   }
-  return npmPackagesOf(JSON.parse(decoder.decode(stdout)));
+  return JSON.parse(decoder.decode(stdout));
+}
+
+function sorted(found: ReadonlyMap<string, Component>): Component[] {
+  return [...found.values()].sort((a, b) => a.purl < b.purl ? -1 : 1);
 }
 
 /** See {@linkcode listNpmPackages}. */
@@ -68,7 +82,7 @@ export function npmPackagesOf(graph: ModuleGraph): readonly Component[] {
     const purl = `pkg:npm/${name.replace("@", "%40")}@${version}`;
     found.set(purl, { name, version, purl }); // one, whatever its peers are
   }
-  return [...found.values()].sort((a, b) => a.purl < b.purl ? -1 : 1);
+  return sorted(found);
 }
 
 /** The list. Pure: the same parts give the same text. */
