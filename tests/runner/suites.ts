@@ -146,6 +146,9 @@ export const SUITES: readonly Suite[] = [
       ...NFTABLES,
       curl: "curl",
       strace: "strace",
+      // With its fonts: a browser without any shows no text.
+      "chromium-headless-shell": "chromium-headless-shell",
+      "fonts-dejavu-core": "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
       "containernetworking-plugins": "/usr/lib/cni/ptp",
     },
     root: true,

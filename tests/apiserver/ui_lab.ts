@@ -1,0 +1,153 @@
+/**
+ * `coil ui`, and a cluster for it.
+ *
+ * @module
+ */
+import assert from "node:assert/strict";
+import { coil, type Output } from "../../roles/cli/testing.ts";
+import { awaitedLater, type ControlPlane } from "../lab/mod.ts";
+import { addPod, block, pool } from "./ipam_books.ts";
+import { patchStatus } from "./patch_status.ts";
+
+/** A condition message that would do harm as markup. */
+export const MARKUP = '<img src=x onerror="document.title=1"><b>low</b>';
+
+/** `coil ui` at work. */
+export interface Ui extends AsyncDisposable {
+  readonly url: string;
+  /** Ends it, as Ctrl-C does. */
+  end(): Promise<Output>;
+}
+
+/** Starts `coil ui` and waits for its URL. */
+export async function startUi(
+  kubeconfig: string,
+  ...args: readonly string[]
+): Promise<Ui> {
+  const stop = new AbortController();
+  const printed = Promise.withResolvers<string>();
+  const ended = awaitedLater(
+    coil(["ui", `--kubeconfig=${kubeconfig}`, ...args], {
+      signal: stop.signal,
+      onWrite: ({ out }) => printed.resolve(out.trim()),
+    }),
+  );
+  const failed = ended.then(({ err }) => assert.fail(`coil ui ended: ${err}`));
+  const url = await Promise.race([printed.promise, failed]);
+  failed.catch(() => {});
+  const end = async () => {
+    stop.abort();
+    return await ended;
+  };
+  const dispose = async () => void await end();
+  return { url, end, [Symbol.asyncDispose]: dispose };
+}
+
+const NODES = ["node1", "node2", "node3"];
+const WORDS = ["web", "api", "cache", "queue", "search"];
+
+/** Pools, blocks and pods as clusters have them, an Egress, and two problems. */
+export async function populateUi(plane: ControlPlane): Promise<void> {
+  for (const name of ["shop", "nat"]) {
+    await plane.kubectl("create", "namespace", name);
+  }
+  for (const name of NODES) {
+    await plane.apply({ apiVersion: "v1", kind: "Node", metadata: { name } });
+  }
+  await plane.apply(
+    pool("default", [{ ipv4: "10.2.0.0/22" }, { ipv4: "10.9.0.0/26" }]),
+    pool("public", [{ ipv4: "192.0.2.0/27" }]),
+  );
+  await addBlocks(plane);
+  await addPods(plane);
+  await addEgress(plane);
+  await setPool(plane, "default", "True", "29 of 34 blocks are free");
+  await setPool(plane, "public", "False", MARKUP);
+}
+
+async function addBlocks(plane: ControlPlane): Promise<void> {
+  const places = [0, 1, 2, 4, 5, 7, 32];
+  for (const [n, index] of places.entries()) {
+    const ipv4 = index < 32 ? `10.2.0.${index * 32}/27` : "10.9.0.0/27";
+    const node = NODES[n % NODES.length] ?? "";
+    await plane.apply(block(["default", index, node], { ipv4 }));
+  }
+  await plane.apply(block(["public", 0, "node1"], { ipv4: "192.0.2.0/27" }));
+}
+
+async function addPods(plane: ControlPlane): Promise<void> {
+  for (let n = 0; n < 45; n++) {
+    const word = WORDS[n % WORDS.length] ?? "";
+    const node = NODES[n % 3] ?? "";
+    const index = [[0, 4], [1, 5], [2, 7]][n % 3]?.[n % 2] ?? 0;
+    const ip = `10.2.0.${index * 32 + (n * 7) % 32}`;
+    await addPod(plane, ["shop", `${word}-${n}`, node], [ip]);
+  }
+  await addPod(plane, ["shop", "twin-a", "node3"], ["10.2.0.64"]);
+  await addPod(plane, ["shop", "twin-b", "node3"], ["10.2.0.64"]);
+}
+
+async function setPool(
+  plane: ControlPlane,
+  name: string,
+  status: "True" | "False",
+  message: string,
+): Promise<void> {
+  const path = `/apis/coil.cybozu.com/v2/addresspools/${name}`;
+  await patchStatus(plane, path, {
+    conditions: [{
+      type: "Ready",
+      status,
+      reason: status === "True" ? "BlocksAvailable" : "Exhausted",
+      message,
+      lastTransitionTime: "2026-01-01T00:00:00Z",
+    }],
+  });
+}
+
+async function addEgress(plane: ControlPlane): Promise<void> {
+  const name = "internet";
+  const labels = {
+    "app.kubernetes.io/name": "coil",
+    "app.kubernetes.io/component": "egress",
+    "app.kubernetes.io/instance": name,
+  };
+  const clients = [0, 1, 2, 3, 4].map((n) => ({
+    namespace: "shop",
+    name: `${WORDS[n]}-${n}`,
+    uid: `uid-${n}`,
+    nodeName: NODES[n % 3],
+  }));
+  await plane.apply({
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "Egress",
+    metadata: { namespace: "nat", name },
+    spec: {
+      destinations: ["0.0.0.0/0"],
+      template: { spec: { containers: [{ name: "egress" }] } },
+    },
+  }, {
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "EgressClientSlice",
+    metadata: { namespace: "nat", name: `${name}-0`, labels },
+    clients,
+  });
+  for (const [n, node] of ["node1", "node2"].entries()) {
+    await plane.apply({
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { namespace: "nat", name: `${name}-${n}`, labels },
+      spec: {
+        nodeName: node,
+        containers: [{ name: "egress", image: "example.com/coil" }],
+      },
+    });
+    await patchStatus(plane, `/api/v1/namespaces/nat/pods/${name}-${n}`, {
+      phase: "Running",
+      startTime: new Date().toISOString(),
+      conditions: [{ type: "Ready", status: n === 0 ? "True" : "False" }],
+      podIP: `10.9.0.${n + 4}`,
+      podIPs: [{ ip: `10.9.0.${n + 4}` }],
+    });
+  }
+}
