@@ -110,7 +110,7 @@ for (
       "that says something else",
       running,
       { ...GOOD, stdout: "{}" },
-      /no report/,
+      /not a report/,
     ],
   ] as const
 ) {
