@@ -25,9 +25,11 @@ export {
   type IsTaken,
   type MissingObject,
   namesEgress,
+  type Place,
   problemOf,
   selectGateways,
   type Selection,
+  type SelectionOptions,
 } from "./selection/selection.ts";
 export { BACKSTOP_METRIC, type ClientPlan, planClient } from "./plan/plan.ts";
 export { type WayOut, wayOut } from "./plan/way_out.ts";

@@ -5,6 +5,7 @@ import { FAMILIES } from "../../lib/inet/mod.ts";
 import { openDatagramSocket } from "../../lib/linux/mod.ts";
 import { ANNOUNCE_PORT } from "../../lib/names/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
+import { NodePlace } from "./gateways/node_place.ts";
 import { EgressTokens } from "./gateways/announce_tokens.ts";
 import { Announcer } from "./gateways/announcer.ts";
 import { AttachmentBook } from "./calls/attachment_book.ts";
@@ -48,7 +49,7 @@ export interface EgressDependencies extends NodeDependencies {
 /** Makes the parts and ties them to each other. */
 export function connectEgress(dependencies: EgressDependencies): EgressPart {
   const { attachments, client, events, kubeMetrics, locks } = dependencies;
-  const { metrics, options, plane, pods, stack } = dependencies;
+  const { metrics, nodeName, options, plane, pods, stack } = dependencies;
   const source = new EgressSource(client, {
     isNamed: (namespace) => pods.hasClientsOf(namespace),
   });
@@ -89,6 +90,7 @@ export function connectEgress(dependencies: EgressDependencies): EgressPart {
     source,
     health: prober,
     isTaken: (address, uid) => pods.isOfAnother(address, uid),
+    place: new NodePlace(client, { node: nodeName, clock: dependencies.clock }),
     onEnded: (done, gateways) => losses.ended(done, gateways),
     onSwitched: (lost) => losses.left(lost),
     plane,

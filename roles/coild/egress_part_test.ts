@@ -406,10 +406,11 @@ Deno.test("who has the lock of an attachment is waited for", async () => {
 
 /** A client of two gateways that are probed, and of one on its own node if there is one. */
 async function probedLab(
-  { draining = [], local = [], lostConnections }: {
+  { draining = [], local = [], lostConnections, zones = {} }: {
     readonly draining?: readonly string[];
     readonly local?: readonly string[];
     readonly lostConnections?: "End" | "Keep";
+    readonly zones?: Readonly<Record<string, string>>;
   } = {},
 ) {
   const [lost, other] = ["10.64.0.9", "10.64.0.10"] as const;
@@ -421,7 +422,9 @@ async function probedLab(
     gatewaySelection: "Direct",
     ...lostConnections && { lostConnections },
   });
-  lab.putGateways(all, draining);
+  lab.putGateways(all, draining, zones);
+  const labels = { "topology.kubernetes.io/zone": "here" };
+  lab.api.put("nodes", { metadata: { name: "n1", labels } });
   for (const ip of local) lab.putPod(`gateway-${ip}`, {}, { ip });
   lab.putPod("client", CLIENT);
   lab.start();
@@ -475,6 +478,23 @@ Deno.test("a gateway that answers no more gets no new connections of clients, an
   await lab.quiet();
   expectReady(other);
   assert.deepEqual(ends(), [`end ${lost}`]);
+});
+
+Deno.test("a client prefers the gateways of its node's zone, while one of them answers", async () => {
+  const zones = { "10.64.0.9": "here", "10.64.0.10": "there" };
+  await using probed = await probedLab({ zones });
+  const { lab, lost: near, other: far, gateways, expectReady, ends } = probed;
+  expectReady(near);
+  gateways.alive.delete(near);
+  await lab.until(() => expectReady(far));
+  await lab.until(() => assert.deepEqual(ends(), [`end ${near}`]));
+  // What is preferred can change while pods run.
+  lab.putGateways([near, far], [], { [far]: "here" });
+  gateways.alive.add(near);
+  await lab.quiet();
+  expectReady(far);
+  lab.putGateways([near, far]);
+  await lab.until(() => expectReady(near, far));
 });
 
 Deno.test("a pod that becomes a client after a loss does not count as one that left the gateway", async () => {

@@ -218,10 +218,11 @@ export class ClientLab implements AsyncDisposable {
     this.putGateways(isReady ? ["10.64.0.9"] : []);
   }
 
-  /** Stores the gateways, all of which are ready but for those that drain. */
+  /** Stores the gateways, all of which are ready but for those that drain; of some the zone that should use them. */
   putGateways(
     addresses: readonly string[],
     draining: readonly string[] = [],
+    zones: Readonly<Record<string, string>> = {},
   ): void {
     this.api.put("endpointslices", {
       metadata: {
@@ -237,6 +238,9 @@ export class ClientLab implements AsyncDisposable {
       endpoints: addresses.map((address) => ({
         addresses: [address],
         conditions: { ready: !draining.includes(address), serving: true },
+        ...(zones[address] !== undefined && {
+          hints: { forZones: [{ name: zones[address] }] },
+        }),
       })),
     });
   }

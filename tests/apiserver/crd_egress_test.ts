@@ -172,6 +172,15 @@ const CREATED: readonly Case[] = [
     spec: { lostConnections: "Move" },
     refused: ['spec.lostConnections: Unsupported value: "Move"'],
   },
+  {
+    name: "gateways of the own zone first",
+    spec: { trafficDistribution: "PreferSameZone" },
+  },
+  {
+    name: "an unknown trafficDistribution",
+    spec: { trafficDistribution: "Local" },
+    refused: ['spec.trafficDistribution: Unsupported value: "Local"'],
+  },
   { name: "no limit for clients", spec: { maxFlowsPerClient: 0 } },
   { name: "a limit for clients", spec: { maxFlowsPerClient: 50_000 } },
   {

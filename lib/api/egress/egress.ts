@@ -64,6 +64,12 @@ export type EgressGatewaySelection = "Service" | "Direct";
  */
 export type EgressLostConnections = "End" | "Keep";
 
+/** Which gateways are preferred, as of a Service (core/v1 `trafficDistribution`); `PreferClose` is its older word for the zone. */
+export type EgressTrafficDistribution =
+  | "PreferSameZone"
+  | "PreferSameNode"
+  | "PreferClose";
+
 /** Desired state of an {@linkcode Egress}. */
 export interface EgressSpec {
   /** CIDRs of either family. */
@@ -88,6 +94,8 @@ export interface EgressSpec {
   readonly gatewaySelection?: EgressGatewaySelection;
   /** The API server fills in `End`. */
   readonly lostConnections?: EgressLostConnections;
+  /** Absent: none are preferred. */
+  readonly trafficDistribution?: EgressTrafficDistribution;
   /** The most connections that each address of a client may have at one gateway; 0 for any number. Absent: a share of the gateway's. */
   readonly maxFlowsPerClient?: number;
 }

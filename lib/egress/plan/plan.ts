@@ -166,7 +166,7 @@ const NO_GATEWAYS: ReadonlySet<string> = new Set();
 
 /** The gateways that the client chooses from, those that are ready first. */
 function chosenFor(
-  { gateway: { direct, senders }, remote }: Owned,
+  { gateway: { direct, near = NO_GATEWAYS, senders }, remote }: Owned,
   { avoided = NO_GATEWAYS, lost = NO_GATEWAYS }: Pick<
     ClientRequest,
     "avoided" | "lost"
@@ -176,8 +176,9 @@ function chosenFor(
   const isOfFamily = ({ family }: Address) => family === remote.family;
   const ready = direct.filter(isOfFamily);
   const answering = ready.filter((each) => !avoided.has(each.toString()));
-  // Rather one that may be lost than none.
-  const good = answering.length > 0 ? answering : ready;
+  const preferred = answering.filter((each) => near.has(each.toString()));
+  // Rather one far away than one that may be lost, and rather that than none.
+  const good = [preferred, answering].find((some) => some.length > 0) ?? ready;
   return distinct([...ready, ...senders.filter(isOfFamily)])
     .slice(0, MAX_CHOSEN)
     .map((address) => ({

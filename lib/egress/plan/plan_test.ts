@@ -180,6 +180,22 @@ Deno.test("planClient() gives no new connections to gateways that are avoided, w
   assert.deepEqual(ready(a, b), ready());
 });
 
+Deno.test("planClient() gives new connections to near gateways, while one of them answers", () => {
+  const [a, b] = PODS;
+  assert.ok(a && b);
+  const ready = (...avoided: readonly Address[]) => {
+    const near = { ...DIRECT, near: new Set([a.toString()]) };
+    const changes = { avoided: new Set(avoided.map(String)) };
+    const [choice] = planClient(requestFor([near], changes)).choices;
+    assert.equal(choice?.all.length, 2, "connections stay where they are");
+    return choice.ready;
+  };
+  assert.deepEqual(ready(), [gatewayMark(a)]);
+  assert.deepEqual(ready(b), [gatewayMark(a)]);
+  assert.deepEqual(ready(a), [gatewayMark(b)]);
+  assert.equal(ready(a, b).length, 2);
+});
+
 Deno.test("planClient() without gateways plans nothing", () => {
   const plan = planClient(requestFor([], { originatingOnly: true }));
   assert.deepEqual(formatClientPlan(plan), "");

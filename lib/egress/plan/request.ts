@@ -25,6 +25,8 @@ export interface ClientGateway {
    * client itself; absent where the Service chooses.
    */
   readonly direct?: readonly Address[] | undefined;
+  /** Those of them, as text, that new connections prefer while they answer. */
+  readonly near?: ReadonlySet<string>;
   /** Whether connections through its pods stay when these are lost. */
   readonly keepsLost?: boolean;
   /** The families in which any of its pods can take packets. */

@@ -56,7 +56,7 @@ export function clusterIpsOf(
 /** Label of an EndpointSlice: the Service it belongs to. */
 export const SERVICE_NAME_LABEL = "kubernetes.io/service-name";
 
-/** Keeps a slice's Service, and of its endpoints addresses, conditions and which pod it is. */
+/** Keeps a slice's Service, and of its endpoints addresses, conditions, who should prefer it, and which pod it is. */
 export function transformSlice(slice: V1EndpointSlice): V1EndpointSlice {
   const service = slice.metadata?.labels?.[SERVICE_NAME_LABEL];
   return {
@@ -70,7 +70,7 @@ export function transformSlice(slice: V1EndpointSlice): V1EndpointSlice {
     // The API allows null, the generated type does not say so.
     endpoints: (slice.endpoints ?? []).map((endpoint) => ({
       addresses: endpoint.addresses,
-      ...keepFields(endpoint, "conditions"),
+      ...keepFields(endpoint, "conditions", "hints"),
       ...(endpoint.targetRef?.name !== undefined && {
         targetRef: keepFields(endpoint.targetRef, "name", "uid"),
       }),

@@ -29,6 +29,14 @@ export interface EgressFacts {
 /** Finds an Egress and what belongs to it. */
 export type EgressLookup = (ref: EgressRef) => EgressFacts;
 
+/** Where clients are. */
+export interface Place {
+  /** The Node's name. */
+  readonly node: string;
+  /** Its label `topology.kubernetes.io/zone`; undefined where it has none. */
+  readonly zone: string | undefined;
+}
+
 /** Whether an address that an endpoint has belongs to another pod than the endpoint's by now. */
 export type IsTaken = (address: Address, uid: string) => boolean;
 
@@ -77,6 +85,14 @@ export function problemOf(annotations: Annotations): string | undefined {
   return egressAnnotationProblem(parseEgressAnnotations(annotations));
 }
 
+/** What a selection depends on, beside what the API server has. */
+export interface SelectionOptions {
+  /** By default none is taken. */
+  readonly isTaken?: IsTaken;
+  /** By default no gateway is near. */
+  readonly place?: Place;
+}
+
 /**
  * Makes gateways of the Egresses that are asked for, from what the API server
  * has of them. Endpoints whose addresses are taken count as gone. Pure.
@@ -84,7 +100,7 @@ export function problemOf(annotations: Annotations): string | undefined {
 export function selectGateways(
   refs: readonly EgressRef[],
   lookup: EgressLookup,
-  isTaken: IsTaken = () => false,
+  { isTaken = () => false, place }: SelectionOptions = {},
 ): Selection {
   const gateways: ClientGateway[] = [];
   const missing: MissingObject[] = [];
@@ -105,7 +121,7 @@ export function selectGateways(
       .filter(({ address, uid }) =>
         uid === undefined || !isTaken(address, uid)
       );
-    gateways.push(gatewayOf(gateway, { egress, service, endpoints }));
+    gateways.push(gatewayOf(gateway, { egress, service, endpoints, place }));
     if (service === undefined) continue;
     for (const address of servingPods(service, endpoints)) {
       targets.push({ egress: ref, address });
@@ -116,9 +132,10 @@ export function selectGateways(
 
 function gatewayOf(
   name: string,
-  { egress, service, endpoints }: Pick<EgressFacts, "service"> & {
+  { egress, service, endpoints, place }: Pick<EgressFacts, "service"> & {
     readonly egress: Egress;
     readonly endpoints: readonly Endpoint[];
+    readonly place: Place | undefined;
   },
 ): ClientGateway {
   const { destinations, failurePolicy, fouSourcePortAuto, lostConnections } =
@@ -133,6 +150,7 @@ function gatewayOf(
     ...(isDirect && {
       uids: uidsOf(endpoints),
       direct: chosenAddresses(endpoints),
+      near: nearAddresses(endpoints, place),
     }),
     ...(lostConnections === "Keep" && { keepsLost: true }),
     available: service === undefined ? [] : availableFamilies(endpoints),
@@ -156,7 +174,12 @@ interface Endpoint {
   readonly uid: string | undefined;
   readonly ready: boolean;
   readonly serving: boolean;
+  readonly hints: Hints;
 }
+
+type Hints = Readonly<
+  Partial<Record<"forNodes" | "forZones", readonly { name: string }[]>>
+>;
 
 function endpointsOf(slice: V1EndpointSlice): Endpoint[] {
   return (slice.endpoints ?? []).flatMap((endpoint) => {
@@ -173,6 +196,7 @@ function endpointsOf(slice: V1EndpointSlice): Endpoint[] {
         uid: endpoint.targetRef?.uid,
         ready: isReady,
         serving: isServing,
+        hints: endpoint.hints ?? {},
       }];
     });
   });
@@ -208,6 +232,27 @@ function chosenAddresses(endpoints: readonly Endpoint[]): Address[] {
     const chosen = ready.length > 0 ? ready : own.filter((e) => e.serving);
     return distinct(chosen.map(({ address }) => address));
   });
+}
+
+/**
+ * The endpoints that hints of their slices have for this node, or, without
+ * such, for its zone, as kube-proxy takes them: the endpoint slice controller
+ * writes hints by the Service's `trafficDistribution`.
+ */
+function nearAddresses(
+  endpoints: readonly Endpoint[],
+  place: Place | undefined,
+): ReadonlySet<string> {
+  const hintedFor = (
+    kind: keyof Hints,
+    name: string | undefined,
+  ) =>
+    endpoints.filter(({ hints }) =>
+      name !== undefined && hints[kind]?.some((each) => each.name === name)
+    );
+  const ofNode = hintedFor("forNodes", place?.node);
+  const near = ofNode.length > 0 ? ofNode : hintedFor("forZones", place?.zone);
+  return new Set(near.map(({ address }) => address.toString()));
 }
 
 /** One address of each pod that serves, of the cluster's primary family where it has one. */

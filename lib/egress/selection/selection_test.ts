@@ -43,6 +43,15 @@ interface EndpointText {
   readonly uid?: string;
   /** Of the conditions ready, serving, terminating: `r`, `s`, `t` when true, `-` when false, `?` when absent. */
   readonly is?: string;
+  /** `node:<name>` and `zone:<name>` of its hints. */
+  readonly hints?: readonly string[];
+}
+
+function hintsOf(texts: readonly string[]) {
+  const of = (kind: string) =>
+    texts.filter((text) => text.startsWith(`${kind}:`))
+      .map((text) => ({ name: text.slice(kind.length + 1) }));
+  return { forNodes: of("node"), forZones: of("zone") };
 }
 
 function slice(
@@ -54,7 +63,7 @@ function slice(
   return transformSlice({
     metadata: { labels: { "kubernetes.io/service-name": "a" } },
     addressType,
-    endpoints: endpoints.map(({ at, pod, uid, is = "rs-" }) => {
+    endpoints: endpoints.map(({ at, pod, uid, hints, is = "rs-" }) => {
       const [ready, serving, terminating] = [...is].map(flag);
       return {
         addresses: [at],
@@ -63,6 +72,7 @@ function slice(
           ...(serving !== undefined && { serving }),
           ...(terminating !== undefined && { terminating }),
         },
+        ...(hints !== undefined && { hints: hintsOf(hints) }),
         ...(pod !== undefined && {
           targetRef: { kind: "Pod", name: pod, ...(uid && { uid }) },
         }),
@@ -147,6 +157,37 @@ Deno.test("selectGateways() lets clients choose from the ready gateways, or thos
   assert.deepEqual(directOf({}, ...slices), [[undefined, all]]);
   assert.deepEqual(directOf(direct), [["", ""]]);
 });
+
+for (
+  const [what, hints, near] of [
+    [
+      "of the node first",
+      [["node:n1"], ["zone:a", "node:n2"], ["zone:a"]],
+      "4",
+    ],
+    ["of the zone", [["zone:b"], ["zone:a"], ["node:n2", "zone:a"]], "5,6"],
+    ["of no other node and zone", [["zone:b"], ["node:n2"], []], ""],
+  ] as const
+) {
+  Deno.test(`selectGateways() prefers gateways ${what}`, () => {
+    const slices = [slice(
+      "IPv4",
+      ...hints.map((each, i) => ({ at: `10.1.0.${i + 4}`, hints: each })),
+    )];
+    const nearOf = (spec: Partial<Egress["spec"]>, zone?: string) =>
+      selectGateways(
+        [{ namespace: "nat", name: "a" }],
+        () => ({ egress: egress("a", spec), service: service("::1"), slices }),
+        { place: { node: "n1", zone } },
+      ).gateways.map((each) =>
+        each.near && [...each.near].map((text) => text.slice(-1)).join()
+      );
+    const direct = { gatewaySelection: "Direct" } as const;
+    assert.deepEqual(nearOf(direct, "a"), [near]);
+    assert.deepEqual(nearOf(direct), [near === "4" ? "4" : ""], "no zone");
+    assert.deepEqual(nearOf({}, "a"), [undefined], "the Service chooses");
+  });
+}
 
 Deno.test("selectGateways() refuses by default, from the port", () => {
   const { gateways } = select({ egress: egress("a"), service: service("::1") });
@@ -336,9 +377,11 @@ Deno.test("selectGateways() knows pods by their UIDs, and leaves out those whose
       service: service("10.96.0.9"),
       slices,
     }),
-    (address, uid) => {
-      asked.push(`${address} ${uid}`);
-      return uid === "taken";
+    {
+      isTaken: (address, uid) => {
+        asked.push(`${address} ${uid}`);
+        return uid === "taken";
+      },
     },
   );
   const [gateway] = gateways;

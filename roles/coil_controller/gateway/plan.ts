@@ -36,7 +36,11 @@ export function planService(
   egress: Egress,
   { port }: Pick<GatewaySettings, "port">,
 ): ServicePlan {
-  const { sessionAffinity = "ClientIP", sessionAffinityConfig } = egress.spec;
+  const {
+    sessionAffinity = "ClientIP",
+    sessionAffinityConfig,
+    trafficDistribution,
+  } = egress.spec;
   // Without affinity there is nothing to configure; a Service refuses it.
   const timeoutSeconds = sessionAffinity === "ClientIP"
     ? sessionAffinityConfig?.clientIP?.timeoutSeconds
@@ -52,6 +56,7 @@ export function planService(
       ...(timeoutSeconds === undefined
         ? {}
         : { sessionAffinityConfig: { clientIP: { timeoutSeconds } } }),
+      ...(trafficDistribution !== undefined && { trafficDistribution }),
     },
   };
 }

@@ -280,6 +280,13 @@ Deno.test("a Service without affinity has no time-out of it", () => {
   assert.equal(spec.sessionAffinityConfig, undefined);
 });
 
+Deno.test("a Service prefers the gateways that its Egress does", () => {
+  const of = (spec: Partial<Egress["spec"]>) =>
+    planService(egress(spec), SETTINGS).spec.trafficDistribution;
+  assert.equal(of({ trafficDistribution: "PreferSameZone" }), "PreferSameZone");
+  assert.equal(of({}), undefined);
+});
+
 /** What no pod may have, and what is said of it. */
 const INVALID: readonly (readonly [spec: string, said: RegExp])[] = [
   ['{"volumes": "x"}', /spec\.volumes: it must be a list of objects, got "x"$/],

@@ -13,6 +13,7 @@ import { InvalidAnnotationError } from "../base/errors.ts";
 import { type Attachment, POD_INTERFACE } from "../calls/attachment.ts";
 import type { CallOptions } from "../calls/attachments.ts";
 import type { GatewayHealthView } from "../gateways/chosen_gateways.ts";
+import type { NodePlace } from "../gateways/node_place.ts";
 import type { EgressSource } from "../gateways/source.ts";
 
 export interface ClientPlannerOptions {
@@ -23,6 +24,8 @@ export interface ClientPlannerOptions {
   readonly health: GatewayHealthView;
   /** As far as this node knows. */
   readonly isTaken: IsTaken;
+  /** By which gateways are preferred. */
+  readonly place: Pick<NodePlace, "for">;
 }
 
 /** Plans pods' networks from annotations and what the API server has. */
@@ -46,13 +49,14 @@ export class ClientPlanner {
     if (problem !== undefined) throw new InvalidAnnotationError(problem);
     const refs = egressRefsOf(annotations);
     if (refs.length === 0) return undefined;
-    const facts = await this.#with.source.find(refs, options);
+    const { source, isTaken, place } = this.#with;
+    const facts = await source.find(refs, options);
     return selectGateways(
       refs,
       (ref) =>
         facts.get(nameText(ref)) ??
           { egress: undefined, service: undefined, slices: [] },
-      this.#with.isTaken,
+      { isTaken, place: await place.for(facts.values(), options) },
     );
   }
 

@@ -113,6 +113,7 @@ class Site {
       port: 5555,
       originatingOnly: false,
       health: this.health,
+      place: { for: async () => ({ node: "n1", zone: undefined }) },
       isTaken: (address) => this.strangers.has(address.toString()),
       onEnded: () => {},
       onSwitched: () => {},
