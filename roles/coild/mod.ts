@@ -44,6 +44,7 @@ import { connectPools } from "./pools_part.ts";
 import { CoildMetrics } from "./observe/metrics.ts";
 import type { NodeDependencies } from "./node_part.ts";
 import { PodEvents } from "./observe/pod_events.ts";
+import { CallsInFlight, onLong } from "./observe/calls_in_flight.ts";
 import { openAdminDoor } from "./server/admin_door.ts";
 import { openDoors } from "./server/doors.ts";
 import { PodSource } from "./cluster/pod_source.ts";
@@ -245,16 +246,24 @@ async function listen(
     },
     signal,
   });
-  const { calls: counter, metrics, service } = parts;
+  const { calls: counter, events, metrics, service } = parts;
+  const inFlight = new CallsInFlight({
+    onLong: (call) => onLong(call, events),
+  });
   const ofCoil = service && await openDoors({
-    calls: new CniCalls({ methods: service, registry, counter }),
+    calls: new CniCalls({ methods: service, registry, counter, inFlight }),
     socketPath,
     signal,
     onOutcome: (outcome) => metrics.launcherCalled(outcome),
   });
   const admin = node?.admin;
   const ofAdmin = admin &&
-    await openAdminDoor({ socketPath, ...admin, signal });
+    await openAdminDoor({
+      socketPath,
+      ...admin,
+      calls: () => inFlight.list,
+      signal,
+    });
   const ofCoordinator = await coordinator?.listen(signal);
   return [ofCoil, ofAdmin, ofCoordinator].filter((door) => door !== undefined);
 }

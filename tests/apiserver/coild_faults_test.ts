@@ -383,6 +383,55 @@ Deno.test("coild outlives faults of the API server and the controller", async (t
     },
   );
 
+  await t.step(
+    "an ADD that waits is shown to administrators, and an Event says what it waits for",
+    async () => {
+      await coild.process.stop({ graceMs: 25_000 });
+      coild = await lab.startCoild(node, ["--block-request-timeout=30s"]);
+      await lab.createPool("late", [{ ipv4: "10.108.0.0/28" }], 2);
+      await lab.createNamespace("late", { "coil.cybozu.com/pool": "late" });
+      const pod = await lab.createPod("waits", { namespace: "late" });
+      await granter.stop();
+      const add = coild.add(pod);
+      await eventually("the Event", async () => {
+        const events = await plane.kubectl(
+          ...[
+            "-n",
+            "late",
+            "get",
+            "events",
+            "-o",
+            "jsonpath={.items[*].message}",
+          ],
+        );
+        return events.includes("waits for an address");
+      });
+      const [call, ...others] = JSON.parse(
+        await node.run(
+          ...["curl", "-sS", "--unix-socket", `${coild.socketPath}.admin`],
+          "http://coild/v1/calls",
+        ),
+      );
+      assert.deepEqual(others, []);
+      const { seconds, phaseSeconds, ...where } = call;
+      assert.deepEqual(where, {
+        method: "Add",
+        containerId: pod.containerId,
+        ifname: "eth0",
+        namespace: "late",
+        pod: "waits",
+        phase: "address",
+      });
+      assert.ok(
+        seconds >= phaseSeconds && phaseSeconds >= 4,
+        `${phaseSeconds}`,
+      );
+      granter.start();
+      await add;
+      await coild.del(pod);
+    },
+  );
+
   await coild.process.stop({ graceMs: 25_000 });
 
   async function routes(table: string): Promise<string[]> {

@@ -158,6 +158,7 @@ Deno.test("coil sysdump writes what can be had into one archive, and says what i
         "SUMMARY.txt",
         "ipam_check.txt",
         `${own}/addresses.json`,
+        `${own}/calls.json`,
         `${own}/ipam_check.txt`,
         `${own}/links.txt`,
         `${own}/metrics.txt`,
@@ -184,6 +185,7 @@ Deno.test("coil sysdump writes what can be had into one archive, and says what i
       const [ipv4 = "", ipv6 = ""] = addresses;
       const { table } = JSON.parse(files.get(`${own}/addresses.json`) ?? "");
       assert.deepEqual(table[0].addresses, [ipv4, ipv6]);
+      assert.equal(files.get(`${own}/calls.json`), "[]\n");
       for (
         const [file, expected] of [
           [

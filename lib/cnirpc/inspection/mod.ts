@@ -14,6 +14,9 @@ export const ADMIN_SOCKET_SUFFIX = ".admin";
 /** GET: what is known of the node's addresses. */
 export const ADDRESSES_PATH = "/v1/addresses";
 
+/** GET: the calls of CNI that are under way, as a list of {@linkcode CallEntry}. */
+export const CALLS_PATH = "/v1/calls";
+
 /** POST: free addresses that have leaked, if coild can prove it. */
 export const RELEASE_PATH = "/v1/release";
 
@@ -27,6 +30,24 @@ export interface KernelEntry {
   /** The node's end of it; a husk is cut off and waits for its deletion. */
   readonly state: "up" | "down" | "husk";
   readonly addresses: readonly string[];
+}
+
+/** A call of CNI that is under way. */
+export interface CallEntry {
+  /** `Add`, `Del`, `Check`, `Gc` or `Status`. */
+  readonly method: string;
+  /** As containerd's log and the kubelet's have it, and `grpc.request.container_id` of coild's. */
+  readonly containerId: string;
+  readonly ifname: string;
+  /** Empty where the runtime does not say. */
+  readonly namespace: string;
+  readonly pod: string;
+  /** Since the call came. */
+  readonly seconds: number;
+  /** As in the metric `coil_coild_add_phase_seconds`; empty between phases, and for other calls than ADD. */
+  readonly phase: string;
+  /** Since the phase began. */
+  readonly phaseSeconds: number;
 }
 
 /** Addresses that coild keeps for an interface. */
@@ -111,6 +132,15 @@ export async function askAddresses(
     { socketPath, head, body: "", parse: toAddresses },
     ask,
   );
+}
+
+/** Asks that coild for the calls under way. @throws {CoildSilentError} */
+export async function askCalls(
+  socketPath: string,
+  ask: Ask,
+): Promise<readonly CallEntry[]> {
+  const head = `GET ${CALLS_PATH}`;
+  return await exchange({ socketPath, head, body: "", parse: toCalls }, ask);
 }
 
 /** Asks that coild to release entries, or only to say which it would. @throws {CoildSilentError} */
@@ -205,6 +235,11 @@ function toAddresses(answer: unknown): NodeAddresses {
     return answer as NodeAddresses;
   }
   throw new SyntaxError("its answer has no addresses");
+}
+
+function toCalls(answer: unknown): readonly CallEntry[] {
+  if (Array.isArray(answer)) return answer;
+  throw new SyntaxError("its answer is not a list of calls");
 }
 
 function toRelease(answer: unknown): ReleaseAnswer {

@@ -1,7 +1,9 @@
 import {
   ADMIN_SOCKET_SUFFIX,
   askAddresses,
+  askCalls,
   askRelease,
+  type CallEntry,
   CoildSilentError,
   type NodeAddresses,
 } from "../../../lib/cnirpc/inspection/mod.ts";
@@ -156,6 +158,11 @@ export async function askHere(socket: string): Promise<NodeAddresses> {
   return await orSilent(
     askAddresses(socket || await findSocket(), asking()),
   );
+}
+
+/** The calls of CNI under way at this node's coild. @throws {CommandError} when it does not answer */
+export async function callsHere(socket: string): Promise<readonly CallEntry[]> {
+  return await orSilent(askCalls(socket || await findSocket(), asking()));
 }
 
 /** What of this node does not fit, and what its coild answered. @throws {CommandError} when it does not answer */

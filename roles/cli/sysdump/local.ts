@@ -1,7 +1,7 @@
 import { askMetrics } from "../../../lib/cnirpc/inspection/mod.ts";
 import { VERSION } from "../../../lib/names/mod.ts";
 import { formatProblems } from "../base/problem.ts";
-import { askHere, checkHere, MIN_AGE_MS } from "../check/check.ts";
+import { askHere, callsHere, checkHere, MIN_AGE_MS } from "../check/check.ts";
 import type { Missing } from "../archive/summary.ts";
 import { NETWORK_FILES } from "./network.ts";
 
@@ -50,6 +50,8 @@ function readersOf(
       ? {
         "addresses.json": async () =>
           `${JSON.stringify(await askHere(socket))}\n`,
+        "calls.json": async () =>
+          `${JSON.stringify(await callsHere(socket))}\n`,
         "ipam_check.txt": async () => {
           const { problems, unseen } = await checkHere({
             socket,

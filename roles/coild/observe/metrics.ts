@@ -1,5 +1,6 @@
 import type { AnnounceResult } from "../../../lib/announce/mod.ts";
 import type { IpamObserver, NodeIpam } from "../../../lib/ipam/mod.ts";
+import { enterPhase } from "./calls_in_flight.ts";
 import {
   Counter,
   Gauge,
@@ -238,6 +239,7 @@ export class CoildMetrics implements IpamObserver {
 
   /** Times one part of an ADD, also when it fails. */
   async phase<T>(phase: AddPhase, fn: () => Promise<T>): Promise<T> {
+    using _phase = enterPhase(phase);
     const start = performance.now();
     try {
       return await fn();

@@ -2,6 +2,8 @@ import { SingleFlight } from "../../../lib/async/mod.ts";
 import {
   ADDRESSES_PATH,
   ADMIN_SOCKET_SUFFIX,
+  type CallEntry,
+  CALLS_PATH,
   type NodeAddresses,
   parseReleaseRequest,
   RELEASE_PATH,
@@ -34,6 +36,8 @@ export interface AdminCalls {
 }
 
 export interface AdminDoorOptions extends AdminCalls {
+  /** The calls under way. */
+  readonly calls: () => readonly CallEntry[];
   /** The socket for gRPC: that for administrators is beside it. */
   readonly socketPath: string;
   /** Ends the server. */
@@ -42,19 +46,19 @@ export interface AdminDoorOptions extends AdminCalls {
 
 /**
  * Lets root on the node, and in coild's container, see the node's addresses:
- * `GET /v1/addresses`, and have leaked ones freed: `POST /v1/release`. Those who
- * ask for addresses at once get one answer. Where there can be no such socket,
- * that is a warning.
+ * `GET /v1/addresses`, and have leaked ones freed: `POST /v1/release`; and see
+ * calls under way: `GET /v1/calls`. Those who ask for addresses at once get one
+ * answer. Where there can be no such socket, that is a warning.
  */
 export async function openAdminDoor(
-  { socketPath, signal, read, release }: AdminDoorOptions,
+  { socketPath, signal, read, ...others }: AdminDoorOptions,
 ): Promise<{ readonly finished: Promise<void> }> {
   const address = socketPath + ADMIN_SOCKET_SUFFIX;
   const listener = await tryListen(address);
   if (listener === undefined) return { finished: Promise.resolve() };
   const reading = new SingleFlight<NodeAddresses>();
-  const calls = { read: () => reading.do("addresses", read), release };
-  const handler = (request: Request) => answer(request, calls);
+  const doors = { read: () => reading.do("addresses", read), ...others };
+  const handler = (request: Request) => answer(request, doors);
   const server = new HttpServer({ address, handler, limits: LIMITS, signal });
   return { finished: server.run(listener) };
 }
@@ -74,18 +78,24 @@ async function tryListen(
 /** The method of each path. */
 const METHODS: ReadonlyMap<string, string> = new Map([
   [ADDRESSES_PATH, "GET"],
+  [CALLS_PATH, "GET"],
   [RELEASE_PATH, "POST"],
 ]);
 
 async function answer(
   request: Request,
-  { read, release }: AdminCalls,
+  { read, release, calls }: Pick<
+    AdminDoorOptions,
+    "read" | "release" | "calls"
+  >,
 ): Promise<Response> {
-  const method = METHODS.get(new URL(request.url).pathname);
+  const { pathname } = new URL(request.url);
+  const method = METHODS.get(pathname);
   if (method === undefined) return new Response("not found\n", { status: 404 });
   if (request.method !== method) {
     return new Response("method not allowed\n", { status: 405 });
   }
+  if (pathname === CALLS_PATH) return Response.json(calls());
   try {
     if (method === "GET") return Response.json(await read());
     const wanted = parseReleaseRequest(await request.text());

@@ -5,6 +5,8 @@ import {
   ADMIN_SOCKET_SUFFIX,
   askAddresses,
   askRelease,
+  type CallEntry,
+  CALLS_PATH,
   CoildSilentError,
   type NodeAddresses,
   RELEASE_PATH,
@@ -34,6 +36,17 @@ const ANSWER: NodeAddresses = {
   blocks: {},
 };
 
+const CALLS: readonly CallEntry[] = [{
+  method: "Add",
+  containerId: "c1",
+  ifname: "eth0",
+  namespace: "apps",
+  pod: "web-0",
+  seconds: 6.5,
+  phase: "address",
+  phaseSeconds: 6.4,
+}];
+
 const NO_RELEASE = () => Promise.reject(new Error("not asked for"));
 
 /** Opens the door at a socket of its own while the test runs. */
@@ -49,6 +62,7 @@ async function withDoor(
     socketPath,
     read,
     release,
+    calls: () => CALLS,
     signal: stop.signal,
   });
   try {
@@ -81,7 +95,18 @@ Deno.test("the door for administrators returns addresses, and is closed to all b
   });
 });
 
-Deno.test("the door for administrators has two paths, each with its method", async () => {
+Deno.test("the door for administrators returns the calls under way", async () => {
+  await withDoor(async () => ANSWER, async (socketPath) => {
+    const answer = await ask(socketPath, `GET ${CALLS_PATH}`);
+    assert.match(answer, /^HTTP\/1.1 200 /);
+    const [, body = ""] = answer.split("\r\n\r\n");
+    assert.deepEqual(JSON.parse(body), CALLS);
+    const refused = await ask(socketPath, `POST ${CALLS_PATH}`);
+    assert.match(refused, /^HTTP\/1.1 405 /);
+  });
+});
+
+Deno.test("the door for administrators has a method for each path", async () => {
   await withDoor(async () => ANSWER, async (socketPath) => {
     assert.match(await ask(socketPath, "GET /"), /^HTTP\/1.1 404 /);
     assert.match(
@@ -132,6 +157,7 @@ Deno.test("without the door for administrators the daemon goes on", async () => 
     socketPath,
     read: async () => ANSWER,
     release: NO_RELEASE,
+    calls: () => CALLS,
     signal: new AbortController().signal,
   });
   await finished;

@@ -10,6 +10,7 @@ import type { CniRequest } from "../../../lib/plugin/mod.ts";
 import { type Registry, withLogContext } from "../../../lib/telemetry/mod.ts";
 import { CallError } from "../base/errors.ts";
 import type { CallCounter } from "../observe/call_counter.ts";
+import { CallsInFlight } from "../observe/calls_in_flight.ts";
 import { toCallError } from "../observe/cni_errors.ts";
 import { callFields, logFinished, requestFields } from "./call_log.ts";
 import { CallMetrics } from "./call_metrics.ts";
@@ -51,6 +52,7 @@ export interface CniCallsOptions {
   /** Where calls are counted. */
   readonly registry?: Registry;
   readonly counter?: CallCounter;
+  readonly inFlight?: CallsInFlight;
 }
 
 /**
@@ -61,13 +63,18 @@ export class CniCalls {
   readonly #methods: CniMethods;
   readonly #metrics: CallMetrics | undefined;
   readonly #counter: CallCounter | undefined;
+  readonly #inFlight: CallsInFlight;
   readonly #tasks = new TaskGroup();
   readonly #stop = new AbortController();
 
-  constructor({ methods, registry, counter }: CniCallsOptions) {
+  constructor(
+    { methods, registry, counter, inFlight = new CallsInFlight() }:
+      CniCallsOptions,
+  ) {
     this.#methods = methods;
     this.#metrics = registry && new CallMetrics(registry);
     this.#counter = counter;
+    this.#inFlight = inFlight;
   }
 
   /**
@@ -111,8 +118,12 @@ export class CniCalls {
       const result = await withLogContext(
         fields,
         () =>
-          this.#counted(() =>
-            this.#run(method, request, { signal, remainingMs })
+          this.#inFlight.track(
+            { method, request },
+            () =>
+              this.#counted(() =>
+                this.#run(method, request, { signal, remainingMs })
+              ),
           ),
       );
       signal.throwIfAborted();

@@ -1,0 +1,131 @@
+import { AsyncLocalStorage } from "node:async_hooks";
+import { type Clock, systemClock } from "../../../lib/async/mod.ts";
+import type { CallEntry } from "../../../lib/cnirpc/inspection/mod.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+import type { PodEvents } from "./pod_events.ts";
+import type { CniRequest } from "../../../lib/plugin/mod.ts";
+
+/** A call that takes so long is reported: others take milliseconds, and a block some hundred. */
+const LONG_MS = 5_000;
+
+const log = getLogger("grpc");
+
+const current = new AsyncLocalStorage<Call>();
+
+interface Call {
+  readonly method: string;
+  readonly request: CniRequest;
+  readonly startMs: number;
+  readonly clock: Clock;
+  phase: string;
+  phaseMs: number;
+}
+
+function enter(call: Call | undefined, phase: string): void {
+  if (call === undefined) return;
+  call.phase = phase;
+  call.phaseMs = call.clock.nowMs();
+}
+
+/** Says which phase the current call is in, until disposal. Does nothing outside of calls. */
+export function enterPhase(phase: string): Disposable {
+  const call = current.getStore();
+  enter(call, phase);
+  return { [Symbol.dispose]: () => enter(call, "") };
+}
+
+export interface CallsInFlightOptions {
+  /** Called once for a call that takes long. */
+  readonly onLong?: (call: CallEntry) => void;
+  readonly clock?: Clock;
+}
+
+/** Knows which calls are under way, and where each of them is. */
+export class CallsInFlight {
+  readonly #onLong: (call: CallEntry) => void;
+  readonly #clock: Clock;
+  readonly #calls = new Set<Call>();
+
+  constructor(
+    { onLong = () => {}, clock = systemClock }: CallsInFlightOptions = {},
+  ) {
+    this.#onLong = onLong;
+    this.#clock = clock;
+  }
+
+  /** All of them, the longest first. */
+  get list(): readonly CallEntry[] {
+    return [...this.#calls].map((call) => this.#entryOf(call));
+  }
+
+  /** Makes a call; {@linkcode enterPhase} says where it is. */
+  async track<T>(
+    { method, request }: Pick<Call, "method" | "request">,
+    make: () => Promise<T>,
+  ): Promise<T> {
+    const clock = this.#clock;
+    const startMs = clock.nowMs();
+    const call = {
+      method,
+      request,
+      startMs,
+      clock,
+      phase: "",
+      phaseMs: startMs,
+    };
+    using _long = this.#clock.after(
+      LONG_MS,
+      () => this.#onLong(this.#entryOf(call)),
+    );
+    this.#calls.add(call);
+    try {
+      return await current.run(call, make);
+    } finally {
+      this.#calls.delete(call);
+    }
+  }
+
+  #entryOf(call: Call): CallEntry {
+    const { containerId, ifname, args } = call.request;
+    const nowMs = this.#clock.nowMs();
+    return {
+      method: call.method,
+      containerId,
+      ifname,
+      namespace: args["K8S_POD_NAMESPACE"] ?? "",
+      pod: args["K8S_POD_NAME"] ?? "",
+      seconds: (nowMs - call.startMs) / 1_000,
+      phase: call.phase,
+      phaseSeconds: (nowMs - call.phaseMs) / 1_000,
+    };
+  }
+}
+
+/** What a call waits for in a phase. */
+const WAITS_FOR: Readonly<Record<string, string>> = {
+  lock: "another call for the same interface",
+  pod: "the API server: the pod, its namespace and its Egresses",
+  address:
+    "an address: this node's blocks are used up, and no other one has come yet",
+  network: "the kernel",
+  egress: "the kernel, or gateways of its Egresses",
+};
+
+/** Writes a record about a call that takes long, and for an ADD an Event on its pod. */
+export function onLong(call: CallEntry, events: Pick<PodEvents, "tell">): void {
+  const { method, containerId, namespace, pod, phase, seconds } = call;
+  log.warn("A call takes long", {
+    method,
+    phase,
+    container: containerId,
+    pod: `${namespace}/${pod}`,
+  });
+  if (method !== "Add" || pod === "") return;
+  const what = WAITS_FOR[phase];
+  const late = `The pod's network is not ready after ${Math.round(seconds)} s`;
+  events.tell({ namespace, name: pod }, {
+    type: "Warning",
+    reason: "NetworkDelayed",
+    message: what === undefined ? late : `${late}: it waits for ${what}`,
+  });
+}

@@ -1,0 +1,150 @@
+import assert from "node:assert/strict";
+import { FakeClock } from "../../../lib/async/testing.ts";
+import type { CallEntry } from "../../../lib/cnirpc/inspection/mod.ts";
+import type { EventInfo } from "../../../lib/kube/mod.ts";
+import type { CniRequest } from "../../../lib/plugin/mod.ts";
+import { configureLogging } from "../../../lib/telemetry/mod.ts";
+import { CallsInFlight, enterPhase, onLong } from "./calls_in_flight.ts";
+
+configureLogging({ write: () => {} });
+
+function requestOf(pod: string): CniRequest {
+  return {
+    containerId: `c-${pod}`,
+    netns: "/netns",
+    ifname: "eth0",
+    args: { K8S_POD_NAMESPACE: "apps", K8S_POD_NAME: pod },
+    path: "",
+    stdinData: new Uint8Array(),
+    ips: [],
+    interfaces: {},
+    validAttachments: [],
+  };
+}
+
+class Lab {
+  readonly clock = new FakeClock();
+  readonly long: CallEntry[] = [];
+  readonly calls = new CallsInFlight({
+    clock: this.clock,
+    onLong: (call) => void this.long.push(call),
+  });
+
+  /** A call that is in a phase until the returned function is called. */
+  start(pod: string, phase: string) {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const request = requestOf(pod);
+    const ended = this.calls.track({ method: "Add", request }, async () => {
+      using _phase = enterPhase(phase);
+      await promise;
+    });
+    return async () => {
+      resolve();
+      await ended;
+    };
+  }
+
+  get phases(): string[] {
+    return this.calls.list.map(({ pod, phase, seconds, phaseSeconds }) =>
+      `${pod} ${phase} ${seconds} ${phaseSeconds}`
+    );
+  }
+}
+
+Deno.test("CallsInFlight knows the phase of each call, and for how long it is in it", async () => {
+  const lab = new Lab();
+  const endA = lab.start("a", "pod");
+  await lab.clock.advance(1_000);
+  const endB = lab.start("b", "address");
+  await lab.clock.advance(500);
+  assert.deepEqual(lab.phases, ["a pod 1.5 1.5", "b address 0.5 0.5"]);
+  assert.deepEqual(lab.calls.list[0], {
+    method: "Add",
+    containerId: "c-a",
+    ifname: "eth0",
+    namespace: "apps",
+    pod: "a",
+    seconds: 1.5,
+    phase: "pod",
+    phaseSeconds: 1.5,
+  });
+  await endA();
+  assert.deepEqual(lab.phases, ["b address 0.5 0.5"]);
+  await endB();
+  assert.deepEqual(lab.phases, []);
+  assert.equal(lab.clock.pending, 0);
+});
+
+Deno.test("CallsInFlight is between phases when one has ended", async () => {
+  const lab = new Lab();
+  const between = Promise.withResolvers<void>();
+  const request = requestOf("a");
+  const ended = lab.calls.track({ method: "Add", request }, async () => {
+    {
+      using _phase = enterPhase("lock");
+    }
+    await between.promise;
+  });
+  assert.deepEqual(lab.phases, ["a  0 0"]);
+  between.resolve();
+  await ended;
+  using _nothing = enterPhase("outside of a call");
+});
+
+Deno.test("CallsInFlight reports a call that takes five seconds once, and forgets one that fails", async () => {
+  const lab = new Lab();
+  const end = lab.start("a", "address");
+  await lab.clock.advance(4_999);
+  assert.deepEqual(lab.long, []);
+  await lab.clock.advance(60_000);
+  assert.deepEqual(
+    lab.long.map(({ pod, phase, seconds }) => [pod, phase, seconds]),
+    [
+      ["a", "address", 5],
+    ],
+  );
+  await end();
+  const failing = lab.calls.track(
+    { method: "Del", request: requestOf("b") },
+    () => Promise.reject(new Error("x")),
+  );
+  await assert.rejects(failing, /x/);
+  assert.deepEqual(lab.phases, []);
+});
+
+const CALL: CallEntry = {
+  method: "Add",
+  containerId: "c",
+  ifname: "eth0",
+  namespace: "apps",
+  pod: "web-0",
+  seconds: 5.001,
+  phase: "address",
+  phaseSeconds: 5,
+};
+
+for (
+  const [what, changes, said] of [
+    [
+      "an ADD",
+      {},
+      "apps/web-0 NetworkDelayed: The pod's network is not ready after 5 s: it waits for an address: this node's blocks are used up, and no other one has come yet",
+    ],
+    [
+      "an ADD between phases",
+      { phase: "" },
+      "apps/web-0 NetworkDelayed: The pod's network is not ready after 5 s",
+    ],
+    ["a DEL", { method: "Del" }, undefined],
+    ["an ADD for what is no pod", { namespace: "", pod: "" }, undefined],
+  ] as const
+) {
+  Deno.test(`onLong() says of ${what}: ${said ?? "nothing"}`, () => {
+    const told: string[] = [];
+    onLong({ ...CALL, ...changes }, {
+      tell: ({ namespace, name }, { reason, message }: EventInfo) =>
+        void told.push(`${namespace}/${name} ${reason}: ${message}`),
+    });
+    assert.deepEqual(told, said === undefined ? [] : [said]);
+  });
+}
