@@ -100,6 +100,7 @@ function openKernel(
   return {
     network,
     routes: new ExportTable(exporter, () => reports.repaired(["export"])),
+    // mutate: without its own socket, the keeper looks once more after each change that it makes.
     watch: () =>
       network.upkeep.watch({ exportTableId, ownPortIds: [socket.portId] }),
   };
@@ -138,6 +139,7 @@ function connect(
       returnDelayMs: options.blockReturnDelayMs,
       jitterOf: (block) => fractionOf(`${nodeName}/${block}`),
       putOff: later,
+      // mutate: a call ends minutes before the address of an absent pod is freed.
       isBusy: (key) => locks.isLocked(key),
       ...blocks.ipam,
     }),

@@ -22,11 +22,12 @@ import {
 import { MemoryApi, serveTransport } from "../../lib/kube/testing.ts";
 import { NODE_NAME_ENV } from "../../lib/names/mod.ts";
 import { Registry } from "../../lib/telemetry/mod.ts";
+import { askCoild } from "../../roles/coil/ask.ts";
 import { main } from "../../roles/coild/mod.ts";
 import { IpamMetrics } from "../../roles/coil_controller/ipam/metrics.ts";
 import { openIpam } from "../../roles/coil_controller/ipam_part.ts";
 import { TextLineStream } from "../lab/lines.ts";
-import { eventually } from "../lab/wait.ts";
+import { eventually, sleep } from "../lab/wait.ts";
 import { type TempNetns, tempNetns } from "./testing.ts";
 
 const SELF = new URL(import.meta.url).pathname;
@@ -38,12 +39,23 @@ const FAILURE_MS = 10_000;
 const OBJECTS_ENV = "COIL_TEST_OBJECTS";
 
 /** What the process reads from its standard input, a line of JSON. */
+type Message = Change | Delay | "events";
+
+/** A change of what the API server has. */
 export interface Change {
   readonly plural: string;
   /** Stored; absent: that of the name goes. */
   readonly object?: KubeObject;
   readonly name?: string;
 }
+
+/** How long the API server takes for each answer from then on. */
+interface Delay {
+  readonly delayMs: number;
+}
+
+/** The network configuration of pods. */
+const CONFIG = { cniVersion: "1.1.0", name: "net", type: "coil" };
 
 /** What a runtime calls with. */
 export interface Call {
@@ -132,12 +144,17 @@ export class WholeCoild implements AsyncDisposable {
     await this.#say(change);
   }
 
+  /** Lets the API server take so long for each answer to it. */
+  async delayAnswers(delayMs: number): Promise<void> {
+    await this.#say({ delayMs });
+  }
+
   /** The reasons of the Events that it has written. */
   async eventReasons(): Promise<readonly string[]> {
     return JSON.parse(await this.#say("events"));
   }
 
-  async #say(message: Change | "events"): Promise<string> {
+  async #say(message: Message): Promise<string> {
     const line = `${JSON.stringify(message)}\n`;
     await this.#input?.write(new TextEncoder().encode(line));
     return (await this.#output?.read())?.value ?? "";
@@ -164,19 +181,28 @@ export class WholeCoild implements AsyncDisposable {
     method: "Add" | "Del" | "Check" | "Status",
     call?: Call,
   ): Promise<Uint8Array> {
-    const config = { cniVersion: "1.1.0", name: "net", type: "coil" };
     const args = create(CNIArgsSchema, {
       containerId: call?.containerId ?? "",
       ifname: "eth0",
       netns: call?.netns?.path ?? "",
       args: { K8S_POD_NAME: call?.pod ?? "", K8S_POD_NAMESPACE: "team" },
-      stdinData: new TextEncoder().encode(JSON.stringify(config)),
+      stdinData: new TextEncoder().encode(JSON.stringify(CONFIG)),
     });
     return await callUnary({
       socketPath: this.#socketPath,
       method: `/pkg.cnirpc.CNI/${method}`,
       message: toBinary(CNIArgsSchema, args),
     });
+  }
+
+  /** The exit code of a STATUS that comes by the launcher's door. */
+  async launch(): Promise<number | undefined> {
+    const answer = await askCoild({
+      socketPath: this.#socketPath,
+      env: { CNI_COMMAND: "STATUS", CNI_PATH: "/opt/cni/bin" },
+      stdin: new TextEncoder().encode(JSON.stringify(CONFIG)),
+    });
+    return answer?.exitCode;
   }
 
   /** The addresses that an ADD gives. */
@@ -265,11 +291,28 @@ function reasonsIn(api: MemoryApi): (string | undefined)[] {
     .map((key) => api.get<CoreV1Event>(key)?.reason);
 }
 
-async function follow(api: MemoryApi): Promise<void> {
+/** The API server as coild has it. */
+class Server {
+  readonly api = new MemoryApi();
+  delayMs = 0;
+
+  async stream(
+    ...args: Parameters<MemoryApi["stream"]>
+  ): ReturnType<MemoryApi["stream"]> {
+    if (this.delayMs > 0) await sleep(this.delayMs);
+    return await this.api.stream(...args);
+  }
+}
+
+async function follow(server: Server): Promise<void> {
+  const { api } = server;
   const lines = Deno.stdin.readable.pipeThrough(new TextLineStream());
   for await (const line of lines) {
-    const message: Change | "events" = JSON.parse(line);
-    if (message !== "events") make(api, message);
+    const message: Message = JSON.parse(line);
+    if (message !== "events") {
+      if ("delayMs" in message) server.delayMs = message.delayMs;
+      else make(api, message);
+    }
     const answer = `${JSON.stringify(reasonsIn(api))}\n`;
     await Deno.stdout.write(new TextEncoder().encode(answer));
   }
@@ -293,12 +336,12 @@ function startController(api: MemoryApi, group: TaskGroup): void {
 }
 
 if (import.meta.main) {
-  const api = new MemoryApi();
-  fill(api);
+  const server = new Server();
+  fill(server.api);
   await using group = new TaskGroup();
-  startController(api, group);
-  await using server = await serveTransport(api);
-  Deno.env.set("KUBECONFIG", server.kubeconfig);
-  follow(api).catch(() => Deno.exit(2));
+  startController(server.api, group);
+  await using served = await serveTransport(server);
+  Deno.env.set("KUBECONFIG", served.kubeconfig);
+  follow(server).catch(() => Deno.exit(2));
   await main(Deno.args, { program: "coild" });
 }

@@ -1,7 +1,7 @@
 // coild from its start to its end, as a node runs it: what its parts do is
 // tested beside them, this is about how they are tied to each other.
 import assert from "node:assert/strict";
-import { eventually } from "../lab/wait.ts";
+import { awaitedLater, eventually } from "../lab/wait.ts";
 import { type Call, WholeCoild } from "./coild_whole.ts";
 import { netnsTest, tempNetns } from "./testing.ts";
 
@@ -9,6 +9,11 @@ const POD_TABLE = 116;
 const EXPORT_TABLE = 119;
 const USED = 'coil_coild_addresses{pool="default",state="used"}';
 const FREE = 'coil_coild_addresses{pool="default",state="free"}';
+const LAUNCHED = 'coil_coild_launcher_calls_total{result="answered"}';
+const READ_FROM_API =
+  /^rest_client_requests_total\{code="200",host=".*",method="GET"\} [1-9]/m;
+const ADDS =
+  'grpc_server_started_total{grpc_type="unary",grpc_service="pkg.cnirpc.CNI",grpc_method="Add"}';
 
 /** The first block, as coild has it before a start. */
 const BLOCK = {
@@ -83,7 +88,12 @@ netnsTest(
     await coild.ready();
     assert.match(await coild.get(9385, "/readyz"), /200$/);
     assert.match(await coild.get(9385, "/healthz"), /200$/);
+    assert.match(await coild.get(9385, "/readyz/ping"), /200$/);
     assert.equal(await coild.metric("coil_coild_ready"), 1);
+    assert.equal(await coild.metric("coil_coild_source_validation"), 1);
+    assert.match(await coild.get(9384, "/metrics"), READ_FROM_API);
+    assert.equal(await coild.launch(), 0);
+    assert.equal(await coild.metric(LAUNCHED), 1);
     assert.equal(await coild.failing(), 1, "another at its socket");
     assert.deepEqual(await coild.add(a), ["10.64.0.0/32"]);
     assert.deepEqual(await coild.add(b), ["10.64.0.1/32"]);
@@ -230,6 +240,28 @@ netnsTest(
     await until("the Event", async () => {
       return (await coild.eventReasons()).includes("AddressPoolNotFound");
     });
+  },
+);
+
+netnsTest(
+  "coild waits for a block as long as it is told to, and ends when calls under way have their answers",
+  async () => {
+    await using stack = new AsyncDisposableStack();
+    const [a, b] = await threePods(stack);
+    const coild = stack.use(
+      await WholeCoild.start("--block-request-timeout=300ms", "--low-water=0"),
+    );
+    await coild.ready();
+    await coild.delayAnswers(2_000);
+    await assert.rejects(coild.add(a), /no block came within 0.3 s/);
+
+    // The API server is asked for a pod that is not known.
+    const call = awaitedLater(
+      assert.rejects(coild.add({ ...b, pod: "x" }), /it does not exist/),
+    );
+    await until(ADDS, async () => await coild.metric(ADDS) === 2);
+    assert.equal(await coild.stop(), 0);
+    await call;
   },
 );
 
