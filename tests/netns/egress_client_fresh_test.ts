@@ -5,6 +5,7 @@ import {
   applyClient,
   clearClient,
   type ClientPlan,
+  isClient,
 } from "../../lib/egress/mod.ts";
 import { Address, type Family } from "../../lib/inet/mod.ts";
 import { inNetns } from "../../lib/linux/mod.ts";
@@ -52,6 +53,7 @@ for (const [what, command] of LEFTOVERS) {
       const state = await clientState(pod);
       await clearClient({ netns });
       await pod.exec("sh", "-euc", command);
+      assert.equal(await isClient({ netns }), true);
       const plan = planOf([EGRESS]);
       await applyClient(plan, { netns, freshMtu: MTU });
       assert.equal(await clientState(pod), state);
@@ -77,11 +79,17 @@ netnsTest(
   },
 );
 
+/** Whether packets are dropped that come by another way than answers leave by: 1 is yes, 2 if there is no way at all. */
+const REVERSE_PATHS = ["all", "default", "eth0"]
+  .map((link) => `net.ipv4.conf.${link}.rp_filter`);
+
 netnsTest(
   "a client whose port another program has is refused its destinations, made at once too",
   async () => {
     await using lab = await podLab();
     const { netns, pod } = lab;
+    const drop = () =>
+      pod.exec("sysctl", "-qw", ...REVERSE_PATHS.map((key) => `${key}=1`));
     const taken = inNetns(
       netns,
       () =>
@@ -95,8 +103,13 @@ netnsTest(
       senders: [Address.parse("10.1.9.9")],
     });
     const plan = planOf([gateway]);
+    await drop();
     await assert.rejects(applyClient(plan, { netns, freshMtu: MTU }));
     assert.match(await clientState(pod), /unreachable 203\.0\.113\.0\/24/);
+    assert.equal(await pod.exec("sysctl", "-n", ...REVERSE_PATHS), "0\n0\n2\n");
+    await drop();
+    await assert.rejects(applyClient(plan, { netns }));
+    assert.equal(await pod.exec("sysctl", "-n", ...REVERSE_PATHS), "0\n0\n1\n");
   },
 );
 

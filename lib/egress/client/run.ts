@@ -271,6 +271,7 @@ export class ClientRun implements Disposable {
 
   async #removeLinks({ links, state }: Findings): Promise<void> {
     const families = this.#plan.receiverFamilies;
+    // mutate: it takes a kernel with Foo over UDP; tests/vm/egress_e2e_faults_test.ts gives a Service another cluster address.
     await forgetTunnels(links.surplus);
     await this.#remove(deleteLinks(links.surplus));
     await this.#remove(renameFallbacks(state.links, families));

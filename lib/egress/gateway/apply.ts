@@ -75,6 +75,7 @@ export async function applyServer(
       .map((client) => clientRoute(plan, client, links)),
   ]);
   await ensureRules(kernel, plan);
+  // mutate: before or after the next; leftovers have no port any longer.
   await addFouPorts(kernel.fou, {
     wanted: valuesOf(plan.families).map(({ fouPort }) => fouPort),
     present: await kernel.fou.list(),

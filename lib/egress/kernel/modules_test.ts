@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { FAMILIES } from "../../inet/mod.ts";
 import { FouUnsupportedError, NetlinkError } from "../../netlink/mod.ts";
 import {
   exists,
@@ -107,6 +108,22 @@ Deno.test("prepare() tells what is missing and what to do when loading is not al
   // Loaded by the administrator in between: no restart is needed.
   ["fou", "fou6", "ip6_tunnel"].forEach((each) => machine.loaded.add(each));
   await kernel.prepare(["ipv6"]);
+});
+
+Deno.test("prepare() names the options of a kernel that has what a family needs", async () => {
+  const common = "CONFIG_NET_FOU, CONFIG_NET_FOU_IP_TUNNELS";
+  const own = {
+    ipv4: "CONFIG_NET_IPIP",
+    ipv6: "CONFIG_IPV6_FOU_TUNNEL, CONFIG_IPV6_TUNNEL",
+  };
+  for (const family of FAMILIES) {
+    const machine = new Machine([]);
+    machine.refusal = "no";
+    await assert.rejects(
+      new KernelPreparation(machine).prepare([family]),
+      ({ message }: Error) => message.endsWith(`${common}, ${own[family]}`),
+    );
+  }
 });
 
 Deno.test("prepare() throws what the kernel says when that is not about modules", async () => {
