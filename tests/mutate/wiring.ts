@@ -270,6 +270,127 @@ export const WIRING: readonly WiringMutant[] = [
     },
   },
   {
+    name: "the node's network is not looked after",
+    file: "roles/coild/ipam_part.ts",
+    from: '      "network keeper": (signal) => parts.keeper.run(signal),\n',
+    to: "",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "connects pods and keeps what it made",
+    },
+  },
+  {
+    name: "connections of freed addresses are not forgotten",
+    file: "roles/coild/ipam_part.ts",
+    from: '      "stale flows": (signal) => parts.flows.run(signal),\n',
+    to: "",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "connects pods and keeps what it made",
+    },
+  },
+  {
+    name: "freed addresses are not reported to what forgets their connections",
+    file: "roles/coild/ipam_part.ts",
+    from: "      onFreed: (addresses) => flows.freed(valuesOf(addresses)),\n",
+    to: "",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "connects pods and keeps what it made",
+    },
+  },
+  {
+    name: "blocks go back when they like",
+    file: "roles/coild/ipam_part.ts",
+    from: "      returnDelayMs: options.blockReturnDelayMs,\n",
+    to: "",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "connects pods and keeps what it made",
+    },
+  },
+  {
+    name: "forged packets are in no metric",
+    file: "roles/coild/ipam_part.ts",
+    from: "  observeSources(registry, sources);\n",
+    to: "",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "connects pods and keeps what it made",
+    },
+  },
+  {
+    name: "addresses are in no metric",
+    file: "roles/coild/ipam_part.ts",
+    from: "  dependencies.metrics.observeIpam(registry, { ipam, teardown });\n",
+    to: "",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "connects pods and keeps what it made",
+    },
+  },
+  {
+    name: "readiness is in no metric",
+    file: "roles/coild/mod.ts",
+    from:
+      "  metrics.observe(registry, { readiness, egress: egress?.setup });\n",
+    to: "",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "connects pods and keeps what it made",
+    },
+  },
+  {
+    name: "requests to the API server are not counted",
+    file: "roles/coild/mod.ts",
+    from: "      onRequest: kubeMetrics.onRequest,\n",
+    to: "",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "connects pods and keeps what it made",
+    },
+  },
+  {
+    name: "calls of the launcher are not counted",
+    file: "roles/coild/mod.ts",
+    from: "    onOutcome: (outcome) => metrics.launcherCalled(outcome),\n",
+    to: "",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "connects pods and keeps what it made",
+    },
+  },
+  {
+    name: "/readyz has no ping",
+    file: "roles/coild/mod.ts",
+    from: "      ping: () => true,\n      ...node && {",
+    to: "      ...node && {",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "connects pods and keeps what it made",
+    },
+  },
+  {
+    name: "a block is waited for as long as by default",
+    file: "roles/coild/ipam_part.ts",
+    from: "      requestTimeoutMs: options.blockRequestTimeoutMs,\n",
+    to: "",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "ends when calls under way have their answers",
+    },
+  },
+  {
+    name: "a stop does not wait for calls",
+    file: "roles/coild/mod.ts",
+    from: "  await Promise.all(doors.map(({ finished }) => finished));\n",
+    to: "",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "ends when calls under way have their answers",
+    },
+  },
+  {
     name: "tokens for gateways are not renewed",
     file: "roles/coild/egress_part.ts",
     from: '      "egress tokens": (signal) => tokens.run(signal),\n',
