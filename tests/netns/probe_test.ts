@@ -1,7 +1,16 @@
 import assert from "node:assert/strict";
 import { untilPasses } from "../../lib/async/testing.ts";
+import { sleep, TaskGroup } from "../../lib/async/mod.ts";
 import { Address, FAMILIES, type Family } from "../../lib/inet/mod.ts";
-import { LinuxError, Netns } from "../../lib/linux/mod.ts";
+import {
+  ETH_P_ARP,
+  ETH_P_IPV6,
+  LinuxError,
+  Netns,
+  openPacketSocket,
+} from "../../lib/linux/mod.ts";
+import { arpRequest, parseArp } from "../../lib/probe/arp.ts";
+import { parseNdp, unsolicitedAdvertisement } from "../../lib/probe/ndp.ts";
 import {
   announce,
   answers,
@@ -57,6 +66,51 @@ class Wire implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#stack[Symbol.asyncDispose]();
   }
+}
+
+function isAskedFor(frame: Uint8Array, address: Address): boolean {
+  const { target } = parseArp(frame) ?? parseNdp(frame) ?? {};
+  return target?.equals(address) ?? false;
+}
+
+/** A machine whose kernel does not have the address, and which answers one question for it, late. */
+async function answerLate(
+  { netns, index, mac }: ProbeLink,
+  { address, question = 1, lateMs = 0 }: {
+    readonly address: Address;
+    readonly question: number | undefined;
+    readonly lateMs: number | undefined;
+  },
+): Promise<AsyncDisposable> {
+  const { family } = address;
+  const protocol = family === "ipv4" ? ETH_P_ARP : ETH_P_IPV6;
+  const socket = openPacketSocket({ netns, index, protocol });
+  const buffer = new Uint8Array(128);
+  const tasks = new TaskGroup();
+  tasks.run("answers", async (signal) => {
+    for (let asked = 0; !signal.aborted;) {
+      const length = socket.receiveNow(buffer);
+      if (length === undefined) {
+        await sleep(1, { signal });
+        continue;
+      }
+      if (!isAskedFor(buffer.subarray(0, length), address)) continue;
+      if (++asked !== question) continue;
+      await sleep(lateMs, { signal });
+      socket.sendNow(
+        family === "ipv4"
+          ? arpRequest({ mac, sender: address, target: address })
+          : unsolicitedAdvertisement({ mac, address }),
+      );
+      asked = 0;
+    }
+  });
+  return {
+    async [Symbol.asyncDispose]() {
+      await tasks[Symbol.asyncDispose]();
+      await socket[Symbol.asyncDispose]();
+    },
+  };
 }
 
 function addressOf(family: Family, number: number): Address {
@@ -124,6 +178,34 @@ for (const family of FAMILIES) {
       });
       await wire.address(wire.theirs, other);
       assert.equal(await asking, (await wire.link(wire.theirs)).mac);
+    },
+  );
+
+  netnsTest(
+    `probe: an answer counts to whichever question it comes, until the end of the last one's time, ${family}`,
+    async () => {
+      await using wire = await Wire.make();
+      const link = await wire.link(wire.ours);
+      const owner = await wire.link(wire.theirs);
+      // Long enough for a busy machine to be in time.
+      const times = { retries: 3, intervalMs: 100, timeoutMs: 3_000 };
+      // Of questions and milliseconds.
+      for (const [question, lateMs] of [[1, 1], [2, 50], [3, 0], [3, 250]]) {
+        await using _slow = await answerLate(owner, {
+          address: other,
+          question,
+          lateMs,
+        });
+        assert.equal(await findConflict(link, other, times), owner.mac);
+        assert.ok(
+          await answers(link, { gateway: other, source: own }, times),
+          `question ${question}, ${lateMs} ms`,
+        );
+      }
+      const late = { address: other, question: 3, lateMs: 2_000 };
+      await using _late = await answerLate(owner, late);
+      const short = { ...times, timeoutMs: 100 };
+      assert.equal(await findConflict(link, other, short), undefined);
     },
   );
 
