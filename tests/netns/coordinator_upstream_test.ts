@@ -1,5 +1,6 @@
 // What upstream's coordinator makes of a pod, and ours: all differences are here, with their reasons.
 import assert from "node:assert/strict";
+import { untilPasses } from "../../lib/async/testing.ts";
 import { FAMILIES } from "../../lib/inet/mod.ts";
 import { AgentStub, ensurePeerCoordinator } from "../lab/peer_coordinator.ts";
 import {
@@ -8,6 +9,7 @@ import {
   type LabPod,
   type NicSpec,
   SERVICES,
+  stateOf,
 } from "./coordinator_lab.ts";
 import { type Add, addOurs, addUpstreams } from "./coordinator_peer.ts";
 import { netnsTest, type TempNetns } from "./testing.ts";
@@ -231,6 +233,55 @@ for (const [name, each] of Object.entries(CASES)) {
           onlyOurs: Object.keys(each.onlyOurs).sort(),
         },
       );
+    },
+  );
+}
+
+/** What upstream's has made on the host for a pod, but for its rule, which stays. */
+async function ofPods(lab: CoordinatorLab): Promise<string[]> {
+  const lines = await stateOf(lab.host);
+  return lines.filter((line) => /table 500|PERMANENT/.test(line));
+}
+
+for (const mode of ["underlay", "overlay"] as const) {
+  netnsTest(
+    `coordinator: DEL and GC of a pod that upstream's has joined, ${mode}`,
+    async () => {
+      const plugin = await ensurePeerCoordinator();
+      const directory = await Deno.makeTempDir();
+      const serviceCIDR = Object.values(SERVICES);
+      await using _agent = await AgentStub.start({ serviceCIDR });
+      const add = addUpstreams(plugin, directory);
+      await using lab = await CoordinatorLab.start(FAMILIES);
+      const nics = mode === "overlay" ? [NET1] : [ETH0, NET1];
+      const pod = await lab.pod([]);
+      if (mode === "overlay") await lab.addOverlay(pod.netns, 5);
+      for (const nic of nics) {
+        await lab.addNic(pod.netns, nic);
+        const addresses = FAMILIES.map((family) =>
+          interfaceAddressIn(nic.network, family, nic.number)
+        );
+        await add(lab, pod, { name: nic.name, addresses });
+      }
+      const valid = [{ containerID: pod.containerId, ifname: "eth0" }];
+      const gc = { "cni.dev/valid-attachments": valid };
+      const before = await ofPods(lab);
+      assert.notDeepEqual(before, []);
+      await lab.ok("GC", pod, { prevResult: null, config: gc });
+      assert.deepEqual(await ofPods(lab), before);
+      for (const nic of nics.toReversed()) {
+        for (let i = 0; i < 2; i++) {
+          await lab.ok("DEL", pod, { ifname: nic.name, prevResult: null });
+        }
+        // As the plugin before does then.
+        await pod.netns.ip("link", "delete", nic.name);
+      }
+      const left = (await ofPods(lab)).join("\n");
+      assert.doesNotMatch(left, /PERMANENT/);
+      // Its routes go with the pod, when a runtime removes that.
+      await pod.netns[Symbol.asyncDispose]();
+      await untilPasses(async () => assert.deepEqual(await ofPods(lab), []));
+      await Deno.remove(directory, { recursive: true });
     },
   );
 }
