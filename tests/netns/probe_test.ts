@@ -279,6 +279,24 @@ netnsTest("probe: a link that is down or gone is an error", async () => {
   await asking;
 });
 
+netnsTest(
+  "probe: a link without ARP asks all the same, and a machine without ARP is not found",
+  async () => {
+    await using wire = await Wire.make();
+    const link = await wire.link(wire.ours);
+    const { mac } = await wire.link(wire.theirs);
+    const [own, other] = [addressOf("ipv4", 10), addressOf("ipv4", 20)];
+    await wire.address(wire.theirs, other);
+    await wire.ours.ip("link", "set", "eth0", "arp", "off");
+    assert.equal(await findConflict(link, other, TIMES), mac);
+    const asked = { gateway: other, source: own };
+    assert.equal(await answers(link, asked, TIMES), true);
+    await wire.theirs.ip("link", "set", "eth0", "arp", "off");
+    assert.equal(await findConflict(link, other, TIMES), undefined);
+    assert.equal(await answers(link, asked, TIMES), false);
+  },
+);
+
 /** How many frames a link has received. */
 async function receivedBy(netns: TempNetns): Promise<number> {
   const [row] = await netns.ipJson("-s", "link", "show", "eth0");
