@@ -99,6 +99,19 @@ Deno.test("parseArp() and parseNdp() take nothing else, and read where the frame
   }
 });
 
+Deno.test("parseNdp() reads an advertisement without options, and with more than one", () => {
+  const frame = unsolicitedAdvertisement({ mac: MAC, address: IPV6 });
+  const [options, expected] = [8, parseNdp(frame)];
+  assert.equal(expected?.mac, MAC);
+  assert.deepEqual(parseNdp(frame.subarray(0, -options)), expected);
+  const twice = new Uint8Array(frame.length + options);
+  twice.set(frame);
+  twice.set(frame.subarray(-options), frame.length);
+  // Of the frame, not of an option that says something else.
+  twice[frame.length - 1] = 0xff;
+  assert.deepEqual(parseNdp(twice), expected);
+});
+
 Deno.test("parseNdp() takes nothing that came from another network", () => {
   const frame = solicitation({ mac: MAC, target: IPV6 });
   frame[14 + 7] = 254;

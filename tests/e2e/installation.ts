@@ -23,6 +23,7 @@ const BLOCK_SIZE_BITS = 5;
 /** An overlay by `kubectl apply -k`, or the chart by `helm template | kubectl apply`. */
 export type Way =
   | "chart"
+  | "chart with coordinator"
   | "overlay compat"
   | "overlay egress-only"
   | "overlay ipam"
@@ -36,6 +37,12 @@ interface Kit {
   /** Whose pods' addresses are: Coil's from a pool, or those of a network that is there before. */
   readonly addresses: "Coil" | "bridge";
 }
+
+const CHART: Kit = {
+  workloads: ["ds/coild", "ds/coil-router", "deploy/coil-controller"],
+  routes: "coil-router",
+  addresses: "Coil",
+};
 
 const KITS: Readonly<Record<Way, Kit>> = {
   "overlay router": {
@@ -62,11 +69,8 @@ const KITS: Readonly<Record<Way, Kit>> = {
     routes: "none",
     addresses: "bridge",
   },
-  "chart": {
-    workloads: ["ds/coild", "ds/coil-router", "deploy/coil-controller"],
-    routes: "coil-router",
-    addresses: "Coil",
-  },
+  "chart": CHART,
+  "chart with coordinator": CHART,
 };
 
 /** How an {@link Installation} is made. */
@@ -208,8 +212,10 @@ export class Installation implements AsyncDisposable {
 
   async #apply(): Promise<void> {
     const { by, plane } = this;
-    if (by === "chart") {
-      await plane.kubectlStdin(["apply", "-f", "-"], await renderChart());
+    if (by.startsWith("chart")) {
+      const more = by === "chart" ? [] : ["coordinator.enabled=true"];
+      const objects = await renderChart(more);
+      await plane.kubectlStdin(["apply", "-f", "-"], objects);
       return;
     }
     const overlay = by.replace("overlay ", "");
@@ -229,10 +235,12 @@ export class Installation implements AsyncDisposable {
 }
 
 /** The objects of the chart, as this tests' installation has them. */
-export async function renderChart(): Promise<string> {
+export async function renderChart(
+  more: readonly string[] = [],
+): Promise<string> {
   return await run(await ensureHelm(), [
     ...["template", "coil", `${DEPLOY}/chart`, "--namespace", NAMESPACE],
-    ...["--set", "router.enabled=true"],
+    ...["router.enabled=true", ...more].flatMap((value) => ["--set", value]),
     // Nobody wants to wait for half a minute when a Node was deleted.
     ...["--set", "controller.extraArgs={--node-grace=5s}"],
   ]);

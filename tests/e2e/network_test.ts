@@ -26,6 +26,7 @@ import {
   isCleanedUp,
   testConnectivity,
 } from "./connectivity.ts";
+import { coordinatorScenarios } from "./coordinator_scenarios.ts";
 import { networkConfiguration, networkProblem } from "./cri.ts";
 import { createEgress } from "./gateways.ts";
 import { Installation, POOL } from "./installation.ts";
@@ -39,7 +40,7 @@ Deno.test.beforeAll(async () => {
   site = await Installation.create({
     name: "e2enetwork",
     nodes: 2,
-    by: "overlay router",
+    by: "chart with coordinator",
     containerd2: [2],
   });
 });
@@ -515,6 +516,13 @@ Deno.test("E2E-11: an Egress gets two gateways and a disruption budget, and take
     return budget === undefined;
   });
 });
+
+Deno.test(
+  "coordinator: pods on other networks than Coil's",
+  // Programs of a node that restarts outlive the test.
+  { sanitizeResources: false, sanitizeOps: false },
+  async (t) => await coordinatorScenarios(t, site),
+);
 
 Deno.test("nothing that Coil asked the API server for was forbidden", async () => {
   await assertNothingRefused(site, ["coil-controller", "coil-router", "coild"]);

@@ -10,6 +10,7 @@ import { ensureBird } from "../lab/bird.ts";
 import { EXECUTABLE_ENV } from "../lab/coil.ts";
 import { ensureContainerd2 } from "../lab/containerd.ts";
 import { ensureHelm } from "../lab/helm.ts";
+import { ensureMultus } from "../lab/multus.ts";
 import { ensurePeerCoil } from "../lab/peer_coil.ts";
 import { ensurePeerCoordinator } from "../lab/peer_coordinator.ts";
 import {
@@ -119,7 +120,7 @@ export const SUITES: readonly Suite[] = [
     name: "e2e",
     about: "image and manifests on nodes with kubelet and containerd",
     paths: ["tests/e2e"],
-    packages: { ...CLUSTER_PACKAGES, ...BUILD_PACKAGES },
+    packages: { ...CLUSTER_PACKAGES, ...BUILD_PACKAGES, ...PING },
     root: true,
     fileMinutes: 15,
     args: [],
@@ -133,6 +134,7 @@ export const SUITES: readonly Suite[] = [
       await ensureNodes(log);
       await ensureHelm({ log });
       await ensureContainerd2({ log });
+      await ensureMultus({ log });
     },
   },
   {
@@ -335,7 +337,10 @@ export const SUITES: readonly Suite[] = [
     root: true,
     // For datagrams.
     args: ["--unstable-net"],
-    prepare: (log) => ensurePeerCoordinator({ log }),
+    prepare: async (log) => {
+      await ensurePeerCoordinator({ log });
+      await ensureVm({ log });
+    },
     // They wait for the kernel more than they work.
     jobs: 3,
     after: ["demo"],
