@@ -110,6 +110,12 @@ export const COORDINATOR_NIC_PRIORITIES = 1100;
 /** The bit of marks that means: came in from the host. */
 export const COORDINATOR_MARK = 0x10000000;
 
+/**
+ * The bits that its rule looks at. Marks of gateways have
+ * {@link EGRESS_GATEWAY_MARK_BIT}, and any others by chance.
+ */
+export const COORDINATOR_MARK_MASK = 0x90000000;
+
 /** Route table of the host with the pods' addresses, unless configured. */
 export const COORDINATOR_HOST_TABLE = 500;
 

@@ -116,8 +116,8 @@ const MARK_RULES = {
     "pod -6 rule 1000: fwmark 0x1/0xffffffff lookup 100": MARK,
   },
   onlyOurs: {
-    "pod rule 1000: fwmark 0x10000000/0x10000000 lookup 100": MARK,
-    "pod -6 rule 1000: fwmark 0x10000000/0x10000000 lookup 100": MARK,
+    "pod rule 1000: fwmark 0x10000000/0x90000000 lookup 100": MARK,
+    "pod -6 rule 1000: fwmark 0x10000000/0x90000000 lookup 100": MARK,
     "pod route 10.6.0.10 dev veth0 table 100 src 10.6.0.100": REPLIES,
     "pod -6 route fd00:10:6::10 dev veth0 table 100": REPLIES,
   },

@@ -1,6 +1,7 @@
 import { type Address, FAMILIES, type Family, Prefix } from "../../inet/mod.ts";
 import {
   COORDINATOR_MARK,
+  COORDINATOR_MARK_MASK,
   COORDINATOR_PRIORITY,
   COORDINATOR_PROTOCOL,
   COORDINATOR_TABLES,
@@ -209,7 +210,7 @@ function replySteps(input: PlanInput): Step[] {
         family,
         priority: COORDINATOR_PRIORITY,
         fwmark: COORDINATOR_MARK,
-        fwmask: COORDINATOR_MARK,
+        fwmask: COORDINATOR_MARK_MASK,
         table: COORDINATOR_TABLES,
         protocol: COORDINATOR_PROTOCOL,
       },

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
 import { Address } from "../../inet/mod.ts";
+import { COORDINATOR_MARK, COORDINATOR_MARK_MASK } from "../../names/mod.ts";
 import {
   choiceRules,
   choiceSets,
@@ -17,6 +18,17 @@ Deno.test("gatewayMark() is the same for an address in every version, and no lin
     assert.ok(isGatewayMark(mark) && mark <= 0xffffffff);
   }));
   assert.equal(isGatewayMark(0x7fffffff), false);
+});
+
+Deno.test("gatewayMark() is nothing that the coordinator's rule takes for a connection from the host", () => {
+  let alike = 0;
+  for (let i = 0n; i < 1000n; i++) {
+    const mark = gatewayMark(Address.of("ipv4", 0x0a410000n + i));
+    if ((mark & COORDINATOR_MARK) !== 0) alike++;
+    const seen = (mark & COORDINATOR_MARK_MASK) >>> 0;
+    assert.notEqual(seen, COORDINATOR_MARK);
+  }
+  assert.ok(alike > 400, `${alike} have its bit`);
 });
 
 Deno.test("choiceRules() give each ready gateway the same share of new connections", () => {
