@@ -1,5 +1,5 @@
 import type { Family } from "../../inet/mod.ts";
-import { EGRESS_NFT_TABLE } from "../../names/mod.ts";
+import { COORDINATOR_MARK, EGRESS_NFT_TABLE } from "../../names/mod.ts";
 import {
   nft,
   type NftChain,
@@ -112,6 +112,7 @@ function inputChain(
         senderRules(family, plan.port)
       ),
       ...plan.receiverFamilies.flatMap(plainRules),
+      ...interfaces.length === 0 ? [] : [leftToCoordinator(nft.ctMark)],
       // Only what the other side began: an own connection that left by another
       // way before the pod was a client must not be kept there.
       ...interfaces.map(({ name, index }) =>
@@ -185,6 +186,7 @@ function outputChain(
     priority: MANGLE,
     policy: "accept",
     rules: [
+      leftToCoordinator(nft.ctMark),
       ...interfaces.flatMap((each) => resumeRules(each, ownPortsFrom)),
       ...interfaces.map(({ index }) =>
         nft.rule([nft.ctMark(index), nft.restoreMark()])
@@ -197,6 +199,11 @@ function outputChain(
       ...choices.flatMap(choiceRules),
     ],
   };
+}
+
+/** What came in from the node of an underlay pod is answered that way: its own table sees to it. */
+function leftToCoordinator(hasMark: (mark: number) => NftStatement): NftRule {
+  return nft.rule([hasMark(COORDINATOR_MARK), nft.accept()]);
 }
 
 /**
@@ -246,6 +253,7 @@ function refuseChain(
     priority: FILTER,
     policy: "accept",
     rules: [
+      leftToCoordinator(nft.metaMark),
       ...interfaces.map(({ index }) =>
         nft.rule([nft.metaMark(index), nft.accept()])
       ),
