@@ -12,6 +12,7 @@ import { LinuxError } from "../../linux/mod.ts";
 import type { ProbeLink } from "../../probe/mod.ts";
 import type { Undo } from "../kernel/apply.ts";
 import { type Attachment, linkOf } from "./attachment.ts";
+import { conflictLink } from "./conflict_link.ts";
 import type { Kernel, Outside, Routes } from "../kernel/ports.ts";
 import { addressesOf } from "../state/state.ts";
 
@@ -63,7 +64,8 @@ async function ask(
   const { detectIpConflict, detectGateway, detectTimes } = settings;
   if (detectIpConflict) {
     await forAll(nic.addresses, async (address) => {
-      const mac = await probes.findConflict(nic.link, address, detectTimes);
+      const link = await conflictLink(kernel, nic.link, address.family);
+      const mac = await probes.findConflict(link, address, detectTimes);
       if (mac === undefined) return;
       found?.({ kind: "conflict", address, mac });
       await refuse(kernel.pod, nic, { address, mac });
