@@ -4,6 +4,7 @@ import { holds } from "../state/compare.ts";
 import type { Kernel } from "./ports.ts";
 import { REPLY_TABLE } from "../plan/reply_table.ts";
 import { doRequest, undoRequest } from "./requests.ts";
+import { lacksConntrack, needsConntrack } from "./needs_conntrack.ts";
 import { type Place, type State, sysctlKey } from "../state/state.ts";
 import {
   isNetlinkStep,
@@ -86,7 +87,11 @@ function setSysctl(
 
 async function markReplies({ filters }: Kernel, undo: Undo): Promise<void> {
   const existed = await filters.tableExists(REPLY_TABLE.name);
-  await filters.replaceTable(REPLY_TABLE);
+  try {
+    await filters.replaceTable(REPLY_TABLE);
+  } catch (cause) {
+    throw lacksConntrack(cause) ? needsConntrack(cause) : cause;
+  }
   if (existed) return;
   undo.defer(async () => {
     await filters.deleteTable(REPLY_TABLE.name);
