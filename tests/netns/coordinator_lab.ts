@@ -58,6 +58,8 @@ export interface NicSpec {
   readonly name: string;
   readonly network: NetworkNumber;
   readonly number: number;
+  /** `macvlan` without it; not every kernel has the other one. */
+  readonly kind?: "macvlan" | "ipvlan";
 }
 
 /** A call as a runtime makes it. */
@@ -192,11 +194,12 @@ export class CoordinatorLab implements AsyncDisposable {
     return pod;
   }
 
-  /** As macvlan and a static IPAM: addresses, and a default route beside others. */
+  /** As macvlan or ipvlan and a static IPAM: addresses, and a default route beside others. */
   async addNic(pod: TempNetns, nic: NicSpec): Promise<void> {
+    const { kind = "macvlan" } = nic;
     await this.host.ip(
       ...["link", "add", "link", `net${nic.network}`, "name", "tmp"],
-      ...["type", "macvlan", "mode", "bridge"],
+      ...["type", kind, "mode", kind === "macvlan" ? "bridge" : "l2"],
     );
     await this.host.ip(
       "link",
@@ -317,12 +320,19 @@ export class CoordinatorLab implements AsyncDisposable {
   }
 }
 
+/** Those of `ip`, which fails for a family that the kernel lacks. */
+async function familyOptions(): Promise<readonly string[]> {
+  const isThere = await Deno.stat("/proc/net/if_inet6")
+    .then(() => true, () => false);
+  return isThere ? ["-4", "-6"] : ["-4"];
+}
+
 /** Everything of a namespace that the coordinator may change, as text, in an order of its own. */
 export async function stateOf(netns: TempNetns): Promise<string[]> {
   const lines: string[] = [];
   const add = (text: string) =>
     lines.push(...text.split("\n").map((line) => line.trim()));
-  for (const family of ["-4", "-6"]) {
+  for (const family of await familyOptions()) {
     add(await netns.ip(family, "rule"));
     add(await netns.ip(family, "route", "show", "table", "all"));
     add(await netns.ip(family, "neighbour", "show", "nud", "permanent"));
@@ -406,12 +416,13 @@ export async function serving(
   lab: CoordinatorLab,
   work: () => Promise<void>,
 ): Promise<void> {
+  const hostname = lab.families.includes("ipv6") ? "::" : "0.0.0.0";
   const server = new Deno.Command("nsenter", {
     args: [
       `--net=${lab.host.path}`,
       Deno.execPath(),
       "eval",
-      `Deno.serve({ port: 8080, hostname: "::" , onListen() { console.log("up") } }, (_, { remoteAddr }) => new Response(remoteAddr.hostname));`,
+      `Deno.serve({ port: 8080, hostname: "${hostname}", onListen() { console.log("up") } }, (_, { remoteAddr }) => new Response(remoteAddr.hostname));`,
     ],
     stdout: "piped",
     stderr: "null",
