@@ -14,6 +14,8 @@ export interface VmJob {
   readonly shares?: readonly string[];
   /** Its link to other machines, called `uplink`; it has none by default. */
   readonly network?: VmNetwork;
+  /** More for the kernel's command line, such as `ipv6.disable=1`. */
+  readonly kernelArgs?: readonly string[];
   readonly timeoutMs: number;
   /** Sends its stderr where its stdout goes, in order. */
   readonly merged?: boolean;

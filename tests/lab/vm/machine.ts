@@ -11,6 +11,8 @@ export interface MachineOptions {
   /** Directory of this machine's job, console and exit status. */
   readonly dir: string;
   readonly network?: VmNetwork;
+  /** More for the kernel's command line. */
+  readonly kernelArgs?: readonly string[];
 }
 
 /** A running kernel. It dies with this process, however that ends, and all that it runs with it. */
@@ -78,7 +80,9 @@ export class Machine implements AsyncDisposable {
 }
 
 /** The program of the kernel and its command line. */
-function linuxArguments({ kernel, dir, network }: MachineOptions): string[] {
+function linuxArguments(
+  { kernel, dir, network, kernelArgs = [] }: MachineOptions,
+): string[] {
   return [
     ...[kernel.program, `mem=${MEMORY_MIB}M`, `uml_dir=${dir}`],
     // Its programs run by themselves, and under ptrace only where they cannot.
@@ -96,6 +100,7 @@ function linuxArguments({ kernel, dir, network }: MachineOptions): string[] {
     ...(network === undefined
       ? []
       : [`vec0:transport=raw,ifname=${network.link},depth=64`]),
+    ...kernelArgs,
     `init=${path.join(GUEST_DIR, "init")}`,
     // What the kernel does not know goes to the guest's environment.
     `COIL_VM_DIR=${dir}`,

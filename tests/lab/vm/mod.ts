@@ -75,10 +75,12 @@ export async function runInVm(
   signal?.throwIfAborted();
   await using work = await machineDir();
   await writeJob(work.path, { job, kernel: vm.kernel });
+  const { network, kernelArgs = [] } = job;
   await using machine = new Machine({
     kernel: vm.kernel,
     dir: work.path,
-    ...(job.network === undefined ? {} : { network: job.network }),
+    kernelArgs,
+    ...(network === undefined ? {} : { network }),
   });
   using _listening = onAbort(signal, () => machine.end());
   const ended = Promise.all([
