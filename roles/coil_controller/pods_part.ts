@@ -8,11 +8,16 @@ import type { CachedPod } from "./common/cached_pod.ts";
 export function openPods(
   client: KubeClient,
   group: TaskGroup,
-  { everyAddress }: { readonly everyAddress: boolean },
+  { everyAddress, heap = new HeapKeeper() }: {
+    readonly everyAddress: boolean;
+    /** Replaced in tests. */
+    readonly heap?: Pick<HeapKeeper, "note" | "run">;
+  },
 ): Informer<CachedPod> {
-  const heap = new HeapKeeper();
   const onRead = () => heap.note();
   const pods = clientPods(client, { onRead, everyAddress });
+  // All pods at once, when they have been read for the first time.
+  pods.subscribe(onRead);
   group.run("pod informer", (signal) => pods.run(signal));
   group.run("pod heap keeper", (signal) => heap.run(signal));
   return pods;

@@ -112,6 +112,7 @@ export class PoolUsage implements Disposable {
   }
 
   #count(pod: string, text: string, by: Step["by"]): void {
+    if (text === "") return;
     const changed = new Set<string>();
     for (const address of addressesIn(text)) {
       for (const [name, counted] of this.#pools) {
