@@ -1,6 +1,10 @@
 import { Gate, startTimer, TaskGroup } from "../../lib/async/mod.ts";
 import { valuesOf } from "../../lib/inet/mod.ts";
-import { NodeIpam, type RouteSink } from "../../lib/ipam/mod.ts";
+import {
+  NodeIpam,
+  type NodeIpamOptions,
+  type RouteSink,
+} from "../../lib/ipam/mod.ts";
 import { RouteSocket } from "../../lib/netlink/mod.ts";
 import { PodNetwork, SourceTable } from "../../lib/podnet/mod.ts";
 import { RouteExporter } from "../../lib/routing/mod.ts";
@@ -111,6 +115,32 @@ function later(work: () => void): void {
   startTimer(0, work);
 }
 
+function openIpam(
+  { options, nodeName, locks, metrics }: NodeDependencies,
+  { network, routes, blocks, onFreed }: {
+    readonly network: PodNetwork;
+    readonly routes: RouteSink;
+    readonly blocks: Supply;
+    readonly onFreed: NonNullable<NodeIpamOptions["onFreed"]>;
+  },
+): NodeIpam {
+  return new NodeIpam({
+    kernel: network,
+    routes: blocks.exports ? routes : NO_EXPORT,
+    log: getLogger("node-ipam"),
+    observer: metrics,
+    requestTimeoutMs: options.blockRequestTimeoutMs,
+    cooldownMs: options.cooldownMs,
+    onFreed,
+    returnDelayMs: options.blockReturnDelayMs,
+    jitterOf: (block) => fractionOf(`${nodeName}/${block}`),
+    putOff: later,
+    // mutate: a call ends minutes before the address of an absent pod is freed.
+    isBusy: (key) => locks.isLocked(key),
+    ...blocks.ipam,
+  });
+}
+
 /** Makes the parts and ties them to each other. */
 function connect(
   dependencies: NodeDependencies,
@@ -128,20 +158,11 @@ function connect(
   const { network, routes, watch } = openKernel(dependencies, reports);
   const blocks = supplyOf({ node, network });
   const ipam = stack.use(
-    new NodeIpam({
-      kernel: network,
-      routes: blocks.exports ? routes : NO_EXPORT,
-      log: getLogger("node-ipam"),
-      observer: metrics,
-      requestTimeoutMs: options.blockRequestTimeoutMs,
-      cooldownMs: options.cooldownMs,
+    openIpam(dependencies, {
+      network,
+      routes,
+      blocks,
       onFreed: (addresses) => flows.freed(valuesOf(addresses)),
-      returnDelayMs: options.blockReturnDelayMs,
-      jitterOf: (block) => fractionOf(`${nodeName}/${block}`),
-      putOff: later,
-      // mutate: a call ends minutes before the address of an absent pod is freed.
-      isBusy: (key) => locks.isLocked(key),
-      ...blocks.ipam,
     }),
   );
   const flows = new StaleFlows({ isFree: (address) => ipam.isFree(address) });

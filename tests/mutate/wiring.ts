@@ -221,7 +221,7 @@ export const WIRING: readonly WiringMutant[] = [
   {
     name: "freed addresses do not rest",
     file: "roles/coild/ipam_part.ts",
-    from: "      cooldownMs: options.cooldownMs,\n",
+    from: "    cooldownMs: options.cooldownMs,\n",
     to: "",
     test: {
       file: "tests/netns/coild_whole_test.ts",
