@@ -16,7 +16,7 @@ import { LossReporter } from "./gateways/loss_reporter.ts";
 import { Losses } from "./gateways/losses.ts";
 import type { EgressPlane } from "./egress/plane.ts";
 import { EgressReconciler } from "./egress/reconciler.ts";
-import { EgressReports } from "./egress/reports.ts";
+import { EgressReports } from "./clients/reports.ts";
 import { EgressSetup } from "./egress/setup.ts";
 import { EgressSource } from "./gateways/source.ts";
 import {

@@ -20,7 +20,7 @@ import { AttachmentBook } from "../../roles/coild/calls/attachment_book.ts";
 import type { Attachment } from "../../roles/coild/calls/attachment.ts";
 import type { PodSource } from "../../roles/coild/cluster/pod_source.ts";
 import { EgressReconciler } from "../../roles/coild/egress/reconciler.ts";
-import type { EgressReports } from "../../roles/coild/egress/reports.ts";
+import type { EgressReports } from "../../roles/coild/clients/reports.ts";
 import { EgressSetup } from "../../roles/coild/egress/setup.ts";
 import {
   type EgressPlane,

@@ -6,7 +6,7 @@ import {
   differsInReadyAlone,
   type Gateways,
   planText,
-} from "./client_state.ts";
+} from "../clients/client_state.ts";
 
 /** What a pod's network is to be next. */
 export interface Step {

@@ -18,15 +18,19 @@ import {
   gatewaysOf,
   isSettled,
   planText,
-} from "./client_state.ts";
-import { ClientStates } from "./client_states.ts";
+} from "../clients/client_state.ts";
+import { ClientStates } from "../clients/client_states.ts";
 import type { CallOptions, Connected } from "../calls/attachments.ts";
-import { type ConditionReason, conditionsOf, endsOf } from "./conditions.ts";
+import {
+  type ConditionReason,
+  conditionsOf,
+  endsOf,
+} from "../clients/conditions.ts";
 import { ConnectionEndings, type ConnectionEndingsOptions } from "./endings.ts";
 import type { EgressPlane } from "./plane.ts";
 import { readChosen } from "./read_chosen.ts";
 import { ClientPlanner, type ClientPlannerOptions } from "./planner.ts";
-import type { EgressReports } from "./reports.ts";
+import type { EgressReports } from "../clients/reports.ts";
 import type { EgressSource } from "../gateways/source.ts";
 import {
   EgressNotFoundError,

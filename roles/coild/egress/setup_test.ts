@@ -8,7 +8,7 @@ import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
 import { InvalidNetworkError } from "../base/errors.ts";
 import type { Attachment } from "../calls/attachment.ts";
 import type { EgressPlane } from "./plane.ts";
-import type { EgressReports } from "./reports.ts";
+import type { EgressReports } from "../clients/reports.ts";
 import { EgressSetup } from "./setup.ts";
 
 openLibc(); // stays open, so it must not be counted as a test's leak

@@ -8,7 +8,7 @@ import {
   lostOf,
   readyOf,
 } from "./chosen_gateways.ts";
-import { byName } from "../egress/client_state.ts";
+import { byName } from "../clients/client_state.ts";
 
 const [A4, B4, C4, A6] = ["10.1.9.1", "10.1.9.2", "10.1.9.3", "fd02::1"]
   .map(Address.parse) as [Address, Address, Address, Address];
