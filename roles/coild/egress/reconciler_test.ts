@@ -12,7 +12,7 @@ import {
   EgressReconciler,
   type EgressReconcilerOptions,
 } from "./reconciler.ts";
-import type { UpdateOutcome } from "./setup.ts";
+import type { UpdateOutcome } from "./updates.ts";
 
 configureLogging({ write: () => {} });
 

@@ -1,34 +1,16 @@
-import type {
-  ClientGateway,
-  ClientPlan,
-  GatewayGroup,
-  Selection,
-} from "../../../lib/egress/mod.ts";
+import type { GatewayGroup, Selection } from "../../../lib/egress/mod.ts";
 import { type Address, valuesOf } from "../../../lib/inet/mod.ts";
 import { splitKey, type V1Pod } from "../../../lib/kube/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
-import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
 import type { AttachmentKey } from "../../../lib/cni/mod.ts";
-import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { Announcer } from "../gateways/announcer.ts";
 import { ClientApplier } from "./applier.ts";
-import {
-  byName,
-  type ClientState,
-  gatewaysOf,
-  isSettled,
-  planText,
-} from "../clients/client_state.ts";
-import { ClientStates } from "../clients/client_states.ts";
+import { ClientBook } from "../clients/client_book.ts";
+import { type ClientState, gatewaysOf } from "../clients/client_state.ts";
 import type { CallOptions, Connected } from "../calls/attachments.ts";
-import {
-  type ConditionReason,
-  conditionsOf,
-  endsOf,
-} from "../clients/conditions.ts";
+import type { ConditionReason } from "../clients/conditions.ts";
 import { ConnectionEndings, type ConnectionEndingsOptions } from "./endings.ts";
 import type { EgressPlane } from "./plane.ts";
-import { readChosen } from "./read_chosen.ts";
 import { ClientPlanner, type ClientPlannerOptions } from "./planner.ts";
 import type { EgressReports } from "../clients/reports.ts";
 import type { EgressSource } from "../gateways/source.ts";
@@ -38,18 +20,14 @@ import {
   InvalidNetworkError,
 } from "../base/errors.ts";
 import { podKey } from "../base/keys.ts";
-import { goneOf, lostOf } from "../gateways/chosen_gateways.ts";
-import { firstStep } from "./first_step.ts";
-import { keepChoices } from "../gateways/kept_choices.ts";
-import { recall, unknownGateways } from "../gateways/lost_egresses.ts";
+import { lostOf } from "../gateways/chosen_gateways.ts";
 import type { PodFacts } from "../cluster/pod_source.ts";
 import {
   type Addressed,
   type Attachment,
   POD_INTERFACE,
 } from "../calls/attachment.ts";
-
-const log = getLogger("egress");
+import { ClientUpdates, type UpdateOutcome } from "./updates.ts";
 
 export interface EgressSetupOptions
   extends ClientPlannerOptions, ConnectionEndingsOptions {
@@ -59,14 +37,6 @@ export interface EgressSetupOptions
   readonly reports: EgressReports;
 }
 
-/** What an update came to. */
-export type UpdateOutcome =
-  | "done"
-  /** The first step is done; the next update does more. */
-  | "again"
-  /** The pod's network namespace cannot be found. */
-  | "not found";
-
 /**
  * Makes clients of Egresses of pods, and keeps them so: from what annotations
  * and the API server say, by a plan, to the kernel. The caller has the lock of
@@ -74,31 +44,42 @@ export type UpdateOutcome =
  */
 export class EgressSetup {
   readonly #with: EgressSetupOptions;
-  readonly #states = new ClientStates();
+  readonly #book: ClientBook;
   readonly #planner: ClientPlanner;
   readonly #applier: ClientApplier;
   readonly #endings: ConnectionEndings;
+  readonly #updates: ClientUpdates;
 
   constructor(options: EgressSetupOptions) {
     this.#with = options;
+    this.#book = new ClientBook(options.reports);
     this.#planner = new ClientPlanner(options);
     this.#applier = new ClientApplier(options.plane);
     this.#endings = new ConnectionEndings(options);
+    const { plane, health } = options;
+    this.#updates = new ClientUpdates({
+      plane,
+      health,
+      book: this.#book,
+      planner: this.#planner,
+      applier: this.#applier,
+      endings: this.#endings,
+    });
   }
 
   /** How many pods are clients. */
   get clients(): number {
-    return this.#states.clients;
+    return this.#book.states.clients;
   }
 
   /** The gateways that clients choose from. */
   get chosenFrom(): readonly GatewayGroup[] {
-    return this.#states.chosenFrom;
+    return this.#book.states.chosenFrom;
   }
 
   /** Those of them that take new connections, as far as the API server says; as text. */
   get ready(): ReadonlySet<string> {
-    return this.#states.ready;
+    return this.#book.states.ready;
   }
 
   /** The Egresses whose gateways have any of these addresses, by name. */
@@ -145,8 +126,8 @@ export class EgressSetup {
    * an earlier ADD, is one until its next update.
    */
   skip(attachment: Attachment): void {
-    if (this.#states.get(attachment.key) !== undefined) return;
-    this.#remember(attachment, { kind: "none", isUnseen: true });
+    if (this.#book.states.get(attachment.key) !== undefined) return;
+    this.#book.states.set(attachment.key, { kind: "none", isUnseen: true });
   }
 
   /**
@@ -156,10 +137,10 @@ export class EgressSetup {
    * made a client's. Always true for a client while its gateways are not watched.
    */
   doubt({ key }: Attachment): boolean {
-    const state = this.#states.get(key);
+    const state = this.#book.states.get(key);
     if (state?.kind !== "none") return this.#isUnreported(state);
     if (!state.isUnseen) return false;
-    this.#states.delete(key);
+    this.#book.states.delete(key);
     return true;
   }
 
@@ -206,208 +187,33 @@ export class EgressSetup {
       await this.#applier.takeBack(netns);
       throw error;
     }
-    this.#settle(attachment, { plan, selection, isNew: true });
+    this.#book.settle(attachment, { plan, selection, isNew: true });
     const lost = lostOf(selection.gateways, this.#with.health);
     this.#endings.noteLeft(attachment, lost);
   }
 
-  /**
-   * Makes a pod what its annotations say now: a client, another one, or none.
-   *
-   * @throws as `setUp()`; what is to be refused is refused even so
-   */
-  async update(
+  /** Makes a pod what its annotations say now: {@linkcode ClientUpdates.update}. */
+  update(
     attachment: Attachment,
     pod: V1Pod,
-    { signal }: CallOptions,
+    options: CallOptions,
   ): Promise<UpdateOutcome> {
-    const annotations = pod.metadata?.annotations ?? {};
-    const selection = await this.#planner.select(annotations, { signal });
-    if (selection === undefined) return await this.#clear(attachment);
-    const state = this.#states.get(attachment.key);
-    const known = gatewaysOf(state);
-    const { gateways: recalled, lost } = recall(selection, known);
-    const gateways = keepChoices(
-      recalled,
-      ({ name }) => known.get(name)?.direct !== undefined,
-    );
-    const plan = this.#planner.plan(attachment, gateways);
-    // What is lost may change on the way: some are recalled.
-    const leave = () =>
-      this.#endings.leave(attachment, {
-        gateways,
-        lost: lostOf(gateways, this.#with.health),
-        isNew: known.size === 0,
-      });
-    const gone = goneOf(gateways, known);
-    const isDone = lost.length + gone.length === 0;
-    if (isDone && isSettled(state, planText(plan))) {
-      const settled = { ...selection, gateways };
-      this.#settle(attachment, { plan, selection: settled });
-      return await leave();
-    }
-    using netns = await attachment.openNetns();
-    if (netns === undefined) return "not found";
-    if (await this.#choose(attachment, { plan, gateways, netns })) {
-      return "again";
-    }
-    const refused = lost.length === 0
-      ? []
-      : await this.#with.plane.refused({ netns });
-    // What was chosen before a start is known from the kernel alone.
-    const kept = state === undefined
-      ? await readChosen(plan, { ...this.#with, gateways, netns })
-      : gateways;
-    try {
-      // While their packets take the old way; on another one only those that send would notice.
-      await this.#endings.end(attachment, gone, { netns });
-    } finally {
-      await this.#converge(attachment, {
-        netns,
-        signal,
-        selection,
-        gateways: [...kept, ...unknownGateways(lost, refused, gateways)],
-      });
-    }
-    return await leave();
-  }
-
-  /**
-   * The first step of an update, a fraction of a millisecond: new connections
-   * leave gateways that are not to be chosen, and go to those that are, as far
-   * as the pod has ways to them. The others follow when each pod has had its
-   * first. False when there is nothing to do.
-   */
-  async #choose(
-    attachment: Attachment,
-    { plan, gateways, netns }: {
-      readonly plan: ClientPlan;
-      readonly gateways: readonly ClientGateway[];
-      readonly netns: Netns;
-    },
-  ): Promise<boolean> {
-    const before = this.#states.get(attachment.key);
-    if (before?.kind !== "client") return false;
-    const next = firstStep(before, { plan, gateways }, (left) => {
-      const kept = [...before.gateways.values()];
-      return this.#planner.plan(attachment, kept, { left });
-    });
-    if (next === undefined) return false;
-    this.#remember(attachment, {
-      kind: "unsettled",
-      gateways: before.gateways,
-    });
-    await this.#with.plane.choose(next.plan, { netns });
-    this.#remember(attachment, {
-      ...before,
-      gateways: next.gateways,
-      plan: planText(next.plan),
-    });
-    return true;
+    return this.#updates.update(attachment, pod, options);
   }
 
   /** True when the pod is known to be no client. */
   isNone({ key }: Attachment): boolean {
-    return this.#states.get(key)?.kind === "none";
+    return this.#book.states.get(key)?.kind === "none";
   }
 
-  /**
-   * What differs now in the network of a pod that was made a client, one phrase
-   * each; the next update repairs it. Nothing is known of a pod that is not up
-   * to date.
-   */
-  async findDamage(attachment: Attachment): Promise<readonly string[]> {
-    const state = this.#states.get(attachment.key);
-    if (state?.kind !== "client" || !state.isVisible) return [];
-    const { gateways } = state;
-    const plan = this.#planner.plan(attachment, [...gateways.values()]);
-    // Gateways that are lost may be in it by another way.
-    if (!isSettled(state, planText(plan))) return [];
-    using netns = await attachment.openNetns();
-    if (netns === undefined) return [];
-    const problems = await this.#with.plane.inspect(plan, { netns });
-    if (problems.length > 0) {
-      this.#remember(attachment, { kind: "unsettled", gateways });
-    }
-    return problems;
+  /** What differs now in the network of a client: {@linkcode ClientUpdates.findDamage}. */
+  findDamage(attachment: Attachment): Promise<readonly string[]> {
+    return this.#updates.findDamage(attachment);
   }
 
   forget(key: AttachmentKey): void {
-    this.#states.delete(key);
     this.#endings.forget(key);
-    this.#with.reports.forget(key);
-  }
-
-  /** Where there can be no tunnels, what would go through them is refused. */
-  async #converge(
-    attachment: Attachment,
-    { selection, gateways, netns, signal }: CallOptions & {
-      readonly selection: Selection;
-      readonly gateways: readonly ClientGateway[];
-      readonly netns: Netns;
-    },
-  ): Promise<void> {
-    this.#remember(attachment, {
-      kind: "unsettled",
-      gateways: byName(gateways),
-    });
-    const plan = this.#planner.plan(attachment, gateways);
-    try {
-      const client = { attachment, gateways };
-      await this.#applier.apply(plan, { client, netns, signal });
-    } catch (error) {
-      if (!(error instanceof FouUnsupportedError)) throw error;
-      const closed = gateways.map((gateway) => ({ ...gateway, service: {} }));
-      const options = { netns, signal };
-      await this.#with.plane.apply(
-        this.#planner.plan(attachment, closed),
-        options,
-      );
-      throw error;
-    }
-    const known = { ...selection, gateways };
-    this.#settle(attachment, { plan, selection: known });
-    log.info("Updated an egress client", {
-      ...attachment.pod,
-      gateways: gateways.map(({ name }) => name),
-    });
-  }
-
-  async #clear(attachment: Attachment): Promise<UpdateOutcome> {
-    if (this.isNone(attachment)) return "done";
-    using netns = await attachment.openNetns();
-    if (netns === undefined) return "not found";
-    if (await this.#with.plane.clear({ netns })) {
-      log.info("Ended an egress client", { ...attachment.pod });
-    }
-    this.#remember(attachment, { kind: "none", isUnseen: false });
-    this.#with.reports.tell(attachment, { conditions: [] });
-    return "done";
-  }
-
-  #settle(
-    attachment: Attachment,
-    { plan, selection, isNew = false }: {
-      readonly plan: ClientPlan;
-      readonly selection: Selection;
-      readonly isNew?: boolean;
-    },
-  ): void {
-    this.#remember(attachment, {
-      kind: "client",
-      gateways: byName(selection.gateways),
-      plan: planText(plan),
-      isVisible: plan.families.length > 0,
-    });
-    this.#with.reports.tell(attachment, {
-      conditions: conditionsOf(selection, plan),
-      ends: endsOf(selection, plan),
-      isNew,
-    });
-  }
-
-  #remember({ key }: Attachment, state: ClientState): void {
-    this.#states.set(key, state);
+    this.#book.forget(key);
   }
 }
 

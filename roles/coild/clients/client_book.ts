@@ -1,0 +1,50 @@
+import type { ClientPlan, Selection } from "../../../lib/egress/mod.ts";
+import type { AttachmentKey } from "../../../lib/cni/mod.ts";
+import type { Attachment } from "../calls/attachment.ts";
+import { byName, planText } from "./client_state.ts";
+import { ClientStates } from "./client_states.ts";
+import { conditionsOf, endsOf } from "./conditions.ts";
+import type { EgressReports } from "./reports.ts";
+
+/** What is known of each pod, and reported of it. */
+export class ClientBook {
+  readonly states: ClientStates = new ClientStates();
+  readonly #reports: EgressReports;
+
+  constructor(reports: EgressReports) {
+    this.#reports = reports;
+  }
+
+  /** A pod's network is as planned. */
+  settle(
+    attachment: Attachment,
+    { plan, selection, isNew = false }: {
+      readonly plan: ClientPlan;
+      readonly selection: Selection;
+      readonly isNew?: boolean;
+    },
+  ): void {
+    this.states.set(attachment.key, {
+      kind: "client",
+      gateways: byName(selection.gateways),
+      plan: planText(plan),
+      isVisible: plan.families.length > 0,
+    });
+    this.#reports.tell(attachment, {
+      conditions: conditionsOf(selection, plan),
+      ends: endsOf(selection, plan),
+      isNew,
+    });
+  }
+
+  /** A pod is not a client, and its network was looked into. */
+  settleNone(attachment: Attachment): void {
+    this.states.set(attachment.key, { kind: "none", isUnseen: false });
+    this.#reports.tell(attachment, { conditions: [] });
+  }
+
+  forget(key: AttachmentKey): void {
+    this.states.delete(key);
+    this.#reports.forget(key);
+  }
+}

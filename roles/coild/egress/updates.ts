@@ -1,0 +1,224 @@
+import type {
+  ClientGateway,
+  ClientPlan,
+  Selection,
+} from "../../../lib/egress/mod.ts";
+import type { V1Pod } from "../../../lib/kube/mod.ts";
+import type { Netns } from "../../../lib/linux/mod.ts";
+import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
+import { getLogger } from "../../../lib/telemetry/mod.ts";
+import type { Attachment } from "../calls/attachment.ts";
+import type { CallOptions } from "../calls/attachments.ts";
+import type { ClientBook } from "../clients/client_book.ts";
+import {
+  byName,
+  gatewaysOf,
+  isSettled,
+  planText,
+} from "../clients/client_state.ts";
+import type { ClientStates } from "../clients/client_states.ts";
+import {
+  type GatewayHealthView,
+  goneOf,
+  lostOf,
+} from "../gateways/chosen_gateways.ts";
+import { keepChoices } from "../gateways/kept_choices.ts";
+import { recall, unknownGateways } from "../gateways/lost_egresses.ts";
+import type { ClientApplier } from "./applier.ts";
+import type { ConnectionEndings } from "./endings.ts";
+import { firstStep } from "./first_step.ts";
+import type { EgressPlane } from "./plane.ts";
+import type { ClientPlanner } from "./planner.ts";
+import { readChosen } from "./read_chosen.ts";
+
+const log = getLogger("egress");
+
+export interface ClientUpdatesOptions {
+  readonly plane: EgressPlane;
+  readonly health: GatewayHealthView;
+  readonly book: ClientBook;
+  readonly planner: ClientPlanner;
+  readonly applier: ClientApplier;
+  readonly endings: ConnectionEndings;
+}
+
+/** What an update came to. */
+export type UpdateOutcome =
+  | "done"
+  /** The first step is done; the next update does more. */
+  | "again"
+  /** The pod's network namespace cannot be found. */
+  | "not found";
+
+/** Brings running pods to what their annotations and the API server say now. */
+export class ClientUpdates {
+  readonly #with: ClientUpdatesOptions;
+  readonly #states: ClientStates;
+
+  constructor(options: ClientUpdatesOptions) {
+    this.#with = options;
+    this.#states = options.book.states;
+  }
+
+  /**
+   * Makes a pod what its annotations say now: a client, another one, or none.
+   *
+   * @throws as `EgressSetup.setUp()`; what is to be refused is refused even so
+   */
+  async update(
+    attachment: Attachment,
+    pod: V1Pod,
+    { signal }: CallOptions,
+  ): Promise<UpdateOutcome> {
+    const annotations = pod.metadata?.annotations ?? {};
+    const selection = await this.#with.planner.select(annotations, { signal });
+    if (selection === undefined) return await this.#clear(attachment);
+    const state = this.#states.get(attachment.key);
+    const known = gatewaysOf(state);
+    const { gateways: recalled, lost } = recall(selection, known);
+    const gateways = keepChoices(
+      recalled,
+      ({ name }) => known.get(name)?.direct !== undefined,
+    );
+    const plan = this.#with.planner.plan(attachment, gateways);
+    // What is lost may change on the way: some are recalled.
+    const leave = () =>
+      this.#with.endings.leave(attachment, {
+        gateways,
+        lost: lostOf(gateways, this.#with.health),
+        isNew: known.size === 0,
+      });
+    const gone = goneOf(gateways, known);
+    const isDone = lost.length + gone.length === 0;
+    if (isDone && isSettled(state, planText(plan))) {
+      const settled = { ...selection, gateways };
+      this.#with.book.settle(attachment, { plan, selection: settled });
+      return await leave();
+    }
+    using netns = await attachment.openNetns();
+    if (netns === undefined) return "not found";
+    if (await this.#choose(attachment, { plan, gateways, netns })) {
+      return "again";
+    }
+    const refused = lost.length === 0
+      ? []
+      : await this.#with.plane.refused({ netns });
+    // What was chosen before a start is known from the kernel alone.
+    const kept = state === undefined
+      ? await readChosen(plan, { ...this.#with, gateways, netns })
+      : gateways;
+    try {
+      // While their packets take the old way; on another one only those that send would notice.
+      await this.#with.endings.end(attachment, gone, { netns });
+    } finally {
+      await this.#converge(attachment, {
+        netns,
+        signal,
+        selection,
+        gateways: [...kept, ...unknownGateways(lost, refused, gateways)],
+      });
+    }
+    return await leave();
+  }
+
+  /**
+   * The first step of an update, a fraction of a millisecond: new connections
+   * leave gateways that are not to be chosen, and go to those that are, as far
+   * as the pod has ways to them. The others follow when each pod has had its
+   * first. False when there is nothing to do.
+   */
+  async #choose(
+    attachment: Attachment,
+    { plan, gateways, netns }: {
+      readonly plan: ClientPlan;
+      readonly gateways: readonly ClientGateway[];
+      readonly netns: Netns;
+    },
+  ): Promise<boolean> {
+    const before = this.#states.get(attachment.key);
+    if (before?.kind !== "client") return false;
+    const next = firstStep(before, { plan, gateways }, (left) => {
+      const kept = [...before.gateways.values()];
+      return this.#with.planner.plan(attachment, kept, { left });
+    });
+    if (next === undefined) return false;
+    this.#states.set(attachment.key, {
+      kind: "unsettled",
+      gateways: before.gateways,
+    });
+    await this.#with.plane.choose(next.plan, { netns });
+    this.#states.set(attachment.key, {
+      ...before,
+      gateways: next.gateways,
+      plan: planText(next.plan),
+    });
+    return true;
+  }
+
+  /**
+   * What differs now in the network of a pod that was made a client, one phrase
+   * each; the next update repairs it. Nothing is known of a pod that is not up
+   * to date.
+   */
+  async findDamage(attachment: Attachment): Promise<readonly string[]> {
+    const state = this.#states.get(attachment.key);
+    if (state?.kind !== "client" || !state.isVisible) return [];
+    const { gateways } = state;
+    const plan = this.#with.planner.plan(attachment, [...gateways.values()]);
+    // Gateways that are lost may be in it by another way.
+    if (!isSettled(state, planText(plan))) return [];
+    using netns = await attachment.openNetns();
+    if (netns === undefined) return [];
+    const problems = await this.#with.plane.inspect(plan, { netns });
+    if (problems.length > 0) {
+      this.#states.set(attachment.key, { kind: "unsettled", gateways });
+    }
+    return problems;
+  }
+
+  /** Where there can be no tunnels, what would go through them is refused. */
+  async #converge(
+    attachment: Attachment,
+    { selection, gateways, netns, signal }: CallOptions & {
+      readonly selection: Selection;
+      readonly gateways: readonly ClientGateway[];
+      readonly netns: Netns;
+    },
+  ): Promise<void> {
+    this.#states.set(attachment.key, {
+      kind: "unsettled",
+      gateways: byName(gateways),
+    });
+    const plan = this.#with.planner.plan(attachment, gateways);
+    try {
+      const client = { attachment, gateways };
+      await this.#with.applier.apply(plan, { client, netns, signal });
+    } catch (error) {
+      if (!(error instanceof FouUnsupportedError)) throw error;
+      const closed = gateways.map((gateway) => ({ ...gateway, service: {} }));
+      const options = { netns, signal };
+      await this.#with.plane.apply(
+        this.#with.planner.plan(attachment, closed),
+        options,
+      );
+      throw error;
+    }
+    const known = { ...selection, gateways };
+    this.#with.book.settle(attachment, { plan, selection: known });
+    log.info("Updated an egress client", {
+      ...attachment.pod,
+      gateways: gateways.map(({ name }) => name),
+    });
+  }
+
+  async #clear(attachment: Attachment): Promise<UpdateOutcome> {
+    if (this.#states.get(attachment.key)?.kind === "none") return "done";
+    using netns = await attachment.openNetns();
+    if (netns === undefined) return "not found";
+    if (await this.#with.plane.clear({ netns })) {
+      log.info("Ended an egress client", { ...attachment.pod });
+    }
+    this.#with.book.settleNone(attachment);
+    return "done";
+  }
+}
