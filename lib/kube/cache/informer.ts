@@ -1,11 +1,13 @@
-import { Backoff, type Clock, sleep, systemClock } from "../../async/mod.ts";
-import { getLogger, type Logger } from "../../telemetry/mod.ts";
+import { Backoff, sleep, systemClock } from "../../async/mod.ts";
 import type { KubeClient } from "../client/client.ts";
 import { KubeApiError, KubeUnreachableError } from "../http/errors.ts";
 import type { ListEnvelope } from "../client/list_items.ts";
 import type { ListOptions, Selection } from "../http/options.ts";
 import { keyOf, type ResourceType } from "../api/resource.ts";
-import { type Indexes, Store, type StoreChange } from "./store.ts";
+import { Contact } from "./contact.ts";
+import type { InformerOptions } from "./informer_options.ts";
+import { Listeners } from "./listeners.ts";
+import { Store, type StoreChange } from "./store.ts";
 import type { KubeObject } from "../api/types.ts";
 import { endsInitialEvents, type WatchEvent } from "../client/watch.ts";
 
@@ -22,33 +24,6 @@ interface Reading<T> {
   /** The store was empty, so listeners have none of its objects yet: no list of them is kept, of which there may be 150,000. */
   isFirst: boolean;
   isComplete: boolean;
-}
-
-/** Options of an {@link Informer}. */
-export interface InformerOptions<T> extends Selection {
-  /**
-   * Makes the object that is kept of the one that came. Changes that are none are left out if it keeps `metadata.uid`
-   * and `resourceVersion`, or if it returns the object that is in the store. Default: leaves out
-   * `metadata.managedFields`.
-   */
-  readonly transform?: (object: T) => T;
-  /**
-   * Which objects are kept, where no selector of the server can decide. Asked with the object as it came; one that
-   * is not to be kept is dropped as soon as it is read, and one that is kept no longer counts as deleted.
-   */
-  readonly keep?: (object: T) => boolean;
-  /** For {@link Store.byIndex}. */
-  readonly indexes?: Indexes<T>;
-  /** The first subscriber. */
-  readonly onChange?: (change: StoreChange<T>) => void;
-  /** Delays between attempts. Default: up to 1 s, doubling up to 30 s, all of it random: thousands of nodes come back one by one. */
-  readonly backoff?: Backoff;
-  /** Passes during the delays. */
-  readonly clock?: Clock;
-  /** See {@link KubeClient.watch}. */
-  readonly timeoutSeconds?: number;
-  /** See {@link KubeClient.watch}. */
-  readonly idleTimeoutMs?: number;
 }
 
 /**
@@ -68,12 +43,11 @@ export class Informer<T extends KubeObject> {
   readonly #client: KubeClient;
   readonly #type: ResourceType<T>;
   readonly #options: InformerOptions<T>;
-  readonly #listeners = new Set<(change: StoreChange<T>) => void>();
+  readonly #listeners: Listeners<T>;
+  readonly #contact: Contact;
   readonly #backoff: Backoff;
-  readonly #log: Logger;
   readonly #markSynced: () => void;
   #hasSynced = false;
-  #lastContactMs = -Infinity;
   /** The version to watch from; undefined when a list is due. */
   #version: string | undefined;
   /** A list must not be older; undefined when only the newest will do. */
@@ -82,7 +56,6 @@ export class Informer<T extends KubeObject> {
   #isFresh = true;
   /** Whether the server is not known to refuse watches that begin with all objects. */
   #canStream = true;
-  #failing = false;
 
   constructor(
     client: KubeClient,
@@ -98,7 +71,8 @@ export class Informer<T extends KubeObject> {
     this.store = new Store(options.indexes);
     this.#backoff = options.backoff ??
       new Backoff({ initialMs: 1_000, maxMs: 30_000, jitter: 1 });
-    this.#log = getLogger("informer");
+    this.#listeners = new Listeners(type.plural);
+    this.#contact = new Contact(type.plural);
     if (options.onChange !== undefined) this.#listeners.add(options.onChange);
   }
 
@@ -114,7 +88,7 @@ export class Informer<T extends KubeObject> {
 
   /** Milliseconds since the API server last showed that the store is current; a bookmark does about every minute. */
   get lastSyncAgeMs(): number {
-    return performance.now() - this.#lastContactMs;
+    return this.#contact.ageMs;
   }
 
   /**
@@ -126,11 +100,8 @@ export class Informer<T extends KubeObject> {
     listener: (change: StoreChange<T>) => void,
     options: { replay?: boolean } = {},
   ): Disposable {
-    // A wrapper of its own, so that one function may be subscribed twice.
-    const entry = (change: StoreChange<T>) => listener(change);
-    this.#listeners.add(entry);
-    if (options.replay) this.#replay((change) => this.#tell(entry, change));
-    return { [Symbol.dispose]: () => void this.#listeners.delete(entry) };
+    const replayed = options.replay ? this.store : undefined;
+    return this.#listeners.add(listener, replayed);
   }
 
   /** Lists and watches until the signal aborts; nothing else ends it. Runs once at a time. */
@@ -142,7 +113,7 @@ export class Informer<T extends KubeObject> {
         else await this.#list(signal);
       } catch (err) {
         if (signal.aborted) return;
-        this.#noteFailure(err);
+        this.#contact.failed(err);
         await this.#pause(err, signal);
       }
     }
@@ -238,7 +209,7 @@ export class Informer<T extends KubeObject> {
     }
     // The watch goes on for minutes.
     unseen.clear();
-    this.#noteContact();
+    this.#contact.made();
     this.#isFresh = true;
     this.#hasSynced = true;
     this.#markSynced();
@@ -248,16 +219,8 @@ export class Informer<T extends KubeObject> {
   #emitAll(reading: Reading<T>): void {
     const { changes, isFirst } = reading;
     reading.isFirst = false;
-    if (isFirst) this.#replay((change) => this.#emit(change));
-    for (const change of changes.splice(0)) this.#emit(change);
-  }
-
-  /** Calls back for each object that there is. */
-  #replay(listener: (change: StoreChange<T>) => void): void {
-    for (const key of this.store.keys()) {
-      const object = this.store.get(key);
-      if (object !== undefined) listener({ type: "added", object, key });
-    }
+    if (isFirst) this.#listeners.replay(this.store);
+    for (const change of changes.splice(0)) this.#listeners.emit(change);
   }
 
   /** Follows the collection; with a reading from all its objects on. */
@@ -276,13 +239,13 @@ export class Informer<T extends KubeObject> {
       signal,
       onOpen: () => {
         isOpen = true;
-        this.#noteContact();
+        this.#contact.made();
       },
     });
     try {
       for await (const event of watch) {
         events++;
-        this.#noteContact();
+        this.#contact.made();
         if (reading?.isComplete === false) {
           this.#handleFirst(reading, event);
           continue;
@@ -335,7 +298,7 @@ export class Informer<T extends KubeObject> {
       ? this.#put(key, object)
       : this.store.delete(key);
     if (version !== undefined) this.#noteVersion(version);
-    if (change !== undefined) this.#emit(change);
+    if (change !== undefined) this.#listeners.emit(change);
   }
 
   #noteVersion(version: string): void {
@@ -355,47 +318,10 @@ export class Informer<T extends KubeObject> {
     return this.store.set(key, kept);
   }
 
-  #emit(change: StoreChange<T>): void {
-    for (const listener of [...this.#listeners]) this.#tell(listener, change);
-  }
-
-  #tell(
-    listener: (change: StoreChange<T>) => void,
-    change: StoreChange<T>,
-  ): void {
-    try {
-      listener(change);
-    } catch (err) {
-      this.#log.error("Listener of an informer failed", {
-        resource: this.#type.plural,
-        key: change.key,
-        err,
-      });
-    }
-  }
-
   #selection(): Selection {
     const { namespace, labelSelector, fieldSelector, metadataOnly } =
       this.#options;
     return { namespace, labelSelector, fieldSelector, metadataOnly };
-  }
-
-  #noteContact(): void {
-    this.#lastContactMs = performance.now();
-    if (!this.#failing) return;
-    this.#failing = false;
-    this.#log.info("Informer works again", { resource: this.#type.plural });
-  }
-
-  #noteFailure(err: unknown): void {
-    const fields = { resource: this.#type.plural, err };
-    const wasGone = err instanceof KubeApiError && err.isGone;
-    if (wasGone || this.#failing) {
-      this.#log.debug("Informer restarts", fields);
-    } else {
-      this.#log.warn("Informer cannot follow the API server", fields);
-    }
-    this.#failing ||= !wasGone;
   }
 
   async #sleep(ms: number, signal: AbortSignal): Promise<void> {
