@@ -9,15 +9,7 @@ import {
   REASON_POOL_NOT_FOUND,
   REASON_POOL_PAUSED,
 } from "../../../lib/api/mod.ts";
-import {
-  Backoff,
-  Gate,
-  isTimeout,
-  jittered,
-  retry,
-  sleep,
-  withTimeout,
-} from "../../../lib/async/mod.ts";
+import { Gate, jittered, retry } from "../../../lib/async/mod.ts";
 import {
   OutOfBlocksError,
   PoolNotFoundError,
@@ -32,14 +24,9 @@ import { NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import { NotReadyError } from "../base/errors.ts";
 import type { NodeFacts, NodeSource } from "../cluster/node_source.ts";
+import { answerOf, isAnswered, uidOf } from "./request_answer.ts";
 
 const log = getLogger("node-ipam");
-
-/**
- * A request that an ADD waits for is read, and watched again, after such times
- * although its watch says nothing: that may be slow, or refused.
- */
-const RECHECK = { initialMs: 2_000, maxMs: 16_000 };
 
 /** A request without a waiting ADD is looked at about this often, until it is answered. */
 const UNAWAITED_MS = 30_000;
@@ -142,7 +129,10 @@ export class BlockRequests {
     try {
       for (;;) {
         const request = await this.#ensure(names, pool, signal);
-        const answered = await this.#answerOf(request, signal);
+        const answered = await answerOf(request, {
+          client: this.#client,
+          signal,
+        });
         if (answered === undefined) continue; // deleted in between
         this.#use(answered);
         isDone = true;
@@ -245,60 +235,6 @@ export class BlockRequests {
       );
   }
 
-  /** Waits until a request has its answer; undefined when it was deleted. */
-  async #answerOf(
-    request: BlockRequest,
-    signal: AbortSignal,
-  ): Promise<BlockRequest | undefined> {
-    const { name = "" } = request.metadata;
-    const recheck = new Backoff(RECHECK);
-    let current = request;
-    while (!isAnswered(current)) {
-      const waitMs = recheck.nextMs();
-      const startMs = performance.now();
-      const next = await withTimeout(
-        waitMs,
-        (limited) => this.#changeOf(current, limited),
-        { signal },
-      ).catch((err) => {
-        signal.throwIfAborted();
-        if (!isTimeout(err)) log.debug("Cannot watch a request", { err });
-      });
-      if (next === "deleted") return undefined;
-      if (next !== undefined) {
-        current = next;
-        continue;
-      }
-      // A watch that ended at once is not opened again without a pause.
-      const leftMs = waitMs - (performance.now() - startMs);
-      await sleep(Math.max(0, leftMs), { signal });
-      const live = await this.#client.tryGet(BLOCK_REQUESTS, { name, signal });
-      if (live === undefined || uidOf(live) !== uidOf(request)) {
-        return undefined;
-      }
-      current = live;
-    }
-    return current;
-  }
-
-  /** The request after its next change; undefined when the watch ends without one. */
-  async #changeOf(
-    { metadata: { name = "", uid, resourceVersion } }: BlockRequest,
-    signal: AbortSignal,
-  ): Promise<BlockRequest | "deleted" | undefined> {
-    const events = this.#client.watch(BLOCK_REQUESTS, {
-      fieldSelector: `metadata.name=${name}`,
-      resourceVersion,
-      signal,
-    });
-    for await (const { type, object } of events) {
-      if (type === "BOOKMARK") continue;
-      if (type === "DELETED" || object.metadata.uid !== uid) return "deleted";
-      return object;
-    }
-    return undefined;
-  }
-
   #use(request: BlockRequest): void {
     const { name = "" } = request.metadata;
     this.#seen.set(name, request);
@@ -353,14 +289,6 @@ export class BlockRequests {
     // mutate: only frees memory; a name that is tried first for it is as good.
     if (seen !== undefined && uidOf(seen) === uid) this.#seen.delete(name);
   }
-}
-
-function uidOf(request: BlockRequest): string {
-  return request.metadata.uid ?? "";
-}
-
-function isAnswered(request: BlockRequest): boolean {
-  return blockRequestResult(request).state !== "pending";
 }
 
 function refusal(
