@@ -34,7 +34,6 @@ export interface HeldMemory {
   readonly resident: number;
 }
 
-/** What a {@linkcode HeapKeeper} watches and does. */
 export interface HeapKeeperOptions {
   /** Whether a caller waits for an answer, and so would wait for the collection too. */
   readonly isBusy?: () => boolean;

@@ -6,7 +6,6 @@ import { VpcSweep } from "./vpc/sweep.ts";
 /** A node that starts has its ENIs attached within seconds. */
 const AFTER_MS = 300_000;
 
-/** What the sweep works with. */
 export interface VpcPartOptions {
   /** The cluster whose ENIs are looked at. */
   readonly cluster: string;

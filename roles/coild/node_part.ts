@@ -19,7 +19,6 @@ export type Loops = Readonly<
   Record<string, (signal: AbortSignal) => Promise<void>>
 >;
 
-/** What every part works with. */
 export interface NodeDependencies {
   readonly options: CoildOptions;
   readonly nodeName: string;

@@ -2,7 +2,6 @@ import type { Backoff, Clock } from "../../async/mod.ts";
 import type { Selection } from "../http/options.ts";
 import type { Indexes, StoreChange } from "./store.ts";
 
-/** Options of an informer. */
 export interface InformerOptions<T> extends Selection {
   /**
    * Makes the object that is kept of the one that came. Changes that are none are left out if it keeps `metadata.uid`

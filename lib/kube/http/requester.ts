@@ -47,7 +47,6 @@ export interface Call extends PathParts {
   readonly options: CallOptions;
 }
 
-/** Options of a {@link Requester}. */
 export interface RequesterOptions {
   readonly userAgent?: string | undefined;
   readonly onRequest?: ((info: RequestInfo) => void) | undefined;

@@ -7,7 +7,6 @@ import { WorkQueue, type WorkQueueOptions } from "./work_queue.ts";
 /** What a reconciler asks for when it succeeds: nothing, or to be called again. */
 export type ReconcileResult = void | { readonly requeueAfterMs: number };
 
-/** Options of a {@link Controller}. */
 export interface ControllerOptions extends WorkQueueOptions {
   /** For logs and metrics. */
   readonly name: string;

@@ -33,7 +33,6 @@ export interface EventInfo {
   readonly message: string;
 }
 
-/** Options of an {@link EventRecorder}. */
 export interface EventRecorderOptions {
   /** Who reports. */
   readonly component: string;

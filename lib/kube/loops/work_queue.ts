@@ -10,7 +10,6 @@ export interface QueueObserver {
   readonly onDone: (key: string) => void;
 }
 
-/** Options of a {@link WorkQueue}. */
 export interface WorkQueueOptions {
   /** First delay of {@link WorkQueue.retry}. Default 50 ms; each further one is twice as long, half of it random. */
   readonly initialDelayMs?: number;

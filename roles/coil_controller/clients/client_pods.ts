@@ -29,7 +29,6 @@ const SELECTOR = [
 /** Name of the index of pods by the Egresses that they use. */
 const BY_EGRESS = "egress";
 
-/** Options of {@linkcode clientPods}. */
 export interface ClientPodsOptions {
   /** Called for each pod of the cluster that comes by. */
   readonly onRead?: () => void;

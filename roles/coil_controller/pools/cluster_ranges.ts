@@ -68,7 +68,6 @@ function namesOf(found: readonly ClusterRange[]): string {
   return [...names, ...(rest > 0 ? [`${rest} more`] : [])].join("; ");
 }
 
-/** Options of {@linkcode ClusterRanges}. */
 export interface ClusterRangesOptions {
   readonly client: Pick<KubeClient, "listAll">;
   readonly nodes: Pick<Store<V1Node>, "list">;

@@ -28,7 +28,6 @@ type Ec2 = Pick<
   "describeNetworkInterfaces" | "deleteNetworkInterface"
 >;
 
-/** What a {@linkcode VpcSweep} works with. */
 export interface SweepOptions {
   /** Only ENIs with this tag are looked at. */
   readonly cluster: string;

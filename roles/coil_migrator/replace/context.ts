@@ -11,7 +11,6 @@ import {
 import { readSurvey, type Survey } from "../cluster/survey.ts";
 import type { Terminal } from "../command/terminal.ts";
 
-/** What `replace` is run with. */
 export interface ReplaceOptions {
   readonly values: ReplaceValues;
   readonly client: KubeClient;

@@ -17,7 +17,6 @@ import { readSurvey, reservedBlocks, type Survey } from "../cluster/survey.ts";
 import type { Terminal } from "../command/terminal.ts";
 import { findV1Workloads, isAtWork, workloadText } from "../v1/workloads.ts";
 
-/** What `status` works with. */
 export interface StatusContext {
   readonly values: StatusValues;
   readonly client: KubeClient;

@@ -24,7 +24,6 @@ const MAX_FILTERED = 4;
 /** The kernel's connections. */
 export type Conntrack = Pick<ConntrackSocket, "deleteWhere"> & AsyncDisposable;
 
-/** Options of {@linkcode StaleFlows}. */
 export interface StaleFlowsOptions {
   /** Whether no pod has the address. */
   readonly isFree: (address: Address) => boolean;

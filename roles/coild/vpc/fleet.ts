@@ -54,7 +54,6 @@ const RETRY_MS = 500;
 /** How long a stop waits for calls that are under way, within the grace of the daemon. */
 const STOP_MS = 15_000;
 
-/** What a {@linkcode VpcFleet} works with. */
 export interface FleetOptions {
   readonly options: VpcOptions;
   readonly env: { get(name: string): string | undefined };
