@@ -125,7 +125,7 @@ export abstract class Allocations {
       this.#assignRefused(request, now);
     if (given === undefined) return undefined;
     this.#keeper.kickLater();
-    return allocationOf(given, false);
+    return allocationOf(given, { existing: false });
   }
 
   /**
@@ -313,10 +313,13 @@ function existing(attachment: Holder, now: number): Allocation {
   }
   attachment.touchedAt = now;
   attachment.missingSince = undefined;
-  return allocationOf(attachment, true);
+  return allocationOf(attachment, { existing: true });
 }
 
-function allocationOf(attachment: Holder, isOld: boolean): Allocation {
+function allocationOf(
+  attachment: Holder,
+  { existing }: Pick<Allocation, "existing">,
+): Allocation {
   const { pool, containerId, ifname, addresses, generation } = attachment;
   const [block] = attachment.blocks;
   return {
@@ -326,6 +329,6 @@ function allocationOf(attachment: Holder, isOld: boolean): Allocation {
     addresses,
     block: block?.info.name ?? "",
     generation,
-    existing: isOld,
+    existing,
   };
 }

@@ -16,7 +16,13 @@ const SGR: Readonly<Record<Colour, string>> = {
 };
 
 /** Paints a text, if there are colours. */
-export function paint(text: string, colour: Colour, colours: boolean): string {
+export function paint(
+  text: string,
+  { colour, colours }: {
+    readonly colour: Colour;
+    readonly colours: boolean;
+  },
+): string {
   return colours ? `\u001b[${SGR[colour]}m${text}\u001b[0m` : text;
 }
 
@@ -89,5 +95,7 @@ function lineOf(
     if (run?.colour === colour) run.text += sign;
     else runs.push({ colour, text: sign });
   }
-  return runs.map(({ colour, text }) => paint(text, colour, colours)).join("");
+  return runs.map(({ colour, text }) => paint(text, { colour, colours })).join(
+    "",
+  );
 }

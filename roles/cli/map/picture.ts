@@ -40,7 +40,10 @@ export function formatMap(map: PoolMap, options: PictureOptions): string {
     ...map.subnets.map((subnet) => formatSubnet(map, subnet, options)),
     ...map.blocks.map((block) => formatBlock(block, options)),
     ...odd.length === 0 ? [] : [
-      paint("Not as it should be:\n", "bad", options.colours) +
+      paint("Not as it should be:\n", {
+        colour: "bad",
+        colours: options.colours,
+      }) +
       formatTable(ODD_COLUMNS, odd),
     ],
     LEGEND,

@@ -27,7 +27,7 @@ export class SourceWatch {
   /** Pods with the annotation. */
   readonly #asking = new Set<string>();
   /** Those with an Event that it has no effect, by UID. */
-  readonly #told = new Set<string>();
+  readonly #reported = new Set<string>();
 
   constructor(options: SourceWatchOptions) {
     this.#with = options;
@@ -47,36 +47,39 @@ export class SourceWatch {
     const { pods } = this.#with;
     const stack = new DisposableStack();
     stack.use(pods.subscribe(({ type, object }) => {
-      if (this.#podChanged(object, type === "deleted")) onChange();
+      const asks = type !== "deleted" && isAsking(object);
+      if (this.#podChanged(object, { asks })) onChange();
     }));
     stack.use(pods.subscribeNamespaces(({ object }) => {
       if (this.#namespaceChanged(object)) onChange();
     }));
-    for (const pod of pods.list()) this.#podChanged(pod, false);
+    for (const pod of pods.list()) {
+      this.#podChanged(pod, { asks: isAsking(pod) });
+    }
     return stack;
   }
 
-  #podChanged(pod: V1Pod, deleted: boolean): boolean {
+  #podChanged(pod: V1Pod, { asks }: { readonly asks: boolean }): boolean {
     const { namespace = "", name = "" } = pod.metadata ?? {};
     const key = podKey({ namespace, name });
     const asked = this.#asking.has(key);
-    const asks = !deleted && asksForAnySource(pod.metadata?.annotations);
     if (asks) this.#asking.add(key);
     else this.#asking.delete(key);
-    this.#tell(pod, asks);
+    if (asks) this.#reportRefusal(pod);
+    else this.#reported.delete(pod.metadata?.uid ?? "");
     return asked || asks;
   }
 
-  #tell(pod: V1Pod, asks: boolean): void {
+  /** Once for each time that it is refused. */
+  #reportRefusal(pod: V1Pod): void {
     const { namespace = "", name = "", uid = "" } = pod.metadata ?? {};
     const { events, pods } = this.#with;
-    const refused = asks && pods.knownSourcesOf(pod) === "refused";
-    if (!refused) {
-      this.#told.delete(uid);
+    if (pods.knownSourcesOf(pod) !== "refused") {
+      this.#reported.delete(uid);
       return;
     }
-    if (this.#told.has(uid)) return;
-    this.#told.add(uid);
+    if (this.#reported.has(uid)) return;
+    this.#reported.add(uid);
     events.tell({ namespace, name }, {
       type: "Warning",
       reason: "AnySourceRefused",
@@ -87,10 +90,13 @@ export class SourceWatch {
   /** Counts only where pods ask: whether it allowed them before is not known of namespaces that are older than this. */
   #namespaceChanged({ metadata }: V1Namespace): boolean {
     const asking = this.#with.pods.list().filter((pod) =>
-      pod.metadata?.namespace === metadata?.name &&
-      asksForAnySource(pod.metadata?.annotations)
+      pod.metadata?.namespace === metadata?.name && isAsking(pod)
     );
-    for (const pod of asking) this.#tell(pod, true);
+    for (const pod of asking) this.#reportRefusal(pod);
     return asking.length > 0;
   }
+}
+
+function isAsking({ metadata }: V1Pod): boolean {
+  return asksForAnySource(metadata?.annotations);
 }
