@@ -36,14 +36,14 @@ export {
   FouSocket,
   FouUnsupportedError,
 } from "./fou/fou_socket.ts";
-export type { Ipv4Conf, Link, LinkSelector } from "./route/link.ts";
+export type { Ipv4Conf, Link, LinkSelector } from "./link/link.ts";
 export {
   linkAddVeth,
   linkDelete,
   linkGet,
   linkSet,
-} from "./route/link_requests.ts";
-export { linkDeletions, type RandomBytes } from "./route/link_deletions.ts";
+} from "./link/link_requests.ts";
+export { linkDeletions, type RandomBytes } from "./link/link_deletions.ts";
 export { listen, type Listener, warnOfDeafness } from "./route/listen.ts";
 export { checkInterfaceName, formatMac, parseMac } from "./message/names.ts";
 export {
@@ -75,7 +75,7 @@ export {
 } from "./netfilter/table/monitor.ts";
 export type { NftCounter } from "./netfilter/table/plan.ts";
 export * as nft from "./netfilter/model/statements.ts";
-export { netnsIdGet } from "./route/netns_id.ts";
+export { netnsIdGet } from "./link/netns_id.ts";
 export type { Request } from "./message/request.ts";
 export {
   MAIN_TABLE,
@@ -98,5 +98,5 @@ export {
 } from "./route/route_monitor.ts";
 export { RouteSocket } from "./route/route_socket.ts";
 export { type Rule, ruleAdd, ruleDelete } from "./route/rule.ts";
-export type { FouEncap, TunnelSpec } from "./route/tunnel.ts";
-export { linkAddTunnel, linkChangeTunnel } from "./route/tunnel_requests.ts";
+export type { FouEncap, TunnelSpec } from "./link/tunnel.ts";
+export { linkAddTunnel, linkChangeTunnel } from "./link/tunnel_requests.ts";

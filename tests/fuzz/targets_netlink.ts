@@ -7,7 +7,7 @@ import {
   parseDone,
 } from "../../lib/netlink/message/errors.ts";
 import { parsePort } from "../../lib/netlink/fou/fou_socket.ts";
-import { parseLink } from "../../lib/netlink/route/link.ts";
+import { parseLink } from "../../lib/netlink/link/link.ts";
 import { parseLinkCounters } from "../lab/netlink_requests.ts";
 import {
   Attributes,

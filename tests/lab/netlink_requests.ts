@@ -14,14 +14,14 @@ import {
   Payload,
 } from "../../lib/netlink/message/message_reader.ts";
 import type { Request } from "../../lib/netlink/message/request.ts";
-import { IFINFOMSG_SIZE, linkText } from "../../lib/netlink/route/link.ts";
+import { IFINFOMSG_SIZE, linkText } from "../../lib/netlink/link/link.ts";
 import {
   addLink,
   linkWriter,
   type NewLink,
   selectorWriter,
   writeKind,
-} from "../../lib/netlink/route/link_writer.ts";
+} from "../../lib/netlink/link/link_writer.ts";
 import {
   neighbourReplace,
   type NewNeighbour,

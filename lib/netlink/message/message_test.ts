@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import fc from "fast-check";
 import { parseAddress } from "../route/address.ts";
 import { parseAcknowledgement, parseDone } from "./errors.ts";
-import { parseLink } from "../route/link.ts";
+import { parseLink } from "../link/link.ts";
 import {
   Attributes,
   type Message,

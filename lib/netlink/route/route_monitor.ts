@@ -18,7 +18,7 @@ import {
 } from "../message/constants.ts";
 import { familyOf } from "../message/family.ts";
 import { GroupReader, type Overflow } from "../connection/group_reader.ts";
-import { IFF_UP } from "./link.ts";
+import { IFF_UP } from "../link/link.ts";
 import type { Message } from "../message/message_reader.ts";
 import {
   type MessagePattern,

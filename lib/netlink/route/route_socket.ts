@@ -25,8 +25,8 @@ import {
   parseLink,
   writeLinkFilter,
   writeLinkHeader,
-} from "./link.ts";
-import { linkGet } from "./link_requests.ts";
+} from "../link/link.ts";
+import { linkGet } from "../link/link_requests.ts";
 import type { Message } from "../message/message_reader.ts";
 import type { MessageWriter } from "../message/message_writer.ts";
 import {
