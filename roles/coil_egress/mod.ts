@@ -6,7 +6,6 @@
  *
  * @module
  */
-import { announceHandler } from "../../lib/announce/mod.ts";
 import { Gate, TaskGroup, untilAborted } from "../../lib/async/mod.ts";
 import { FAMILIES, valuesOf } from "../../lib/inet/mod.ts";
 import { KubeClient, KubeMetrics } from "../../lib/kube/mod.ts";
@@ -17,9 +16,6 @@ import {
   getLogger,
   type Registry,
   runDaemon,
-  serveAt,
-  serveHealth,
-  serveMetrics,
 } from "../../lib/telemetry/mod.ts";
 import { Admission } from "./admission/admission.ts";
 import { ControllerLease } from "./admission/controller_lease.ts";
@@ -45,6 +41,7 @@ import type { DataPlane } from "./base/ports.ts";
 import { observeReadings } from "./observe/reading_metrics.ts";
 import { Readings } from "./observe/readings.ts";
 import { ReportedLosses } from "./observe/reported_losses.ts";
+import { serve } from "./servers.ts";
 import { TokenReviews } from "./admission/token_reviews.ts";
 
 export { EGRESS_FLAGS, parseEgressFlags } from "./flags.ts";
@@ -57,14 +54,6 @@ const GRACE_MS = 10_000;
 
 /** Announced addresses that no status confirms within this time are out again. */
 const CONFIRM_MS = 120_000;
-
-/** A node may start all its pods at the same time, and each announces itself; a kept connection outlives those of coild. */
-const ANNOUNCE_LIMITS = {
-  maxConnections: 512,
-  maxPerPeer: 128,
-  perSecond: 500,
-  idleMs: 150_000,
-};
 
 /** Runs coil-egress until a signal stops it and it has drained. */
 export async function main(
@@ -324,39 +313,4 @@ function connectReports(
   });
   observeLimits(registry, { identity, kernel, readings, pods });
   return { readings, status, limited };
-}
-
-type Gateway = ReturnType<typeof connect>;
-
-/** Starts the servers. */
-function serve(gateway: Gateway, tasks: TaskGroup): void {
-  const { options, registry, lifecycle, metrics } = gateway;
-  const { reviews, admission, losses } = gateway;
-  const { signal } = tasks;
-  const servers = {
-    health: serveHealth({
-      address: options.healthAddress,
-      healthz: { ping: () => true },
-      readyz: { "pod-sync": () => lifecycle.check() },
-      signal,
-    }),
-    metrics: serveMetrics({
-      address: options.metricsAddress,
-      registry,
-      signal,
-    }),
-    announcements: serveAt(
-      options.announceAddress,
-      announceHandler({
-        authenticate: (token, peer) => reviews.callerOf(token, peer),
-        admit: (announcement, rest) => admission.admit(announcement, rest),
-        takeLosses: (report, caller) => losses.take(report, caller),
-        onAnswer: (status) => metrics.announced(status),
-      }),
-      { flag: "--announce-addr", limits: ANNOUNCE_LIMITS, signal },
-    ),
-  };
-  for (const [name, { finished }] of Object.entries(servers)) {
-    tasks.run(`${name} server`, () => finished);
-  }
 }
