@@ -40,7 +40,12 @@ import {
 import { readCommandLine } from "../../../lib/flags/mod.ts";
 import type { NodeScheduling } from "../cluster/node_source.ts";
 import { VPC_FLAGS, vpcOptionsOf } from "../cloud/flags.ts";
-import { supplyOfVpc, type VpcSupply } from "./supply.ts";
+import type { VpcOptions } from "../cloud/options.ts";
+import {
+  supplyOfVpc,
+  type VpcSupply,
+  type VpcSupplyOptions,
+} from "./supply.ts";
 
 /** A kernel that others leave alone. */
 const QUIET: Listener<never> = {
@@ -48,6 +53,17 @@ const QUIET: Listener<never> = {
     untilAborted(signal).then(() => Promise.reject(signal.reason)),
   [Symbol.asyncDispose]: () => Promise.resolve(),
 };
+
+function optionsOf(args: readonly string[]): VpcOptions {
+  const line = [`--cluster-name=${CLUSTER}`, ...args];
+  const parsed = readCommandLine(VPC_FLAGS, line, {
+    program: "coild",
+    version: "1",
+    about: "x",
+  });
+  if (parsed.kind !== "run") throw new Error("Cannot go on: no run");
+  return vpcOptionsOf(parsed.values);
+}
 
 /** A process of coild, as far as addresses go. */
 export interface NodeProcess extends AsyncDisposable {
@@ -104,48 +120,20 @@ export class VpcNode implements AsyncDisposable {
     readonly ready: Promise<void>;
     readonly running: Promise<void>;
   } {
-    const line = [`--cluster-name=${CLUSTER}`, ...args];
-    const parsed = readCommandLine(VPC_FLAGS, line, {
-      program: "coild",
-      version: "1",
-      about: "x",
-    });
-    if (parsed.kind !== "run") throw new Error("Cannot go on: no run");
     const { endpoints } = this.cloud;
-    const env = new Map([
-      ["AWS_ENDPOINT_URL_EC2", endpoints.ec2],
-      ["AWS_EC2_METADATA_SERVICE_ENDPOINT", endpoints.imds[INSTANCE] ?? ""],
-    ]);
-    const network = {
-      routedWithin: (prefixes: readonly Prefix[]) =>
-        Promise.resolve(
-          [...this.routes.values()].flatMap(valuesOf).filter((address) =>
-            prefixes.some((prefix) => prefix.contains(address))
-          ),
-        ),
-    };
+    const network = this.#network();
     const supply = supplyOfVpc({
-      vpc: vpcOptionsOf(parsed.values),
-      host: {
-        ensure: async (settings) => {
-          if (performance.now() < this.failsUntilMs) {
-            throw new Error("no memory");
-          }
-          this.settings = settings;
-          const { length } = settings.enis;
-          this.fewestEnis = Math.min(this.fewestEnis, length);
-          if (this.ensureMs > 0) await sleep(this.ensureMs);
-          return { changed: [], problems: this.problems };
-        },
-        watchRoutes: () => QUIET,
-        watchTable: () => QUIET,
-      },
+      vpc: optionsOf(args),
+      host: this.#host(),
       rests: this.#rests(),
       network,
       cooldownMs,
       scheduling: () => this.scheduling,
       returnDelayMs: 100,
-      env,
+      env: new Map([
+        ["AWS_ENDPOINT_URL_EC2", endpoints.ec2],
+        ["AWS_EC2_METADATA_SERVICE_ENDPOINT", endpoints.imds[INSTANCE] ?? ""],
+      ]),
       registry: createRegistry(),
       onAttempt,
       clock: {
@@ -174,11 +162,30 @@ export class VpcNode implements AsyncDisposable {
     };
     const ready = start();
     ready.catch(() => {});
-    const keyOf = (containerId: string) => ({ containerId, ifname: "eth0" });
     return {
+      ...this.#pods(ipam, { ready, rests: supply.rests }),
       ipam,
       ready,
       running: tasks.wait(),
+      supply,
+      [Symbol.asyncDispose]: async () => {
+        following[Symbol.dispose]();
+        await ipam[Symbol.asyncDispose]();
+        await tasks[Symbol.asyncDispose]();
+        supply[Symbol.dispose]();
+      },
+    };
+  }
+
+  /** ADD and DEL, as far as addresses go. */
+  #pods(
+    ipam: NodeIpam,
+    { ready, rests }: Pick<VpcSupply, "rests"> & {
+      readonly ready: Promise<void>;
+    },
+  ): Pick<NodeProcess, "add" | "remove"> {
+    const keyOf = (containerId: string) => ({ containerId, ifname: "eth0" });
+    return {
       add: async (pod) => {
         await ready;
         const { addresses } = await ipam.allocate({
@@ -188,19 +195,12 @@ export class VpcNode implements AsyncDisposable {
         this.routes.set(pod, addresses);
         return valuesOf(addresses).join(" ");
       },
-      supply,
       remove: async (pod) => {
         const releasing = ipam.beginRelease(keyOf(pod));
         if (releasing === undefined) throw new Error("Cannot go on: no pod");
-        await supply.rests?.begin(releasing.addresses);
+        await rests.begin(releasing.addresses);
         this.routes.delete(pod);
         ipam.finishRelease(releasing);
-      },
-      [Symbol.asyncDispose]: async () => {
-        following[Symbol.dispose]();
-        await ipam[Symbol.asyncDispose]();
-        await tasks[Symbol.asyncDispose]();
-        supply[Symbol.dispose]();
       },
     };
   }
@@ -255,6 +255,34 @@ export class VpcNode implements AsyncDisposable {
       if (String(found) === String(counts)) return;
       throw new Error(`The ENIs have ${found}, and not ${counts}`);
     });
+  }
+
+  /** The kernel's routes to pods. */
+  #network() {
+    return {
+      routedWithin: (prefixes: readonly Prefix[]) =>
+        Promise.resolve(
+          [...this.routes.values()].flatMap(valuesOf).filter((address) =>
+            prefixes.some((prefix) => prefix.contains(address))
+          ),
+        ),
+    };
+  }
+
+  /** The kernel's half of ENIs. */
+  #host(): VpcSupplyOptions["host"] {
+    return {
+      ensure: async (settings) => {
+        if (performance.now() < this.failsUntilMs) throw new Error("no memory");
+        this.settings = settings;
+        const { length } = settings.enis;
+        this.fewestEnis = Math.min(this.fewestEnis, length);
+        if (this.ensureMs > 0) await sleep(this.ensureMs);
+        return { changed: [], problems: this.problems };
+      },
+      watchRoutes: () => QUIET,
+      watchTable: () => QUIET,
+    };
   }
 
   #rests() {
