@@ -139,7 +139,7 @@ export async function runGateway(
   }
   tasks.run("readings", (s) =>
     readings.run(s, () => {
-      limited.tell();
+      limited.report();
       status.trigger();
     }));
   tasks.run("status", (s) => status.run(s));

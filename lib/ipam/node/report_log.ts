@@ -10,7 +10,7 @@ interface Finding {
   readonly key: string;
   readonly fields: Record<string, unknown>;
   /** The fields whose change makes a new record; all where absent. */
-  readonly told?: Record<string, unknown>;
+  readonly compared?: Record<string, unknown>;
 }
 
 /**
@@ -21,7 +21,7 @@ interface Finding {
 export class ReportLog {
   readonly #log: IpamLogger;
   /** By message: what was logged of each key. */
-  readonly #told = new Map<string, ReadonlyMap<string, string>>();
+  readonly #recorded = new Map<string, ReadonlyMap<string, string>>();
 
   constructor(log: IpamLogger) {
     this.#log = log;
@@ -36,7 +36,7 @@ export class ReportLog {
       const fields = fieldsOf(record);
       this.#log.warn("Freed the addresses of a deleted pod", fields);
     }
-    this.#tell(
+    this.#recordChanges(
       "warn",
       "A pod interface has no address",
       report.withoutAddress.map((key) => ({
@@ -44,19 +44,19 @@ export class ReportLog {
         fields: { containerId: key.containerId, iface: key.ifname },
       })),
     );
-    this.#tell(
+    this.#recordChanges(
       "warn",
       "Releasing addresses takes too long",
       report.stuckReleases.map((record) => ({
         key: keyText(record),
-        told: fieldsOf(record),
+        compared: fieldsOf(record),
         fields: {
           ...fieldsOf(record),
           seconds: Math.round(record.ageMs / 1000),
         },
       })),
     );
-    this.#tell(
+    this.#recordChanges(
       "error",
       "A pod has an address outside this node's blocks; it is quarantined",
       report.quarantined.map((record) => ({
@@ -64,7 +64,7 @@ export class ReportLog {
         fields: fieldsOf(record),
       })),
     );
-    this.#tell(
+    this.#recordChanges(
       "error",
       "Several pods have the same address",
       report.duplicates.map(({ address, holders }) => ({
@@ -77,15 +77,15 @@ export class ReportLog {
     );
   }
 
-  #tell(
+  #recordChanges(
     level: "warn" | "error",
     message: string,
     findings: readonly Finding[],
   ): void {
-    const before = this.#told.get(message);
+    const before = this.#recorded.get(message);
     const texts = new Map(
-      findings.map(({ key, fields, told = fields }) =>
-        [key, JSON.stringify(told)] as const
+      findings.map(({ key, fields, compared = fields }) =>
+        [key, JSON.stringify(compared)] as const
       ),
     );
     const fresh = findings.filter(({ key }) =>
@@ -105,7 +105,7 @@ export class ReportLog {
         of: over.slice(0, MAX_RECORDS),
       });
     }
-    this.#told.set(message, texts);
+    this.#recorded.set(message, texts);
   }
 }
 

@@ -12,7 +12,7 @@ export interface RepeatFilterOptions {
 export class RepeatFilter {
   readonly #remindMs: number;
   readonly #now: () => number;
-  readonly #toldAtMs = new Map<string, number>();
+  readonly #passedAtMs = new Map<string, number>();
 
   constructor(options: RepeatFilterOptions = {}) {
     this.#remindMs = options.remindMs ?? 300_000;
@@ -23,14 +23,14 @@ export class RepeatFilter {
   passes(what: unknown): boolean {
     const text = what instanceof Error ? what.message : String(what);
     const now = this.#now();
-    const told = this.#toldAtMs.get(text);
-    if (told !== undefined && now - told < this.#remindMs) return false;
+    const passed = this.#passedAtMs.get(text);
+    if (passed !== undefined && now - passed < this.#remindMs) return false;
     // The oldest first: a text that passes again goes to the end.
-    this.#toldAtMs.delete(text);
-    this.#toldAtMs.set(text, now);
-    const [oldest] = this.#toldAtMs.keys();
-    if (this.#toldAtMs.size > MAX_TEXTS && oldest !== undefined) {
-      this.#toldAtMs.delete(oldest);
+    this.#passedAtMs.delete(text);
+    this.#passedAtMs.set(text, now);
+    const [oldest] = this.#passedAtMs.keys();
+    if (this.#passedAtMs.size > MAX_TEXTS && oldest !== undefined) {
+      this.#passedAtMs.delete(oldest);
     }
     return true;
   }

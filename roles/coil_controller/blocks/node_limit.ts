@@ -157,8 +157,8 @@ export class NodeLimit {
       signal,
     });
     const { allocatable, capacity } = live?.status ?? {};
-    const told = allocatable?.["pods"] ?? capacity?.["pods"] ?? "";
-    const count = this.#believed(node, told);
+    const stated = allocatable?.["pods"] ?? capacity?.["pods"] ?? "";
+    const count = this.#believed(node, stated);
     this.#pods.delete(node);
     this.#pods.set(node, { count, atMs: this.#now() });
     this.#forgetOldPods();
@@ -173,10 +173,10 @@ export class NodeLimit {
     }
   }
 
-  /** The number of pods that a Node is believed. `told` is a quantity: the API server writes 1000 as `1k`. */
-  #believed(node: string, told: string): number {
+  /** The number of pods that a Node is believed. `stated` is a quantity: the API server writes 1000 as `1k`. */
+  #believed(node: string, stated: string): number {
     const { maxPods, onDisbelief } = this.#options;
-    const count = parseQuantity(told) ?? 0;
+    const count = parseQuantity(stated) ?? 0;
     if (count <= maxPods) {
       this.#disbelieved.delete(node);
       return Math.max(USUAL_PODS, Math.floor(count));
@@ -186,7 +186,7 @@ export class NodeLimit {
       onDisbelief({
         node,
         message:
-          `Node "${node}" allows ${told} pods, but coil-controller assumes at most ${maxPods}: ` +
+          `Node "${node}" allows ${stated} pods, but coil-controller assumes at most ${maxPods}: ` +
           "if the number is right, raise --max-pods-per-node of coil-controller; if not, the Node's status was changed, possibly with stolen kubelet credentials",
       });
     }

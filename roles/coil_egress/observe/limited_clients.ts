@@ -16,7 +16,7 @@ export interface LimitedClientsOptions {
 /** The clients that had as many connections as they may, and wanted more; by name. */
 export class LimitedClients {
   readonly #options: LimitedClientsOptions;
-  #told: ReadonlySet<string> = new Set();
+  #reported: ReadonlySet<string> = new Set();
   #isSupported = true;
 
   constructor(options: LimitedClientsOptions) {
@@ -36,7 +36,7 @@ export class LimitedClients {
   }
 
   /** Logs new ones among them, and whether there are limits at all. */
-  tell(): void {
+  report(): void {
     const { isSupported, flows, flowsToOneAddress } = this.limits;
     if (!isSupported && this.#isSupported) {
       log.warn(
@@ -46,13 +46,13 @@ export class LimitedClients {
     this.#isSupported = isSupported;
     const names = this.names();
     for (const client of names) {
-      if (this.#told.has(client)) continue;
+      if (this.#reported.has(client)) continue;
       log.warn(
         "A client has reached its connection limit; further connections are dropped. To raise it, set spec.maxFlowsPerClient of the Egress",
         { client, flows, flowsToOneAddress },
       );
     }
-    this.#told = new Set(names);
+    this.#reported = new Set(names);
   }
 }
 

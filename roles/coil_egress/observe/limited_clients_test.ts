@@ -41,7 +41,7 @@ Deno.test("LimitedClients logs each client once as long as it is limited, with b
   const clients = new LimitedClients({ kernel, readings, pods: () => PODS });
   const told = () => {
     lines.length = 0;
-    clients.tell();
+    clients.report();
     return lines.map((line) => JSON.parse(line).client);
   };
   assert.deepEqual(told(), []);
@@ -66,8 +66,8 @@ Deno.test("LimitedClients says once that the kernel has no limits", () => {
     pods: () => PODS,
   });
   lines.length = 0;
-  clients.tell();
-  clients.tell();
+  clients.report();
+  clients.report();
   assert.equal(lines.length, 1);
   assert.match(lines[0] ?? "", /nft_connlimit/);
 });

@@ -45,7 +45,7 @@ export class LossReporter {
   readonly #random: () => number;
   #changed = new Gate();
   /** Where each Egress' losses were reported last, as long as there are any. */
-  readonly #told = new Map<string, Address>();
+  readonly #reported = new Map<string, Address>();
 
   constructor(options: LossReporterOptions) {
     this.#with = options;
@@ -61,7 +61,7 @@ export class LossReporter {
   /** Reports until the signal. */
   async run(signal: AbortSignal): Promise<void> {
     for (;;) {
-      if (this.#told.size === 0) {
+      if (this.#reported.size === 0) {
         await this.#changed.wait({ signal });
       } else {
         const waitMs = this.#within(REPEAT);
@@ -79,15 +79,15 @@ export class LossReporter {
 
   async #reportAll(signal: AbortSignal): Promise<void> {
     const byName = Map.groupBy(this.#with.groups(), ({ name }) => name);
-    for (const name of this.#told.keys()) {
-      if (!byName.has(name)) this.#told.delete(name);
+    for (const name of this.#reported.keys()) {
+      if (!byName.has(name)) this.#reported.delete(name);
     }
     const losses = this.#with.losses();
     for (const [name, groups] of byName) {
       const all = groups.flatMap(({ gateways }) => gateways);
       const keys = new Set(all.map(String));
       const lost = losses.filter((each) => keys.has(each.gateway.toString()));
-      if (lost.length === 0 && !this.#told.has(name)) continue;
+      if (lost.length === 0 && !this.#reported.has(name)) continue;
       await this.#report(name, { all, lost, signal });
     }
   }
@@ -113,8 +113,8 @@ export class LossReporter {
       signal,
     });
     // What was not taken is said again, and forgotten by who has it otherwise.
-    if (lost.length === 0) this.#told.delete(name);
-    else this.#told.set(name, address);
+    if (lost.length === 0) this.#reported.delete(name);
+    else this.#reported.set(name, address);
     if (result === "accepted") return;
     log.debug("Cannot report lost gateways", {
       egress: name,
@@ -128,8 +128,8 @@ export class LossReporter {
   #targetOf(name: string, all: readonly Address[]): Address | undefined {
     const answering = this.#with.answering();
     const usable = all.filter((each) => answering.has(each.toString()));
-    const told = this.#told.get(name)?.toString();
-    return usable.find((each) => each.toString() === told) ??
+    const reported = this.#reported.get(name)?.toString();
+    return usable.find((each) => each.toString() === reported) ??
       usable[Math.floor(this.#random() * usable.length)];
   }
 }
