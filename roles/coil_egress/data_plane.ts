@@ -47,8 +47,8 @@ export async function openDataPlane(
     sourcePortAuto,
     // 0: that of the interface.
     mtu: 0,
-    ...(maxFlowsPerClient !== undefined && { maxFlowsPerClient }),
-    ...(probePort !== undefined && { probePort }),
+    maxFlowsPerClient,
+    probePort,
   }));
   return {
     setClients: async (clients) => void await server.setClients(clients),

@@ -197,7 +197,7 @@ function connect(parts: GatewayDependencies, stack: AsyncDisposableStack) {
   const ending = {
     ownPod: { client, identity },
     timeoutMs: options.drainTimeoutMs,
-    ...(parts.leastDrainMs !== undefined && { leastMs: parts.leastDrainMs }),
+    leastMs: parts.leastDrainMs,
     countFlows: async () => {
       await readings.readFlows();
       status.trigger();
@@ -297,7 +297,7 @@ function connectReports(
     client,
     identity,
     report: () => sync.hasSynced ? report() : undefined,
-    ...(statusIntervalMs !== undefined && { intervalMs: statusIntervalMs }),
+    intervalMs: statusIntervalMs,
   });
   metrics.observe({
     identity,

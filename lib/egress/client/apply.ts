@@ -39,7 +39,7 @@ export interface ApplyOptions extends ClientOptions {
    * then nothing is read, and all is made at once. Where a client turns out to
    * be there, it goes on as it would without this.
    */
-  readonly freshMtu?: number;
+  readonly freshMtu?: number | undefined;
 }
 
 /** What `applyClient()` did. */

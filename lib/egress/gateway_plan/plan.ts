@@ -31,9 +31,9 @@ export interface ServerRequest {
   /** Whether the outer source port follows the inner flow, or is the port itself. */
   readonly sourcePortAuto: boolean;
   /** The most connections that one client may have at a time; 0 for any number. Without it, a share of what the kernel has. */
-  readonly maxFlowsPerClient?: number;
+  readonly maxFlowsPerClient?: number | undefined;
   /** The TCP port that the kubelet probes; without it, nothing bounds the connections to it. */
-  readonly probePort?: number;
+  readonly probePort?: number | undefined;
 }
 
 /** A gateway as data: all but its clients. */

@@ -47,7 +47,7 @@ export interface DrainOptions {
   /** Ends it early. */
   readonly signal: AbortSignal;
   /** How long to go on at least, for flows that are on their way. Default 5 s. */
-  readonly leastMs?: number;
+  readonly leastMs?: number | undefined;
   /** How often to look. Default 2 s. */
   readonly lookMs?: number;
 }

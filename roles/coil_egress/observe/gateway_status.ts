@@ -74,7 +74,7 @@ export interface StatusWriterOptions {
   /** The gateway at this moment; undefined before anything is known. */
   readonly report: () => GatewayReport | undefined;
   /** The time between two writes of what no condition follows from, about. Default five minutes. */
-  readonly intervalMs?: number;
+  readonly intervalMs?: number | undefined;
 }
 
 /**

@@ -16,7 +16,7 @@ export interface ApplyPlanOptions extends CallOptions {
   };
   readonly netns: Netns;
   /** See `EgressPlane.apply()`. */
-  readonly freshMtu?: number;
+  readonly freshMtu?: number | undefined;
 }
 
 /** Brings plans into pods' networks. */

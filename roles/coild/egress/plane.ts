@@ -41,7 +41,7 @@ export interface EgressPlane {
    */
   apply(
     plan: ClientPlan,
-    options: PlaneOptions & { readonly freshMtu?: number },
+    options: PlaneOptions & { readonly freshMtu?: number | undefined },
   ): Promise<void>;
 
   /** As `apply()`, where only the gateways that are ready or lost differ from the plan that the pod's network matches. */

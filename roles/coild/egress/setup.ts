@@ -175,13 +175,11 @@ export class EgressSetup {
     assertAddressed(attachment);
     const plan = this.#planner.plan(attachment, selection.gateways);
     try {
-      const { freshMtu } = attachment;
-      const fresh = freshMtu === undefined ? {} : { freshMtu };
       await this.#applier.apply(plan, {
         client: { attachment, gateways: selection.gateways },
         netns,
         signal,
-        ...fresh,
+        freshMtu: attachment.freshMtu,
       });
     } catch (error) {
       await this.#applier.takeBack(netns);
