@@ -46,10 +46,16 @@ export interface EgressDependencies extends NodeDependencies {
   readonly clock?: Clock | undefined;
 }
 
-/** Makes the parts and ties them to each other. */
-export function connectEgress(dependencies: EgressDependencies): EgressPart {
-  const { attachments, client, events, kubeMetrics, locks } = dependencies;
-  const { metrics, nodeName, options, plane, pods, stack } = dependencies;
+/** What is known of gateways, by probes and by the API server, and what they are sent. */
+function followGateways(
+  dependencies: EgressDependencies,
+  { setup, onChange }: {
+    readonly setup: () => EgressSetup;
+    /** Probes found that gateways of these Egresses are lost, or no longer. */
+    readonly onChange: (egresses: Iterable<string>) => void;
+  },
+) {
+  const { client, options, pods, stack } = dependencies;
   const source = new EgressSource(client, {
     isNamed: (namespace) => pods.hasClientsOf(namespace),
   });
@@ -61,31 +67,45 @@ export function connectEgress(dependencies: EgressDependencies): EgressPart {
       timeoutMs: options.announceTimeoutMs,
     }),
   );
-  const book = new AttachmentBook();
   const prober = new GatewayProber({
     port: options.egressPort,
     open: dependencies.openProbe ?? openDatagramSocket,
-    groups: () => setup.chosenFrom,
+    groups: () => setup().chosenFrom,
     isLocal: (gateway) => pods.withAddress(gateway).length > 0,
     onLoss: (loss) => losses.add(loss),
-    onChange: (egresses) => {
-      for (const egress of egresses) reconciler.enqueueClients(egress);
+    onChange(egresses) {
+      onChange(egresses);
       reporter.trigger();
     },
   });
   const losses = new Losses({
     metrics: new GatewayMetrics(
       dependencies.registry,
-      () => gatewayStates(prober.health, setup.ready),
+      () => gatewayStates(prober.health, setup().ready),
     ),
     lost: () => prober.lost,
   });
   const reporter = new LossReporter({
     client: announcer,
-    groups: () => setup.chosenFrom,
-    answering: () => answering(prober.health, setup.ready),
+    groups: () => setup().chosenFrom,
+    answering: () => answering(prober.health, setup().ready),
     losses: () => losses.list,
   });
+  return { source, tokens, announcer, prober, losses, reporter };
+}
+
+/** Makes the parts and ties them to each other. */
+export function connectEgress(dependencies: EgressDependencies): EgressPart {
+  const { attachments, client, events, kubeMetrics, locks } = dependencies;
+  const { metrics, nodeName, options, plane, pods, stack } = dependencies;
+  const { source, tokens, announcer, prober, losses, reporter } =
+    followGateways(dependencies, {
+      setup: () => setup,
+      onChange(egresses) {
+        for (const egress of egresses) reconciler.enqueueClients(egress);
+      },
+    });
+  const book = new AttachmentBook();
   const setup: EgressSetup = new EgressSetup({
     source,
     health: prober,
