@@ -5,17 +5,33 @@ import {
   type Egress,
   type VpcNode,
 } from "../../../lib/api/mod.ts";
-import { compareText } from "../../../lib/names/mod.ts";
+import {
+  compareText,
+  COORDINATOR_LEASE,
+  IPAM_LEASE,
+  VPC_SWEEP_LEASE,
+} from "../../../lib/names/mod.ts";
 import { requestProblem } from "../base/block_request.ts";
 import type { Problem } from "../base/problem.ts";
 import { formatAge } from "../base/table.ts";
-import type { Leadership, NodeFacts, Part, Snapshot } from "./snapshot.ts";
+import {
+  isLeftOut,
+  type Leadership,
+  type NodeFacts,
+  type Part,
+  type Snapshot,
+} from "./snapshot.ts";
 
 /** How much the clock of this machine may be ahead of a controller's. */
 const CLOCK_SKEW_MS = 30_000;
 
 const COILD = "coild";
+const IS_COILD = /coild$/;
 const CONTROLLER = "coil-controller";
+/** By this name, or by upstream's names of its halves. */
+const IS_CONTROLLER = /coil-(?:(?:ipam|egress)-)?controller$/;
+/** Parts of coil-controller that a change of its flags ends. */
+const OPTIONAL_LEASES = [COORDINATOR_LEASE, VPC_SWEEP_LEASE];
 
 /** Finds problems: first those that cause others. */
 export function problemsOf(snapshot: Snapshot, now: Date): Problem[] {
@@ -34,9 +50,8 @@ export function problemsOf(snapshot: Snapshot, now: Date): Problem[] {
   ];
 }
 
-function missing(
-  { unseen, workloads, parts, pools, vpcNodes = [] }: Snapshot,
-): Problem[] {
+function missing(snapshot: Snapshot): Problem[] {
+  const { unseen, workloads, parts, pools, vpcNodes = [] } = snapshot;
   const found: Problem[] = [];
   if (unseen.some((u) => u.what === "addresspools" && u.why === "not served")) {
     found.push({
@@ -44,7 +59,10 @@ function missing(
       message: "it does not exist: Coil is not installed",
       next: "kubectl apply -f crds/",
     });
-  } else if (pools?.length === 0 && vpcNodes.length === 0) {
+  } else if (
+    pools?.length === 0 && vpcNodes.length === 0 &&
+    !isLeftOut(IPAM_LEASE, snapshot)
+  ) {
     found.push({
       object: "AddressPool",
       message: "there is none: pods get no addresses",
@@ -52,9 +70,14 @@ function missing(
     });
   }
   if (workloads === undefined || parts === undefined) return found;
-  for (const name of [CONTROLLER, COILD]) {
-    const isThere = workloads.some((w) => w.name.endsWith(name)) ||
-      parts.some(({ component }) => component.endsWith(name));
+  for (
+    const [name, pattern] of [
+      [CONTROLLER, IS_CONTROLLER],
+      [COILD, IS_COILD],
+    ] as const
+  ) {
+    const isThere = workloads.some((workload) => pattern.test(workload.name)) ||
+      parts.some(({ component }) => pattern.test(component));
     if (isThere) continue;
     found.push({
       object: name,
@@ -105,7 +128,7 @@ function ofLeases(
   parts: readonly Part[],
   now: Date,
 ): Problem[] {
-  const hasController = parts.some((p) => p.component.endsWith(CONTROLLER));
+  const hasController = parts.some((p) => IS_CONTROLLER.test(p.component));
   if (leases.length === 0 && hasController) {
     return [{
       object: "Lease",
@@ -115,6 +138,7 @@ function ofLeases(
   }
   return leases.flatMap(({ namespace, name, holder, renewed, seconds }) => {
     const endsAt = Date.parse(renewed ?? "") + seconds * 1_000;
+    if (holder === "" && OPTIONAL_LEASES.includes(name)) return [];
     if (holder !== "" && endsAt + CLOCK_SKEW_MS >= now.getTime()) return [];
     const since = formatAge(renewed, now);
     return [{
@@ -137,7 +161,7 @@ function ofNode(
     const message = `its network is unavailable: ${networkUnavailable}`;
     return [{ object, message, next }];
   }
-  const isCoild = ({ component }: Part) => component.endsWith(COILD);
+  const isCoild = ({ component }: Part) => IS_COILD.test(component);
   // Without any coild one line says so.
   if (!parts?.some(isCoild) || workloads === undefined) return [];
   if (parts.some((part) => isCoild(part) && part.node === name)) return [];

@@ -111,10 +111,37 @@ function found(otherwise: Partial<Snapshot>): string[] {
     .map(({ object, message, next }) => `${object}: ${message} > ${next}`);
 }
 
+/** The same of another part of coil-controller. */
+function leaseOf(half: string, more: Partial<Leadership> = {}): Leadership {
+  return { ...LEASE, name: `coil-${half}-leader`, ...more };
+}
+
 const CASES: readonly (readonly [string, Partial<Snapshot>, ...string[]])[] = [
   [
     "no pool, where nodes have addresses of their VPC",
     { pools: [], vpcNodes: [vpcNode(), vpcNode([])] },
+  ],
+  [
+    "no pool, in an installation without address management",
+    { pools: [], leases: [leaseOf("egress")] },
+  ],
+  [
+    "the controller's halves by upstream's names",
+    {
+      workloads: ["coild", "coil-ipam-controller", "coil-egress-controller"]
+        .map((name) => workload(name, 2)),
+      parts: [part("coild", "n1"), part("coild", "n2")],
+      leases: [LEASE, leaseOf("egress")],
+    },
+  ],
+  [
+    "a part of the controller that was switched off",
+    { leases: [LEASE, leaseOf("coordinator", { holder: "" })] },
+  ],
+  [
+    "a leader of ENIs that is gone",
+    { leases: [LEASE, leaseOf("vpc-sweep", { renewed: secondsAgo(300) })] },
+    'Lease kube-system/coil-vpc-sweep-leader: no coil-controller leads: "coil-controller-n1" last renewed it 5m ago > kubectl -n kube-system logs deploy/coil-controller',
   ],
   [
     "a node whose pods get no addresses of the VPC",

@@ -25,6 +25,7 @@ import {
 } from "../../../lib/kube/mod.ts";
 import {
   APP_COMPONENT_LABEL,
+  CONTROLLER_LEASES,
   EGRESS_LEASE,
   IPAM_LEASE,
 } from "../../../lib/names/mod.ts";
@@ -95,23 +96,32 @@ export const DAEMONS: { readonly labelSelector: string } = {
 };
 
 /** Leases of coil-controller's parts, each by its name. */
-export const LEASE_SELECTIONS: readonly { readonly fieldSelector: string }[] = [
-  IPAM_LEASE,
-  EGRESS_LEASE,
-].map((name) => ({ fieldSelector: `metadata.name=${name}` }));
+export const LEASE_SELECTIONS: readonly { readonly fieldSelector: string }[] =
+  CONTROLLER_LEASES.map((name) => ({ fieldSelector: `metadata.name=${name}` }));
+
+/** Whether coil-controller leads other parts and never led this one: the installation is without it. */
+export function isLeftOut(
+  lease: string,
+  { leases = [] }: Pick<Snapshot, "leases">,
+): boolean {
+  return leases.length > 0 && !leases.some(({ name }) => name === lease);
+}
 
 /** Reads what {@linkcode Snapshot} has. */
 export async function readSnapshot(looker: Looker): Promise<Snapshot> {
+  const leases = await readLeases(looker);
+  const ofPools = { isOptional: isLeftOut(IPAM_LEASE, { leases }) };
+  const ofEgress = { isOptional: isLeftOut(EGRESS_LEASE, { leases }) };
   return {
     workloads: both(
       await looker.list(DEPLOYMENTS, workloadOfDeployment, DAEMONS),
       await looker.list(DAEMON_SETS, workloadOfDaemonSet, DAEMONS),
     ),
     parts: await looker.list(PODS, partOf, DAEMONS),
-    leases: await leases(looker),
-    pools: await looker.list(ADDRESS_POOLS, (pool) => pool),
-    requests: await looker.list(BLOCK_REQUESTS, (request) => request),
-    egresses: await looker.list(EGRESSES, (egress) => egress),
+    leases,
+    pools: await looker.list(ADDRESS_POOLS, (pool) => pool, ofPools),
+    requests: await looker.list(BLOCK_REQUESTS, (request) => request, ofPools),
+    egresses: await looker.list(EGRESSES, (egress) => egress, ofEgress),
     nodes: await looker.list(NODES, nodeOf, LINUX),
     vpcNodes: await looker.list(VPC_NODES, (node) => node, {
       isOptional: true,
@@ -120,11 +130,12 @@ export async function readSnapshot(looker: Looker): Promise<Snapshot> {
   };
 }
 
-async function leases(looker: Looker): Promise<Leadership[] | undefined> {
-  const [ipam, egress] = LEASE_SELECTIONS.map((selection) =>
-    looker.list(LEASES, leadershipOf, selection)
-  );
-  return both(await ipam, await egress);
+async function readLeases(looker: Looker): Promise<Leadership[] | undefined> {
+  let leases: Leadership[] | undefined = [];
+  for (const selection of LEASE_SELECTIONS) {
+    leases = both(leases, await looker.list(LEASES, leadershipOf, selection));
+  }
+  return leases;
 }
 
 /** All of two lists; undefined when one of them could not be read. */
