@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { conditionOf, type VpcNode } from "../../lib/api/mod.ts";
 import { coil } from "../../roles/cli/testing.ts";
+import { testedCommands } from "../arch/pages.ts";
 import { eventually } from "../lab/mod.ts";
 import { usedRights } from "../lab/rights_log.ts";
 import { grantedTo } from "../runner/rights.ts";
@@ -52,9 +53,9 @@ async function eventsOf({ lab }: VpcLab, name: string): Promise<Event[]> {
   return items;
 }
 
-async function get({ lab }: VpcLab, path: string): Promise<unknown> {
-  const url = `http://127.0.0.1:61679${path}`;
-  return JSON.parse(await lab.node().run("curl", "-sf", url));
+/** What a program on the node gets by a command of the document. */
+async function asked({ lab }: VpcLab, command = ""): Promise<unknown> {
+  return JSON.parse(await lab.node().run("sh", "-c", command));
 }
 
 Deno.test("coild --addresses=vpc shows what the node has", async (t) => {
@@ -102,12 +103,14 @@ Deno.test("coild --addresses=vpc shows what the node has", async (t) => {
   });
 
   await t.step("to programs on the node", async () => {
+    const blocks = await testedCommands("docs/vpc.md", import.meta.url);
+    const [ofAddresses, ofEnis] = blocks.flat();
     const [ip = ""] = (await vpcNodeOf(vpc)).status?.enis?.[0]?.blocks ?? [];
     const own = ip.replace("/32", "");
     const pod = { namespace: "default", name: "pod0" };
     await patchPodStatus(lab.plane, pod, { ips: [own] });
     await eventually("the pod's name", async () => {
-      const { ips, ...counts } = await get(vpc, "/ip-manager") as {
+      const { ips, ...counts } = await asked(vpc, ofAddresses) as {
         ips: { pod: string; ip: string }[];
       };
       assert.deepEqual(counts, {
@@ -118,7 +121,7 @@ Deno.test("coild --addresses=vpc shows what the node has", async (t) => {
       });
       return ips.length === 1 && ips[0]?.pod === "pod0" && ips[0].ip === own;
     });
-    const enis = JSON.stringify(await get(vpc, "/v1/enis"));
+    const enis = JSON.stringify(await asked(vpc, ofEnis));
     assert.match(enis, /^{"0":{"TotalIPs":2,"AssignedIPs":1,"ENIs":{"eni-/);
     assert.ok(enis.includes(`"k8sPodName":"pod0"`));
     const out = await lab.node().run("ss", "-Htln", "sport", "=", "61679");
