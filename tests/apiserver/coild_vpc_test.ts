@@ -2,7 +2,12 @@
 // metadata service as a process, and packets in a fabric that drops what has no
 // source of its ENI.
 import assert from "node:assert/strict";
-import { VPC_REST_TABLE } from "../../lib/names/mod.ts";
+import {
+  VPC_NFT_TABLE,
+  VPC_PROTOCOL,
+  VPC_REST_TABLE,
+} from "../../lib/names/mod.ts";
+import { testedCommands } from "../arch/pages.ts";
 import { eventually } from "../lab/mod.ts";
 import type { Sandbox } from "./coild_lab.ts";
 import { OUTSIDE, PEER } from "../lab/cloud/site.ts";
@@ -102,6 +107,33 @@ Deno.test("coild --addresses=vpc gives pods addresses of ENIs, from none to all 
     },
   );
   await coild[Symbol.asyncDispose]();
+
+  await t.step(
+    "what coild leaves goes by the commands to uninstall it",
+    async () => {
+      const left = async () => {
+        const node = lab.node();
+        const lines = await Promise.all([
+          node.run("ip", "rule"),
+          node.run("ip", "-6", "rule"),
+          node.run("ip", "route", "show", "table", "all"),
+          node.run("ip", "-6", "route", "show", "table", "all"),
+          node.run("nft", "list", "tables"),
+        ]);
+        const ours = new RegExp(
+          `proto ${VPC_PROTOCOL}\\b|table ${VPC_REST_TABLE}\\b|${VPC_NFT_TABLE}$`,
+        );
+        return lines.join("\n").split("\n").map((line) => line.trim())
+          .filter((line) => ours.test(line));
+      };
+      assert.ok((await left()).length > 5, "nothing to remove");
+      const blocks = await testedCommands("docs/uninstall.md", import.meta.url);
+      for (const command of blocks.flat()) {
+        await lab.node().run("sh", "-c", command);
+      }
+      assert.deepEqual(await left(), []);
+    },
+  );
 });
 
 Deno.test("coild --addresses=vpc waits for EC2 at start and at its end, and refuses what cannot be", async (t) => {

@@ -1,6 +1,7 @@
 // Documents name metrics, flags, fields, conditions and Events. Each exists,
 // and each metric is in a document.
 import assert from "node:assert/strict";
+import { CONTROLLER_LEASES } from "../../lib/names/mod.ts";
 import { COMMANDS } from "../../roles/cli/mod.ts";
 import { COILD_FLAGS } from "../../roles/coild/flags.ts";
 import { CONTROLLER_FLAGS } from "../../roles/coil_controller/flags.ts";
@@ -134,4 +135,11 @@ Deno.test("a condition, reason, Event or kind that a document names is in the co
   const isKnown = (word: string) => words.has(word) || OTHER_WORDS.test(word);
   const pattern = /^[A-Z][a-z]+(?:[A-Z][A-Za-z]*)+$/g;
   assert.deepEqual(unknown(pattern, isKnown), []);
+});
+
+Deno.test("uninstall.md deletes each lease that coil-controller makes", () => {
+  const guide = PAGES.find(({ path }) => path === "docs/uninstall.md");
+  for (const lease of CONTROLLER_LEASES) {
+    assert.ok(guide?.text.includes(`lease/${lease}`), lease);
+  }
 });
