@@ -11,7 +11,15 @@ const fields = (
 ): Schema => ({ type: "object", properties, required: [...required] });
 const texts: Schema = { type: "object", additionalProperties: text };
 const duration: Schema = { type: "string", pattern: "^([0-9]+(ms|s|m|h))+$" };
-const selector: Schema = fields({ matchLabels: texts });
+const selector: Schema = fields({
+  matchLabels: texts,
+  matchExpressions: list(
+    fields({ key: text, operator: text, values: list(text) }, [
+      "key",
+      "operator",
+    ]),
+  ),
+});
 const endpoint: Schema = fields({
   port: text,
   interval: duration,
