@@ -75,7 +75,8 @@ Deno.test("messages that tables quote are the programs' words", async () => {
 });
 
 /** A log record that a sentence names by its message of several words. */
-const RECORD = /\b(?:records?|logs|logs? of) `([A-Za-z][^` ]* [^`]+)`/g;
+const RECORD =
+  /(?<=\b(?:records?|logs) (?:`[^`\n]+` and )?)`([A-Za-z][^` ]* [^`]+)`/g;
 
 Deno.test("log records that documents name are the programs' words", async () => {
   const named = (await readPages()).flatMap(({ path, text }) =>

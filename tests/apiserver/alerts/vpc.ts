@@ -15,6 +15,10 @@ const requests = (call: string, result: string) =>
 const adds = (code: string) =>
   `grpc_server_handled_total{${COILD_2},grpc_method="Add",grpc_code="${code}"}`;
 const assign = (result: string) => requests("AssignPrivateIpAddresses", result);
+const describe = (result: string) =>
+  requests("DescribeNetworkInterfaces", result);
+/** As a healthy node makes them all the time. */
+const looks = describe("success");
 const EMPTY = "InsufficientFreeAddressesInSubnet";
 const FRAGMENTED = "InsufficientCidrBlocks";
 
@@ -66,6 +70,26 @@ export const VPC: readonly Situation[] = [
     series: {
       [requests("CreateTags", "UnauthorizedOperation")]: from(58, 3),
     },
+  },
+  {
+    name: "a node's keys are no longer good",
+    series: { [looks]: always(9), [describe("AuthFailure")]: growing(1) },
+    fires: { CoilVpcCallsFail: NODE },
+  },
+  {
+    name: "EC2 cannot be reached",
+    series: { [looks]: always(9), [describe("none")]: growing(1) },
+    fires: { CoilVpcCallsFail: NODE },
+  },
+  {
+    name: "some requests have no answer",
+    nearly: ["CoilVpcCallsFail"],
+    series: { [describe("none")]: growing(1) },
+  },
+  {
+    name: "a node makes no requests",
+    nearly: ["CoilVpcCallsFail"],
+    series: { [looks]: always(9) },
   },
   {
     name: "the account is throttled",
