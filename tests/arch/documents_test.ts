@@ -77,7 +77,8 @@ Deno.test("documents apply overlays with the name of an image that nodes can pul
 
 Deno.test("documents look for Events of objects without a namespace where they are", () => {
   for (const { path, text } of PAGES) {
-    const kinds = "AddressPool|AddressBlock|BlockRequest|Node";
+    const kinds =
+      "AddressPool|AddressBlock|BlockRequest|Node|SpiderCoordinator|VPCNode";
     const wrong = new RegExp(
       `kubectl get events (?!-n default ).*involvedObject\\.kind=(${kinds})`,
     );
