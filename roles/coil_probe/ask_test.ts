@@ -4,15 +4,15 @@ import { openLibc } from "../../lib/linux/mod.ts";
 import { ask } from "./ask.ts";
 import { addressIn } from "./ask_url.ts";
 import { answerTo, encodeQuestion, readAnswer } from "./datagrams.ts";
-import { serve } from "./serve.ts";
+import { serve, type ServeOptions } from "./serve.ts";
 
 openLibc(); // stays open, so it must not be counted as some test's leak
 
 /** A probe, called "p1", until the end. */
-async function probe() {
+async function probe(options: Pick<ServeOptions, "rate"> = {}) {
   const controller = new AbortController();
   const { signal } = controller;
-  const serving = await serve({ port: 0, name: "p1", signal });
+  const serving = await serve({ ...options, port: 0, name: "p1", signal });
   return {
     ...serving,
     [Symbol.asyncDispose]: async () => {
@@ -22,9 +22,9 @@ async function probe() {
   };
 }
 
-/** The first question alone, for 300 ms. */
-async function askOne(question: Question) {
-  const [outcome] = await ask({ timeoutMs: 300, questions: [question] });
+/** One question alone; for so long, one that is not answered. */
+async function askOne(question: Question, timeoutMs = 300) {
+  const [outcome] = await ask({ timeoutMs, questions: [question] });
   return outcome;
 }
 
@@ -91,11 +91,26 @@ Deno.test("a large datagram that no answer comes to is reported with its size", 
   assert.equal(outcome.size, 65_535);
 });
 
+Deno.test("a probe answers one address by UDP as often as its rate allows", async () => {
+  await using server = await probe({ rate: { burst: 2, perSecond: 1e-6 } });
+  const question: Question = {
+    kind: "udp",
+    address: "127.0.0.1",
+    port: server.udpPort,
+    isLarge: false,
+  };
+  const states: (string | undefined)[] = [];
+  for (const timeoutMs of [10_000, 10_000, 300]) {
+    states.push((await askOne(question, timeoutMs))?.state);
+  }
+  assert.deepEqual(states, ["answered", "answered", "failed"]);
+});
+
 Deno.test("a probe asks an HTTP server which address it sees", async () => {
   await using server = await probe();
   const url = `http://127.0.0.1:${server.tcpPort}/`;
   assert.deepEqual(
-    await askOne({ kind: "get", url }),
+    await askOne({ kind: "get", url }, 10_000),
     { state: "answered", source: "127.0.0.1" },
   );
 });

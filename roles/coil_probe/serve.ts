@@ -1,6 +1,6 @@
 import { createSocket, type Socket } from "node:dgram";
 import { once } from "node:events";
-import { Allowances, untilAborted } from "../../lib/async/mod.ts";
+import { Allowances, type Rate, untilAborted } from "../../lib/async/mod.ts";
 import { getLogger, serveAt } from "../../lib/telemetry/mod.ts";
 import { answerTo } from "./datagrams.ts";
 
@@ -9,7 +9,7 @@ const log = getLogger("probe");
 /** A probe is asked by all others at once. A body is several packets of the largest MTU. */
 const LIMITS = { maxConnections: 256, maxPerPeer: 64, maxBodyBytes: 64 * 1024 };
 /** Answers by UDP to one address. */
-const RATE = { burst: 200, perSecond: 100 };
+const RATE: Rate = { burst: 200, perSecond: 100 };
 const MAX_PEERS = 4_096;
 
 /** Which port, under which name. */
@@ -17,6 +17,8 @@ export interface ServeOptions {
   /** 0 lets the kernel choose each. */
   readonly port: number;
   readonly name: string;
+  /** Of answers by UDP to one address. */
+  readonly rate?: Rate;
   readonly signal: AbortSignal;
 }
 
@@ -30,7 +32,7 @@ export interface Serving {
 
 /** Answers by TCP (HTTP) and UDP with its name and the address that it saw, until the signal aborts. */
 export async function serve(
-  { port, name, signal }: ServeOptions,
+  { port, name, rate = RATE, signal }: ServeOptions,
 ): Promise<Serving> {
   const http = serveAt(
     `:${port}`,
@@ -38,7 +40,7 @@ export async function serve(
     { flag: "--port", limits: LIMITS, signal },
   );
   const socket = await bind(port);
-  answerDatagrams(socket, name);
+  answerDatagrams(socket, { name, rate });
   const close = async () => {
     await untilAborted(signal);
     socket.close();
@@ -70,8 +72,11 @@ async function bindTo(
   return socket;
 }
 
-function answerDatagrams(socket: Socket, name: string): void {
-  const rates = new Allowances(RATE, { max: MAX_PEERS });
+function answerDatagrams(
+  socket: Socket,
+  { name, rate }: { readonly name: string; readonly rate: Rate },
+): void {
+  const rates = new Allowances(rate, { max: MAX_PEERS });
   socket.on("error", (err) => log.warn("Cannot receive", { err }));
   socket.on("message", (datagram, { address, port }) => {
     // A socket of both families sees IPv4 as ::ffff:192.0.2.1.

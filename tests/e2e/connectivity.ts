@@ -1,9 +1,8 @@
 // coil connectivity test, as an admin runs it, and damage for it to find.
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { NAMESPACES } from "../../lib/kube/mod.ts";
-import type { ClusterNode } from "../lab/cluster/mod.ts";
-import { binDir } from "../lab/mod.ts";
-import type { Installation } from "./installation.ts";
+import { binDir, run } from "../lab/mod.ts";
+import { type Installation, POOL } from "./installation.ts";
 
 /** The namespace that it makes. */
 const NAMESPACE = "coil-connectivity-test";
@@ -43,7 +42,7 @@ export async function isCleanedUp(site: Installation): Promise<boolean> {
     undefined;
 }
 
-/** A finding of `-o json`. */
+/** A problem, with what is likely wrong. */
 export interface Found {
   readonly cause: string;
   readonly node: string;
@@ -51,26 +50,55 @@ export interface Found {
   readonly next: string;
 }
 
-/** What it found, as `-o json` has it: cause and node of each. */
-export function causesOf({ out }: Tested): readonly string[] {
-  const { problems } = JSON.parse(out) as { problems: readonly Found[] };
-  return problems.map(({ cause, node }) => `${cause} on ${node}`);
+/** What it found, as `-o json` has it. */
+export function problemsOf({ out }: Tested): readonly Found[] {
+  return (JSON.parse(out) as { problems: readonly Found[] }).problems;
 }
 
-/** Damage to nodes, undone in the reverse order. */
-export class Damage implements AsyncDisposable {
+/** Where commands run: a node, or the control plane. */
+interface Machine {
+  run(command: string, args: readonly string[]): Promise<string>;
+}
+
+/**
+ * Gives the API server a way back to pods, as a network of machines has it: by
+ * a node, which knows all others' blocks.
+ */
+export async function connectApiServer(
+  { plane, nodes }: Installation,
+): Promise<Changes> {
+  const machine: Machine = {
+    run: (command, args) =>
+      run("ip", ["netns", "exec", plane.netns, command, ...args]),
+  };
+  const changes = new Changes();
+  const via = nodes[0]?.addresses ?? [];
+  const pools = [POOL.ipv4, POOL.ipv6];
+  for (const [index, pool] of pools.entries()) {
+    const route = [pool, "via", via[index] ?? ""];
+    await changes.do(
+      machine,
+      ["ip", "route", "add", ...route],
+      ["ip", "route", "del", ...route],
+    );
+  }
+  return changes;
+}
+
+/** What is changed by hand, undone in the reverse order. */
+export class Changes implements AsyncDisposable {
   readonly #undo = new AsyncDisposableStack();
 
-  /** Runs a command on a node, and another one at the end. */
+  /** Runs a command, and another one at the end. */
   async do(
-    node: ClusterNode,
+    machine: Machine,
     command: readonly [string, ...string[]],
     undo: readonly [string, ...string[]],
   ): Promise<void> {
     const [program, ...args] = command;
-    await node.run(program, args);
+    await machine.run(program, args);
     const [undoing, ...undoArgs] = undo;
-    this.#undo.defer(async () => void await node.run(undoing, undoArgs));
+    this.#undo.defer(async () => void await machine.run(undoing, undoArgs));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

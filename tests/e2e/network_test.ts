@@ -21,9 +21,10 @@ import { binDir, eventually, run } from "../lab/mod.ts";
 import { assertAgreement } from "./agreement.ts";
 import { killCoild } from "./coild_container.ts";
 import {
-  causesOf,
-  Damage,
+  Changes,
+  connectApiServer,
   isCleanedUp,
+  problemsOf,
   testConnectivity,
 } from "./connectivity.ts";
 import { coordinatorScenarios } from "./coordinator_scenarios.ts";
@@ -129,21 +130,24 @@ Deno.test("an admin gets coil from a pod of coil-controller, as the guide says",
   await site.pods.remove(pod);
 });
 
-Deno.test("coil connectivity test finds a well network well, and leaves nothing", async () => {
-  const sessions = await testedSessions("docs/roles/coil.md", import.meta.url);
-  const session = sessions.find(({ command }) =>
-    command === "coil connectivity test"
-  );
-  const { code, out, err } = await testConnectivity(site);
-  assert.equal(out, session?.output, err);
-  assert.equal(code, 0);
-  assert.ok(await isCleanedUp(site));
-});
-
-Deno.test("coil connectivity test says which rule, route or MTU is wrong, on which node", async (t) => {
+Deno.test("coil connectivity test", async (t) => {
+  await using _way = await connectApiServer(site);
   const [one, two] = [site.node(1), site.node(2)];
-  await t.step("rule and route", async () => {
-    await using damage = new Damage();
+
+  await t.step("finds a network well that is, and leaves nothing", async () => {
+    const page = "docs/roles/coil.md";
+    const sessions = await testedSessions(page, import.meta.url);
+    const session = sessions.find(({ command }) =>
+      command === "coil connectivity test"
+    );
+    const { code, out, err } = await testConnectivity(site);
+    assert.equal(out, session?.output, err);
+    assert.equal(code, 0);
+    assert.ok(await isCleanedUp(site));
+  });
+
+  await t.step("says which rule and route are missing, and where", async () => {
+    await using damage = new Changes();
     // coild brings its own rule back within a second; this one comes before it.
     const rule = ["to", POOL.ipv4, "priority", "1999", "lookup", "main"];
     await damage.do(
@@ -151,6 +155,7 @@ Deno.test("coil connectivity test says which rule, route or MTU is wrong, on whi
       ["ip", "rule", "add", ...rule],
       ["ip", "rule", "del", ...rule],
     );
+    // And so does coil-router with its routes.
     const route = ["unreachable", POOL.ipv6, "table", "150"];
     await damage.do(
       one,
@@ -165,37 +170,46 @@ Deno.test("coil connectivity test says which rule, route or MTU is wrong, on whi
     );
     const tested = await testConnectivity(site, "-o", "json");
     assert.equal(tested.code, 3, tested.err);
-    assert.deepEqual(causesOf(tested), ["route on node1", "rule on node2"]);
-    assert.match(tested.out, /logs coil-router-\w+ -c coil-router/);
-    assert.match(tested.out, /logs coild-\w+ -c coild/);
-  });
-  await t.step("MTU and a packet filter", async () => {
-    await using damage = new Damage();
-    await damage.do(
-      two,
-      ["ip", "link", "set", "eth0", "mtu", "1400"],
-      ["ip", "link", "set", "eth0", "mtu", "1500"],
+    assert.deepEqual(
+      problemsOf(tested).map(({ cause, node }) => `${cause} on ${node}`),
+      ["route on node1", "rule on node2"],
     );
-    await damage.do(
-      two,
-      [
+    const [missing, rest] = problemsOf(tested);
+    assert.match(
+      missing?.message ?? "",
+      /no IPv6 route to the pods of Node node2/,
+    );
+    assert.match(missing?.next ?? "", /logs coil-router-\w+ -c coil-router$/);
+    assert.match(rest?.message ?? "", /do not take their IPv4 routes/);
+    assert.match(rest?.next ?? "", /logs coild-\w+ -c coild$/);
+  });
+
+  await t.step(
+    "says which MTU is too small, and what is filtered",
+    async () => {
+      await using damage = new Changes();
+      await damage.do(
+        two,
+        ["ip", "link", "set", "eth0", "mtu", "1400"],
+        ["ip", "link", "set", "eth0", "mtu", "1500"],
+      );
+      const table = "inet damage";
+      const hook = "{ type filter hook forward priority 0; }";
+      await damage.do(two, [
         "nft",
-        "table inet damage { chain forward { type filter hook forward priority 0; ip6 daddr fd00::/8 udp dport 8080 drop; } }",
-      ],
-      ["nft", "delete table inet damage"],
-    );
-    const tested = await testConnectivity(site);
-    assert.equal(tested.code, 3, tested.err);
-    assert.match(
-      tested.out,
-      /^ {2}Node node2: mtu: link "eth0" towards Node node1 has MTU 1400: IPv4 packets of 1500 bytes do not fit, and pods of Node node1 send them/m,
-    );
-    assert.match(
-      tested.out,
-      /^ {2}Node node2: policy: TCP passes and UDP does not \(IPv6\)/m,
-    );
-  });
-  assert.ok(await isCleanedUp(site));
+        `add table ${table}; add chain ${table} out ${hook}; add rule ${table} out ip6 daddr ${POOL.ipv6} udp dport 8080 drop`,
+      ], ["nft", `delete table ${table}`]);
+      const tested = await testConnectivity(site);
+      assert.equal(tested.code, 3, tested.err);
+      for (
+        const problem of [
+          /^ {2}Node node2: mtu: link "eth0" towards Node node1 has MTU 1400: IPv4 packets of 1500 bytes do not fit, and pods of Node node1 send them/m,
+          /^ {2}Node node2: policy: TCP passes and UDP does not \(IPv6\)/m,
+        ]
+      ) assert.match(tested.out, problem);
+      assert.ok(await isCleanedUp(site));
+    },
+  );
 });
 
 Deno.test("a pod and its own node, and a pod in the host's network, reach each other", async () => {

@@ -397,7 +397,7 @@ async function placePlugins(
   });
 }
 
-function executablePath(): string {
+export function executablePath(): string {
   const executable = Deno.env.get("COIL_EXECUTABLE");
   if (executable !== undefined) return executable;
   throw new Error("Cannot run Coil: COIL_EXECUTABLE is not set");

@@ -2,9 +2,17 @@ import assert from "node:assert/strict";
 import { Netns } from "../../lib/linux/mod.ts";
 import { ConntrackSocket } from "../../lib/netlink/mod.ts";
 import { EGRESS_WIDE_TABLE } from "../../lib/names/mod.ts";
-import { inNetns } from "../lab/mod.ts";
+import { EGRESSES } from "../../lib/api/mod.ts";
+import { parseOutcomes } from "../../lib/connectivity/mod.ts";
+import { inNetns, run } from "../lab/mod.ts";
+import { spawnProcess } from "../lab/process.ts";
 import { eventually } from "../lab/wait.ts";
-import type { Client, EgressCluster } from "./e2e_cluster.ts";
+import {
+  type Client,
+  type EgressCluster,
+  executablePath,
+} from "./e2e_cluster.ts";
+import { GATEWAYS } from "./e2e_objects.ts";
 import { egressTest, expectNoLeak } from "./e2e_stage.ts";
 import { OUTSIDE, OUTSIDE_NETWORKS, VM_FAMILIES } from "./topology.ts";
 import {
@@ -140,6 +148,37 @@ egressTest("egress end to end", {
           await expectGateway(cluster, client);
         }
         await cluster.removeClient(second);
+      },
+
+    "a probe outside says which gateway a client's question comes from, and the Egress' status has it":
+      async (cluster) => {
+        const { outside } = cluster.topology;
+        const port = 8088;
+        await using _server = await spawnProcess({
+          id: "probe-outside",
+          runDir: cluster.access.runDir,
+          netns: outside,
+          command: executablePath(),
+          args: ["probe", "serve", `--port=${port}`],
+        });
+        const questions = VM_FAMILIES.map((family) => {
+          const { near } = OUTSIDE[family];
+          const host = family === "ipv6" ? `[${near}]` : near;
+          return { kind: "get", url: `http://${host}:${port}/` };
+        });
+        const output = await run("nsenter", [
+          `--net=/run/netns/${first.pod.sandbox.netns}`,
+          ...[executablePath(), "probe", "ask"],
+        ], { stdin: JSON.stringify({ timeoutMs: 60_000, questions }) });
+        const outcomes = parseOutcomes(output, questions.length);
+        const { status } = await cluster.access.client.get(EGRESSES, {
+          namespace: GATEWAYS,
+          name: "near",
+        });
+        for (const outcome of outcomes) {
+          assert.ok(outcome.state === "answered", JSON.stringify(outcomes));
+          assert.ok(status?.sources?.includes(outcome.source ?? ""), output);
+        }
       },
 
     "W40: the first packet after ADD arrives, though nobody knows the pod's status yet":

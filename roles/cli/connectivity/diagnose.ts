@@ -103,8 +103,8 @@ function ofPath(
   { results, evidence }: Judging,
 ): Diagnosis {
   const { from, to, family } = path;
-  const lacking = ofKernel(to, path, evidence) ??
-    ofKernel(from, path, evidence) ??
+  const lacking = ofKernel(to, family, evidence) ??
+    ofKernel(from, family, evidence) ??
     ofWay(from, to, path, evidence) ?? ofWay(to, from, path, evidence);
   if (lacking !== undefined) return lacking;
   const name = NAMES[family];
@@ -180,12 +180,13 @@ function byDefault(node: string, other: string, name: string): Diagnosis {
 
 /** What a node's kernel lacks for its own pod. */
 function ofKernel(
-  { node, ...pod }: TestPod,
-  { family }: Path,
+  pod: TestPod,
+  family: Family,
   { facts }: Evidence,
 ): Diagnosis | undefined {
+  const { node } = pod;
   const known = facts.get(node);
-  const own = factsOf({ node, ...pod }, family, facts);
+  const own = factsOf(pod, family, facts);
   if (known === undefined || own === undefined) return undefined;
   const name = NAMES[family];
   if (own.podLink === undefined) {
@@ -312,17 +313,23 @@ function smallOf(
   );
 }
 
-/** A target behind which pods are: while they are not reached directly, that is the problem. */
+/**
+ * While a node's pods and others do not reach each other, that is the problem,
+ * and not the target behind which pods are. The API server is none: its answers
+ * are lost only where the node does not find its own pod.
+ */
 function isExplained(
   { probe: { check, from, family } }: Failure,
-  { results }: Judging,
+  { results, evidence }: Judging,
 ): boolean {
-  return check !== "api-server" &&
-    results.some(({ probe, trouble }) =>
-      trouble !== undefined && probe.check === "pod" &&
-      probe.family === family &&
-      (probe.from.node === from.node || probe.to?.node === from.node)
-    );
+  if (family === undefined) return false;
+  const isPodLost = results.some(({ probe, trouble }) =>
+    trouble !== undefined && probe.check === "pod" &&
+    probe.family === family &&
+    (probe.from.node === from.node || probe.to?.node === from.node)
+  );
+  return isPodLost &&
+    (check !== "api-server" || ofKernel(from, family, evidence) !== undefined);
 }
 
 /** What a node does for its pods, on the way to something that is no pod. */

@@ -66,6 +66,32 @@ const CASES: Readonly<Record<string, Case>> = {
       COILD2,
     ]],
   },
+  "answers of the API server are lost with all others": {
+    fails: (probe) =>
+      probe.family === "ipv4" &&
+      (between(probe) || probe.from.node === "node2"),
+    evidence: evidenceOf({
+      "node2 10.0.2.2": { way: { link: "eth0", mtu: 1500, isDefault: true } },
+    }),
+    findings: [["rule", "Node node2", /\(4 probes/, COILD2]],
+  },
+  "the API server is not reached from the other node": {
+    fails: (probe) =>
+      probe.family === "ipv4" &&
+      (between(probe) || probe.from.node === "node1"),
+    evidence: evidenceOf({
+      "node2 10.0.2.2": { way: { link: "eth0", mtu: 1500, isDefault: true } },
+    }),
+    findings: [
+      [
+        "proxy",
+        "Node node1",
+        /the API server at 10\.96\.0\.1/,
+        "kubectl -n default get endpointslices -l kubernetes.io/service-name=kubernetes",
+      ],
+      ["rule", "Node node2", /\(4 probes/, COILD2],
+    ],
+  },
   "the route of a pod is missing": {
     fails: (probe) => between(probe) && probe.family === "ipv6",
     evidence: evidenceOf({ "node2 fd00::2:2": { podLink: undefined } }),
