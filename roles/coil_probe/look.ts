@@ -4,7 +4,7 @@ import type {
   Way,
 } from "../../lib/connectivity/mod.ts";
 import { Address, FAMILIES, Prefix } from "../../lib/inet/mod.ts";
-import { tryReadSysctl } from "../../lib/linux/mod.ts";
+import { type Netns, tryReadSysctl } from "../../lib/linux/mod.ts";
 import {
   type Link,
   type Route,
@@ -20,9 +20,12 @@ const FORWARDING = {
   ipv6: "net/ipv6/conf/all/forwarding",
 } as const;
 
-/** Reads what the kernel of this network namespace knows of the addresses. */
-export async function look(addresses: readonly string[]): Promise<NodeFacts> {
-  using socket = RouteSocket.open();
+/** Reads what the kernel knows of the addresses, in a network namespace: this process' unless given. */
+export async function look(
+  addresses: readonly string[],
+  { netns }: { readonly netns?: Netns } = {},
+): Promise<NodeFacts> {
+  using socket = RouteSocket.open({ netns });
   const routes = (await socket.listRoutes())
     .filter(({ table, type }) => table !== LOCAL_TABLE && type === "unicast");
   const links = new Map(
@@ -37,7 +40,7 @@ export async function look(addresses: readonly string[]): Promise<NodeFacts> {
     };
   }
   const forwards = FAMILIES.filter((family) =>
-    tryReadSysctl(FORWARDING[family]) === "1"
+    tryReadSysctl(FORWARDING[family], { netns }) === "1"
   );
   return { forwards, addresses: facts };
 }
