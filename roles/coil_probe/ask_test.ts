@@ -115,6 +115,26 @@ Deno.test("a probe asks an HTTP server which address it sees", async () => {
   );
 });
 
+Deno.test("a probe takes the address from the start of an answer without an end", async () => {
+  const endless = () => {
+    const chunk = new TextEncoder().encode("you are 203.0.113.7\n".repeat(100));
+    return new ReadableStream({ pull: (stream) => stream.enqueue(chunk) });
+  };
+  await using server = Deno.serve(
+    { hostname: "127.0.0.1", port: 0, onListen: () => {} },
+    ({ url }) =>
+      new Response(endless(), { status: url.endsWith("/no") ? 503 : 200 }),
+  );
+  const url = `http://127.0.0.1:${server.addr.port}`;
+  assert.deepEqual(
+    await askOne({ kind: "get", url }, 10_000),
+    { state: "answered", source: "203.0.113.7" },
+  );
+  const refused = await askOne({ kind: "get", url: `${url}/no` });
+  assert.ok(refused?.state === "failed");
+  assert.equal(refused.detail, "it answers with status 503");
+});
+
 for (
   const [text, address] of [
     ["203.0.113.7\n", "203.0.113.7"],

@@ -2,7 +2,7 @@ import type { UrlQuestion } from "../../lib/connectivity/mod.ts";
 import { Address } from "../../lib/inet/mod.ts";
 import { NoAnswerError } from "./failures.ts";
 
-const MAX_ANSWER_CHARACTERS = 64 * 1024;
+const MAX_ANSWER_BYTES = 64 * 1024;
 const ADDRESS = /[\d.]{7,15}|[\da-fA-F:.]*:[\da-fA-F:.]+/g;
 
 /** Asks an HTTP server which address it sees: the first one in its answer. */
@@ -11,12 +11,24 @@ export async function askUrl(
   signal: AbortSignal,
 ): Promise<{ readonly source?: string }> {
   const response = await fetch(url, { signal });
-  const text = await response.text();
+  const text = await startOf(response.body);
   if (!response.ok) {
     throw new NoAnswerError(`it answers with status ${response.status}`);
   }
-  const source = addressIn(text.slice(0, MAX_ANSWER_CHARACTERS));
+  const source = addressIn(text);
   return source === undefined ? {} : { source };
+}
+
+/** An address is at the start; the rest is not waited for. */
+async function startOf(body: Response["body"]): Promise<string> {
+  const decoder = new TextDecoder();
+  let [text, bytes] = ["", 0];
+  for await (const chunk of body ?? []) {
+    text += decoder.decode(chunk, { stream: true });
+    bytes += chunk.length;
+    if (bytes > MAX_ANSWER_BYTES) break;
+  }
+  return text;
 }
 
 /** The first address in a text. */
