@@ -83,8 +83,8 @@ async function addPods(plane: ControlPlane): Promise<void> {
     const ip = `10.2.0.${index * 32 + (n * 7) % 32}`;
     await addPod(plane, ["shop", `${word}-${n}`, node], [ip]);
   }
-  await addPod(plane, ["shop", "twin-a", "node3"], ["10.2.0.64"]);
-  await addPod(plane, ["shop", "twin-b", "node3"], ["10.2.0.64"]);
+  await addPod(plane, ["shop", "twin-a", "node3"], ["10.2.0.65"]);
+  await addPod(plane, ["shop", "twin-b", "node3"], ["10.2.0.65"]);
 }
 
 async function setPool(

@@ -91,6 +91,8 @@ function longestFrame(page: Page, work: string): Promise<number> {
     };
     requestAnimationFrame(frame);
     await (${work});
+    // What was done in the last frame delays the next.
+    for (let n = 0; n < 3; n++) await new Promise(requestAnimationFrame);
     isOver = true;
     return longest;
   })()`);
@@ -128,18 +130,16 @@ Deno.test("the page of coil ui holds 10,000 pods", async () => {
     );
 
     // All pods are others: as many changes as there can be.
-    publish(feed, "api");
-    note(
-      "longest frame, all changed",
-      await longestFrame(
-        page,
-        `(async () => {
+    const changed = longestFrame(
+      page,
+      `(async () => {
         while (!document.querySelector(".details").innerText.includes("api-")) {
           await new Promise(requestAnimationFrame);
         }
       })()`,
-      ),
     );
+    publish(feed, "api");
+    note("longest frame, all changed", await changed);
     await page.press("Home");
     await page.until(
       `document.querySelector(".details").innerText.includes(${
@@ -157,7 +157,7 @@ Deno.test("the page of coil ui holds 10,000 pods", async () => {
     await page.evaluate(
       'document.querySelector(".rows-frame").scrollTop = 1e9',
     );
-    await page.until(`document.body.innerText.includes("node${NODES - 1}")`);
+    await page.until('document.body.innerText.includes("node99")');
     assert.deepEqual(page.troubles, []);
   });
 });

@@ -63,10 +63,12 @@ Deno.test("coil ui shows a cluster in a browser", async (t) => {
       assert.match(text, /"block\/default-0":\{/);
       assert.match(text, /"pod":"web-0"/);
       const config = await Deno.readTextFile(plane.kubeconfig);
-      const secrets = [...config.matchAll(/(?:token|-data): "?([^"\s]+)/g)]
-        .flatMap(([, secret]) => secret ?? []);
-      assert.ok(secrets.includes(plane.adminToken));
-      for (const secret of secrets) assert.ok(!text.includes(secret), secret);
+      assert.ok(config.includes(plane.adminToken));
+      assert.ok(!text.includes(plane.adminToken));
+      const shown = await page.evaluate<string>(
+        "document.documentElement.outerHTML",
+      );
+      assert.ok(!shown.includes(plane.adminToken));
     },
   );
 
@@ -99,7 +101,7 @@ Deno.test("coil ui shows a cluster in a browser", async (t) => {
       await page.press("PageDown");
       await page.until(`${DETAILS}.startsWith("10.9.0.17\\n")`);
       await page.press("Home", "n");
-      await page.until(`${DETAILS}.startsWith("10.2.0.64\\n")`);
+      await page.until(`${DETAILS}.startsWith("10.2.0.65\\n")`);
       const details = await page.evaluate<string>(DETAILS);
       assert.match(details, /twin-a .* duplicate[^]*twin-b .* duplicate/);
       assert.match(details, /Block default-2 of Node node3, active/);
@@ -133,7 +135,7 @@ Deno.test("coil ui shows a cluster in a browser", async (t) => {
     assert.match(text, /nat\/internet/);
     assert.match(text, /5 clients[^]*shop\/web-0/);
     assert.match(text, /2 gateways[^]*not-ready/);
-    assert.match(text, /1 sources[^]*10\.9\.0\.4/);
+    assert.match(text, /1 source[^]*10\.9\.0\.4/);
     await picture(page, "egress");
   });
 
@@ -143,7 +145,9 @@ Deno.test("coil ui shows a cluster in a browser", async (t) => {
     const colour = "getComputedStyle(document.body).backgroundColor";
     const [isDark, isLight] = ["rgb(22, 24, 28)", "rgb(255, 255, 255)"];
     assert.equal(await dark.evaluate(colour), isDark);
-    await dark.press("2", "End");
+    await dark.press("2");
+    await dark.until('document.querySelector("canvas")?.width > 300');
+    await dark.press("End");
     await dark.until(`${DETAILS}.startsWith("10.9.0.31")`);
     await picture(dark, "dark");
     await dark.press("t");

@@ -1,5 +1,5 @@
 import type { VNode } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { formatAge } from "../base/table.ts";
 import { Egresses } from "./egresses.tsx";
 import { Nodes } from "./nodes.tsx";
@@ -68,7 +68,10 @@ export function App({ state, isConnected }: {
     addEventListener("keydown", onKeyDown);
     return () => removeEventListener("keydown", onKeyDown);
   }, []);
-  useEffect(() => focusMain(main.current), [tab, state.status === undefined]);
+  useLayoutEffect(() => focusMain(main.current), [
+    tab,
+    state.status === undefined,
+  ]);
 
   const { status } = state;
   return (

@@ -3,6 +3,7 @@ import { formatAge } from "../base/table.ts";
 import type { EgressView } from "../ui/view.ts";
 import { Rows } from "./rows.tsx";
 import { isFound } from "./search.ts";
+import { counted } from "./text.ts";
 
 /** Rows of a list at a time; the rest is there when it is scrolled. */
 const LINES = 10;
@@ -47,7 +48,7 @@ function Egress({ egress, now }: {
       </h2>
       <div class="way">
         <div>
-          <h3>{clients.length} clients</h3>
+          <h3>{counted(clients.length, "client")}</h3>
           <Rows
             label="Clients"
             rows={clients}
@@ -59,7 +60,7 @@ function Egress({ egress, now }: {
           />
         </div>
         <div>
-          <h3>{gateways.length} gateways</h3>
+          <h3>{counted(gateways.length, "gateway")}</h3>
           <Rows
             label="Gateways"
             rows={gateways}
@@ -78,14 +79,14 @@ function Egress({ egress, now }: {
               },
               {
                 header: "Age",
-                width: "3em",
+                width: "4rem",
                 value: ({ since }) => formatAge(since, now),
               },
             ]}
           />
         </div>
         <div>
-          <h3>{sources.length} sources</h3>
+          <h3>{counted(sources.length, "source")}</h3>
           <Rows
             label="Sources"
             rows={sources}

@@ -1,5 +1,6 @@
 import type { BlockView, PoolView } from "../ui/view.ts";
 import type { SubnetMap } from "../map/pool_map.ts";
+import { counted } from "./text.ts";
 
 /** A place in the map of a pool: one address, in both families, of a block. */
 export interface Place {
@@ -44,6 +45,8 @@ export const TITLE_HEIGHT = 28;
 /** Of the text above a block's cells. */
 export const LABEL_HEIGHT = 18;
 const GAP = 14;
+/** From the left edge, for the frame of a chosen cell. */
+export const INSET = 3;
 /** Of a block whose addresses are not shown each. */
 const BAR_WIDTH = 16 * PITCH;
 
@@ -71,7 +74,10 @@ export function layoutOf(
   const tileWidth = Math.max(BAR_WIDTH, columns * PITCH);
   const lines = columns === 0 ? 1 : Math.ceil(size / columns);
   const tileHeight = LABEL_HEIGHT + lines * PITCH;
-  const perRow = Math.max(1, Math.floor((width + GAP) / (tileWidth + GAP)));
+  const perRow = Math.max(
+    1,
+    Math.floor((width - INSET + GAP) / (tileWidth + GAP)),
+  );
   const bands: Band[] = [];
   const tiles: Tile[] = [];
   let y = 0;
@@ -82,7 +88,7 @@ export function layoutOf(
     own.forEach((item, n) =>
       tiles.push({
         ...item,
-        x: (n % perRow) * (tileWidth + GAP),
+        x: INSET + (n % perRow) * (tileWidth + GAP),
         y: y + Math.floor(n / perRow) * (tileHeight + GAP),
       })
     );
@@ -100,7 +106,7 @@ export function layoutOf(
 
 function titleOf({ ipv4, ipv6, blocks }: SubnetMap): string {
   const texts = [ipv4, ipv6].filter((text) => text !== undefined);
-  return `${texts.join(" + ")}, ${blocks} ${blocks === 1 ? "block" : "blocks"}`;
+  return `${texts.join(" + ")}, ${counted(blocks, "block")}`;
 }
 
 type Item =

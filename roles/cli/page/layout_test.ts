@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { block, pod, pool } from "../ipam/testing.ts";
-import type { BlockView, PoolView } from "../ui/view.ts";
-import { poolEntries } from "../ui/view.ts";
+import { type BlockView, poolEntries, type PoolView } from "../ui/view.ts";
 import {
   LABEL_HEIGHT,
   layoutOf,

@@ -9,6 +9,7 @@ import {
 import type { BlockView, PoolView } from "../ui/view.ts";
 import {
   CELL,
+  INSET,
   LABEL_HEIGHT,
   type Layout,
   layoutOf,
@@ -26,6 +27,7 @@ import {
   TITLE_HEIGHT,
 } from "./layout.ts";
 import { isFoundHolder } from "./search.ts";
+import { counted } from "./text.ts";
 
 export interface MapProps {
   readonly pool: PoolView;
@@ -163,7 +165,7 @@ function draw(canvas: HTMLCanvasElement, picture: Picture): void {
   context.fillStyle = colours.text;
   for (const { title, y } of layout.bands) {
     if (y + TITLE_HEIGHT >= top && y <= top + height) {
-      context.fillText(title, 0, y + 6);
+      context.fillText(title, INSET, y + 6);
     }
   }
   context.font = "11px system-ui, sans-serif";
@@ -181,8 +183,12 @@ function drawTile(
   const { x, y } = tile;
   if (tile.kind === "gap") {
     context.fillStyle = colours.muted;
-    const text = `${tile.blocks} free block${tile.blocks === 1 ? "" : "s"}`;
-    context.fillText(text, x, y + LABEL_HEIGHT, width);
+    context.fillText(
+      counted(tile.blocks, "free block"),
+      x,
+      y + LABEL_HEIGHT,
+      width,
+    );
     return;
   }
   const { block } = tile;

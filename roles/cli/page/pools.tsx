@@ -6,7 +6,7 @@ import type { ClusterState } from "./state.ts";
 import { looksOf, nextPlace, type Place } from "./layout.ts";
 import { PoolCanvas } from "./map.tsx";
 import { isFoundHolder } from "./search.ts";
-import { addressesAt, percent } from "./text.ts";
+import { addressesAt, counted, percent } from "./text.ts";
 
 /** What of the pools is looked at. */
 export interface Chosen {
@@ -111,7 +111,9 @@ function PoolButton({ pool: { row }, isChosen, onClick }: {
     >
       <b>{row.name}</b> <span>{row.state}</span>
       <meter min={0} max={100} high={80} optimum={0} value={share} />
-      <span>{allocated} of {total} blocks, {row.nodes} nodes</span>
+      <span class="wide">
+        {allocated} of {counted(total, "block")}, {counted(row.nodes, "node")}
+      </span>
     </button>
   );
 }
@@ -130,7 +132,9 @@ function Details({ pool, blocks, place, now }: {
       <output class="details">
         {outside === 0
           ? "Arrow keys or a click choose an address."
-          : `${outside} pods have addresses of this pool that are in no block: coil ipam check`}
+          : `${
+            counted(outside, "pod")
+          } with addresses of this pool that are in no block: coil ipam check`}
       </output>
     );
   }

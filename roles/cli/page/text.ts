@@ -17,3 +17,8 @@ export function addressesAt(
 export function percent(part: bigint, whole: bigint): number {
   return whole === 0n ? 0 : Number(part * 1000n / whole) / 10;
 }
+
+/** A number of things. */
+export function counted(count: number, noun: string): string {
+  return `${count} ${noun}${count === 1 ? "" : "s"}`;
+}
