@@ -210,16 +210,15 @@ export function moved(
     const within = Math.min(Math.max(place, 0), last);
     return { block: tile.block.name, place: within };
   };
+  if (key === "End") return to(blocks.length - 1, Infinity);
   const tile = blocks[at];
-  if (from === undefined || tile === undefined) return to(0, 0);
+  if (key === "Home" || from === undefined || tile === undefined) {
+    return to(0, 0);
+  }
   const { place } = from;
   const columns = Math.max(1, layout.columns);
   const size = layout.columns === 0 ? 1 : sizeOf(tile.block);
   switch (key) {
-    case "Home":
-      return to(0, 0);
-    case "End":
-      return to(blocks.length - 1, Infinity);
     case "PageUp":
       return to(at - PAGE, place);
     case "PageDown":

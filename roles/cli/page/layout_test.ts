@@ -89,6 +89,24 @@ Deno.test("looksOf() says what is in use, reserved and wrong", () => {
   assert.equal(places(second, "free")?.length, 31);
 });
 
+Deno.test("looksOf() shows what is wrong, whichever pod comes last", () => {
+  const dual = { ipv4: "10.2.0.0/24", ipv6: "fd02::/120" };
+  const { blocks } = read(
+    pool("default", [dual]),
+    [block(["default", 0, "n1"], { ipv4: "10.2.0.0/27", ipv6: "fd02::/123" })],
+    [
+      pod("moved", "n2", { ipv4: "10.2.0.5", ipv6: "fd02::b" }),
+      pod("web", "n1", { ipv4: "10.2.0.11" }),
+    ],
+  );
+  const [looks] = blocks.map(looksOf);
+  assert.deepEqual([looks?.[5], looks?.[11], looks?.[12]], [
+    "odd",
+    "odd",
+    "free",
+  ]);
+});
+
 Deno.test("placeAt() finds the address under each cell, and none beside them", () => {
   for (const tile of LAYOUT.tiles) {
     for (let place = 0; place < 32; place++) {
@@ -114,6 +132,7 @@ const place = (name: string, n: number): Place => ({
 
 const MOVES: readonly (readonly [Place | undefined, MoveKey, Place])[] = [
   [undefined, "ArrowDown", place("0", 0)],
+  [undefined, "End", place("8", 31)],
   [{ block: "gone", place: 3 }, "ArrowLeft", place("0", 0)],
   [place("0", 0), "ArrowLeft", place("0", 0)],
   [place("0", 4), "ArrowRight", place("0", 5)],

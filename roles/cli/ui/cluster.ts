@@ -171,6 +171,7 @@ export class Cluster {
       unseen: this.#unseen(),
     });
     for (const part of [status, map, topology]) this.#publishOnChange(part);
+    this.#tasks.run("time", (signal) => this.#lookAgain(status, signal));
   }
 
   #follow<T extends KubeObject>(
@@ -210,12 +211,13 @@ export class Cluster {
       runner.trigger();
       await runner.run(signal);
     });
-    this.#tasks.run(`${name} in time`, async (signal) => {
-      for (;;) {
-        await sleep(jittered(LOOK_MS), { signal });
-        runner.trigger();
-      }
-    });
+  }
+
+  async #lookAgain({ runner }: Part, signal: AbortSignal): Promise<void> {
+    for (;;) {
+      await sleep(jittered(LOOK_MS), { signal });
+      runner.trigger();
+    }
   }
 
   /** Says since when the API server does not answer: what is shown is as old. */
