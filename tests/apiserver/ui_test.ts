@@ -6,6 +6,7 @@ import { ControlPlane, eventually } from "../lab/mod.ts";
 import { installCrds } from "./crds.ts";
 import { addPod } from "./ipam_books.ts";
 import { MARKUP, populateUi, startUi } from "./ui_lab.ts";
+import { addViewer } from "./viewer.ts";
 
 /** Set, it has the pictures of docs/ui.md made again. */
 const hasPictures = Deno.env.has("COIL_UI_PICTURES");
@@ -204,6 +205,22 @@ Deno.test("coil ui shows a cluster in a browser", async (t) => {
       await evil.go(url.replace("127.0.0.1", "evil.example"));
       await evil.until('document.body?.innerText.includes("not served here")');
       await site.shutdown();
+    },
+  );
+
+  await t.step(
+    "what an account may not watch is named, and the rest is shown",
+    async () => {
+      // It may list pods, not watch them.
+      const viewer = await addViewer(plane, ["coilv2-addresspool-viewer-role"]);
+      await using limited = await startUi(viewer);
+      await using page = await browser.open(limited.url);
+      await page.until('document.querySelector(".notice")');
+      const text = await page.text();
+      for (const what of ["pods", "nodes", "addressblocks", "egresses"]) {
+        assert.ok(text.includes(`Not looked at: ${what} (forbidden)`), text);
+      }
+      assert.match(text, /AddressPool public: Ready is False/);
     },
   );
 

@@ -138,6 +138,18 @@ Deno.test("Cluster says what may not be read, and shows the rest", async () => {
   });
 });
 
+Deno.test("Cluster says what may be listed and not watched", async () => {
+  await withCluster(({ gate }) => {
+    gate.forbidden = /\/nodes\?.*watch=true/;
+  }, async ({ view }) => {
+    await untilPasses(() =>
+      assert.deepEqual(view<StatusView>("status")?.unseen, [
+        { what: "nodes", why: "forbidden" },
+      ])
+    );
+  });
+});
+
 Deno.test("Cluster says since when the API server is away, and that it is back", async () => {
   await withCluster(() => {}, async ({ gate, view }) => {
     await untilPasses(() => assert.deepEqual(view("contact"), {}));

@@ -77,16 +77,22 @@ export class Follower<T extends KubeObject> {
     await this.#informer.run(signal);
   }
 
+  /** Why they cannot be followed: asked by a watch that ends when it begins, since who may list may not watch. */
   async #refusal(signal: AbortSignal): Promise<Unseen["why"] | undefined> {
     const { labelSelector, fieldSelector } = this.#options;
+    const begun = new AbortController();
+    const watch = this.#client.watch(this.#type, {
+      labelSelector,
+      fieldSelector,
+      resourceVersion: "0",
+      signal: AbortSignal.any([signal, begun.signal]),
+      onOpen: () => begun.abort(),
+    });
     try {
-      await this.#client.list(this.#type, {
-        labelSelector,
-        fieldSelector,
-        limit: 1,
-        signal,
-      });
+      for await (const _ of watch) break;
     } catch (error) {
+      signal.throwIfAborted();
+      if (begun.signal.aborted) return undefined;
       if (error instanceof KubeUnreachableError) return undefined; // the informer tries again
       if (!(error instanceof KubeApiError)) throw error;
       if (error.isForbidden) return "forbidden";
