@@ -2,10 +2,9 @@ import assert from "node:assert/strict";
 import { coil, type Output } from "../../roles/cli/testing.ts";
 import { testedSessions } from "../arch/pages.ts";
 import { ControlPlane } from "../lab/mod.ts";
+import { addPart, addParts, renewLease, SYSTEM } from "./coil_parts.ts";
 import { installCrds } from "./crds.ts";
 import { patchStatus } from "./patch_status.ts";
-
-const SYSTEM = "kube-system";
 
 function status(
   kubeconfig: string,
@@ -14,71 +13,9 @@ function status(
   return coil(["status", ...args, `--kubeconfig=${kubeconfig}`]);
 }
 
-/** A pod of the component, as a workload's controller and a kubelet leave it. */
-async function addPart(
-  plane: ControlPlane,
-  { name, component, node, waiting }: {
-    readonly name: string;
-    readonly component: string;
-    readonly node: string;
-    readonly waiting?: string;
-  },
-): Promise<void> {
-  const labels = {
-    "app.kubernetes.io/name": "coil",
-    "app.kubernetes.io/component": component,
-  };
-  await plane.apply({
-    apiVersion: "v1",
-    kind: "Pod",
-    metadata: { namespace: SYSTEM, name, labels },
-    spec: {
-      nodeName: node,
-      hostNetwork: true,
-      containers: [{ name: component, image: "example.com/coil:0.1.0" }],
-    },
-  });
-  const ready = waiting === undefined;
-  await patchStatus(plane, `/api/v1/namespaces/${SYSTEM}/pods/${name}`, {
-    phase: "Running",
-    conditions: [{ type: "Ready", status: ready ? "True" : "False" }],
-    containerStatuses: [{
-      name: component,
-      image: "",
-      imageID: "",
-      ready,
-      restartCount: ready ? 0 : 12,
-      state: ready ? { running: {} } : { waiting: { reason: waiting } },
-    }],
-  });
-}
-
-/** The parts as the manifests want them, on two nodes, and who leads. */
+/** The parts on two nodes, and a pool. */
 async function populate(plane: ControlPlane): Promise<void> {
-  for (const part of ["base", "coild", "coil-controller"]) {
-    const path = new URL(`../../deploy/${part}`, import.meta.url).pathname;
-    await plane.kubectl("apply", "-k", path);
-  }
-  for (const name of ["node1", "node2"]) {
-    await plane.apply({ apiVersion: "v1", kind: "Node", metadata: { name } });
-    const component = "coild";
-    await addPart(plane, { name: `coild-${name}`, component, node: name });
-    const controller = "coil-controller";
-    const pod = { name: `${controller}-${name}`, component: controller };
-    await addPart(plane, { ...pod, node: name });
-  }
-  const apps = `/apis/apps/v1/namespaces/${SYSTEM}`;
-  await patchStatus(plane, `${apps}/daemonsets/coild`, {
-    currentNumberScheduled: 2,
-    desiredNumberScheduled: 2,
-    numberMisscheduled: 0,
-    numberReady: 2,
-  });
-  await patchStatus(plane, `${apps}/deployments/coil-controller`, {
-    replicas: 2,
-    readyReplicas: 2,
-  });
-  await renewLease(plane, new Date());
+  await addParts(plane, ["node1", "node2"]);
   await plane.apply({
     apiVersion: "coil.cybozu.com/v2",
     kind: "AddressPool",
@@ -100,19 +37,6 @@ async function setPool(
       message: "2 of 8 blocks are free",
       lastTransitionTime: "2026-01-01T00:00:00Z",
     }],
-  });
-}
-
-async function renewLease(plane: ControlPlane, at: Date): Promise<void> {
-  await plane.apply({
-    apiVersion: "coordination.k8s.io/v1",
-    kind: "Lease",
-    metadata: { namespace: SYSTEM, name: "coil-ipam-leader" },
-    spec: {
-      holderIdentity: "coil-controller-node1",
-      leaseDurationSeconds: 15,
-      renewTime: at.toISOString().replace("Z", "000Z"),
-    },
   });
 }
 
