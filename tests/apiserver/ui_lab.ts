@@ -6,11 +6,9 @@
 import assert from "node:assert/strict";
 import { coil, type Output } from "../../roles/cli/testing.ts";
 import { awaitedLater, type ControlPlane } from "../lab/mod.ts";
+import { addPart, addParts } from "./coil_parts.ts";
 import { addPod, block, pool } from "./ipam_books.ts";
 import { patchStatus } from "./patch_status.ts";
-
-/** A condition message that would do harm as markup. */
-export const MARKUP = '<img src=x onerror="document.title=1"><b>low</b>';
 
 /** `coil ui` at work. */
 export interface Ui extends AsyncDisposable {
@@ -46,14 +44,16 @@ export async function startUi(
 const NODES = ["node1", "node2", "node3"];
 const WORDS = ["web", "api", "cache", "queue", "search"];
 
-/** Pools, blocks and pods as clusters have them, an Egress, and two problems. */
+/** Pools, blocks and pods as clusters have them, an Egress; a node without coild, a pool without blocks and a doubled address. */
 export async function populateUi(plane: ControlPlane): Promise<void> {
   for (const name of ["shop", "nat"]) {
     await plane.kubectl("create", "namespace", name);
   }
-  for (const name of NODES) {
-    await plane.apply({ apiVersion: "v1", kind: "Node", metadata: { name } });
-  }
+  await addParts(plane, NODES);
+  await addPart(plane, {
+    ...{ name: "coild-node3", component: "coild", node: "node3" },
+    waiting: "CrashLoopBackOff",
+  });
   await plane.apply(
     pool("default", [{ ipv4: "10.2.0.0/22" }, { ipv4: "10.9.0.0/26" }]),
     pool("public", [{ ipv4: "192.0.2.0/27" }]),
@@ -61,8 +61,13 @@ export async function populateUi(plane: ControlPlane): Promise<void> {
   await addBlocks(plane);
   await addPods(plane);
   await addEgress(plane);
-  await setPool(plane, "default", "True", "29 of 34 blocks are free");
-  await setPool(plane, "public", "False", MARKUP);
+  await setPool(plane, "default", "True", "27 of 34 blocks are free");
+  await setPool(plane, "public", "False", "no block is free");
+  await patchStatus(
+    plane,
+    "/apis/coil.cybozu.com/v2/namespaces/nat/egresses/internet",
+    { conditions: [readyCondition("True", "1 of 2 gateways is ready")] },
+  );
 }
 
 async function addBlocks(plane: ControlPlane): Promise<void> {
@@ -87,22 +92,26 @@ async function addPods(plane: ControlPlane): Promise<void> {
   await addPod(plane, ["shop", "twin-b", "node3"], ["10.2.0.65"]);
 }
 
-async function setPool(
+/** Says whether a pool has blocks, and why not. */
+export async function setPool(
   plane: ControlPlane,
   name: string,
   status: "True" | "False",
   message: string,
 ): Promise<void> {
   const path = `/apis/coil.cybozu.com/v2/addresspools/${name}`;
-  await patchStatus(plane, path, {
-    conditions: [{
-      type: "Ready",
-      status,
-      reason: status === "True" ? "BlocksAvailable" : "Exhausted",
-      message,
-      lastTransitionTime: "2026-01-01T00:00:00Z",
-    }],
-  });
+  const conditions = [readyCondition(status, message)];
+  await patchStatus(plane, path, { conditions });
+}
+
+function readyCondition(status: "True" | "False", message: string): object {
+  return {
+    type: "Ready",
+    status,
+    reason: status === "True" ? "Ready" : "Exhausted",
+    message,
+    lastTransitionTime: "2026-01-01T00:00:00Z",
+  };
 }
 
 async function addEgress(plane: ControlPlane): Promise<void> {
@@ -132,6 +141,7 @@ async function addEgress(plane: ControlPlane): Promise<void> {
     metadata: { namespace: "nat", name: `${name}-0`, labels },
     clients,
   });
+  const ips = ["10.9.0.4", "10.2.0.33"];
   for (const [n, node] of ["node1", "node2"].entries()) {
     await plane.apply({
       apiVersion: "v1",
@@ -146,8 +156,8 @@ async function addEgress(plane: ControlPlane): Promise<void> {
       phase: "Running",
       startTime: new Date().toISOString(),
       conditions: [{ type: "Ready", status: n === 0 ? "True" : "False" }],
-      podIP: `10.9.0.${n + 4}`,
-      podIPs: [{ ip: `10.9.0.${n + 4}` }],
+      podIP: ips[n],
+      podIPs: [{ ip: ips[n] }],
     });
   }
 }

@@ -3,9 +3,11 @@ import { coil } from "../../roles/cli/testing.ts";
 import { testedSessions } from "../arch/pages.ts";
 import { Browser, type Page } from "../lab/browser/mod.ts";
 import { ControlPlane, eventually } from "../lab/mod.ts";
+import { TextLineStream } from "../lab/lines.ts";
+import { coilCommand } from "./coild_lab.ts";
 import { installCrds } from "./crds.ts";
 import { addPod } from "./ipam_books.ts";
-import { MARKUP, populateUi, startUi } from "./ui_lab.ts";
+import { populateUi, setPool, startUi } from "./ui_lab.ts";
 import { addViewer } from "./viewer.ts";
 
 /** Set, it has the pictures of docs/ui.md made again. */
@@ -37,6 +39,9 @@ async function all(url: string): Promise<string> {
   return [text, ...await Promise.all(texts)].join("\n");
 }
 
+/** As large as the pictures of the document. */
+const VIEW = { width: 1200, height: 560 };
+
 const DETAILS = 'document.querySelector(".details").innerText';
 
 Deno.test("coil ui shows a cluster in a browser", async (t) => {
@@ -46,7 +51,7 @@ Deno.test("coil ui shows a cluster in a browser", async (t) => {
   await using browser = await Browser.start({ hosts: ["evil.example"] });
   await using ui = await startUi(plane.kubeconfig);
   const { url } = ui;
-  await using page = await browser.open(url);
+  await using page = await browser.open(url, VIEW);
   await page.until('document.querySelector(".problem")');
 
   await t.step("the document shows what it prints", async () => {
@@ -73,18 +78,23 @@ Deno.test("coil ui shows a cluster in a browser", async (t) => {
     },
   );
 
-  await t.step(
-    "problems come first, with the next command; markup is text",
-    async () => {
-      const text = await page.text();
-      assert.match(text, /AddressPool public: Ready is False, Exhausted/);
-      assert.ok(text.includes(MARKUP), text);
-      assert.match(text, /coil ipam show blocks --pool=public/);
-      assert.equal(await page.evaluate("document.title"), "Coil");
-      assert.equal(await page.evaluate("document.images.length"), 0);
-      await picture(page, "problems");
-    },
-  );
+  await t.step("problems come first, each with the next command", async () => {
+    const text = await page.text();
+    assert.match(text, /AddressPool public: Ready is False, Exhausted/);
+    assert.match(text, /coil ipam show blocks --pool=public/);
+    assert.match(text, /coild on Node node3 is not ready: CrashLoopBackOff/);
+    await picture(page, "problems");
+  });
+
+  await t.step("markup in what the cluster says is text", async () => {
+    const markup = '<img src=x onerror="document.title=1"><b>low</b>';
+    await setPool(plane, "public", "False", markup);
+    await page.until('document.body.innerText.includes("onerror")');
+    assert.ok((await page.text()).includes(markup));
+    assert.equal(await page.evaluate("document.title"), "Coil");
+    assert.equal(await page.evaluate("document.images.length"), 0);
+    await setPool(plane, "public", "False", "no block is free");
+  });
 
   await t.step(
     "keys lead to a pool's map and from address to address",
@@ -129,7 +139,9 @@ Deno.test("coil ui shows a cluster in a browser", async (t) => {
 
   await t.step("nodes, and the way from clients to sources", async () => {
     await page.press("3");
-    await page.until('document.body.innerText.includes("none runs there")');
+    await page.until(
+      'document.body.innerText.includes("not ready: CrashLoopBackOff")',
+    );
     await page.press("4");
     await page.until('document.querySelector(".egress")');
     const text = await page.text();
@@ -141,7 +153,7 @@ Deno.test("coil ui shows a cluster in a browser", async (t) => {
   });
 
   await t.step("it is dark where the system is, and by a key", async () => {
-    await using dark = await browser.open(url, { scheme: "dark" });
+    await using dark = await browser.open(url, { ...VIEW, scheme: "dark" });
     await dark.until('document.querySelector(".problem")');
     const colour = "getComputedStyle(document.body).backgroundColor";
     const [isDark, isLight] = ["rgb(22, 24, 28)", "rgb(255, 255, 255)"];
@@ -238,6 +250,25 @@ Deno.test("coil ui shows a cluster in a browser", async (t) => {
 
   await t.step("the browser finds nothing wrong with the page", () => {
     assert.deepEqual(page.troubles, []);
+  });
+
+  await t.step("the program serves the same page, until Ctrl-C", async () => {
+    const [command = "", ...args] = coilCommand("ui");
+    const child = new Deno.Command(command, {
+      args: [...args, `--kubeconfig=${plane.kubeconfig}`],
+      stdout: "piped",
+    }).spawn();
+    const lines = child.stdout.pipeThrough(new TextLineStream()).getReader();
+    const { value: its = "" } = await lines.read();
+    for (const path of ["", "page.js", "page.css"]) {
+      const [same, other] = await Promise.all(
+        [url, its].map(async (base) => await (await fetch(base + path)).text()),
+      );
+      assert.equal(same, other, path);
+    }
+    child.kill("SIGINT");
+    assert.equal((await child.status).signal, "SIGINT");
+    await lines.cancel();
   });
 
   await t.step("a port that is taken is an error", async () => {
