@@ -1,10 +1,15 @@
-// Bundles the page of `coil ui` for browsers:
-//
-//   deno task page           writes roles/cli/ui/gen/page.js
-//   deno task page --check   says whether it is current
-//
-// It is kept in the repository, so that sources and executable serve the same.
-import { refuseTask } from "../lib/flags/mod.ts";
+// deno task page [--check]
+import { parseArgs } from "node:util";
+import { refuseTask, writeAll } from "../lib/flags/mod.ts";
+
+const USAGE = `usage: deno task page [--check]
+
+Bundles the page of coil ui for browsers into roles/cli/ui/gen/page.js, which is
+kept in the repository: sources and executable serve the same.
+
+  --check  only say whether it is current
+  --help   this text
+`;
 
 const ROOT = new URL("../", import.meta.url).pathname;
 const PAGE = "roles/cli/ui/gen/page.js";
@@ -42,14 +47,25 @@ async function isCurrent(): Promise<boolean> {
   }
 }
 
-const [option, ...more] = Deno.args;
-if (more.length > 0 || option !== undefined && option !== "--check") {
-  refuseTask("page", "It takes no argument but --check");
+function options() {
+  try {
+    const { values } = parseArgs({
+      args: Deno.args,
+      options: {
+        check: { type: "boolean", default: false },
+        help: { type: "boolean", short: "h", default: false },
+      },
+    });
+    return values;
+  } catch (error) {
+    refuseTask("page", error);
+  }
 }
-if (option === undefined) await bundlePage(`${ROOT}${PAGE}`);
+
+const { check, help } = options();
+if (help) writeAll(Deno.stdout, USAGE);
+else if (!check) await bundlePage(`${ROOT}${PAGE}`);
 else if (!await isCurrent()) {
-  Deno.stderr.writeSync(
-    new TextEncoder().encode(`${PAGE} is not current: run deno task page\n`),
-  );
+  writeAll(Deno.stderr, `${PAGE} is not current: run deno task page\n`);
   Deno.exit(1);
 }

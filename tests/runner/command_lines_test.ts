@@ -12,6 +12,7 @@ const CASES = [
   ["test x", 'There is no suite "x"'],
   ["mutate", "Cannot tell what to change"],
   ["build --x", "Unknown option '--x'"],
+  ["page --x", "Unknown option '--x'"],
   ["image --out=a --rootfs=b", "Cannot write both --out and --rootfs"],
 ] as const;
 
