@@ -51,7 +51,9 @@ export async function populateUi(plane: ControlPlane): Promise<void> {
   }
   await addParts(plane, NODES);
   await addPart(plane, {
-    ...{ name: "coild-node3", component: "coild", node: "node3" },
+    name: "coild-node3",
+    component: "coild",
+    node: "node3",
     waiting: "CrashLoopBackOff",
   });
   await plane.apply(

@@ -231,9 +231,8 @@ export const WIRING: readonly WiringMutant[] = [
   {
     name: "administrators have no door",
     file: "roles/coild/mod.ts",
-    from:
-      "admin &&\n    await openAdminDoor({ socketPath, ...admin, signal });\n",
-    to: "undefined;\n",
+    from: "const admin = node?.admin;\n",
+    to: "const admin = undefined;\n",
     test: {
       file: "tests/netns/coild_whole_test.ts",
       filter: "lets a freed address rest",
@@ -302,7 +301,7 @@ export const WIRING: readonly WiringMutant[] = [
   {
     name: "blocks go back when they like",
     file: "roles/coild/ipam_part.ts",
-    from: "      returnDelayMs: options.blockReturnDelayMs,\n",
+    from: "    returnDelayMs: options.blockReturnDelayMs,\n",
     to: "",
     test: {
       file: "tests/netns/coild_whole_test.ts",
@@ -373,7 +372,7 @@ export const WIRING: readonly WiringMutant[] = [
   {
     name: "a block is waited for as long as by default",
     file: "roles/coild/ipam_part.ts",
-    from: "      requestTimeoutMs: options.blockRequestTimeoutMs,\n",
+    from: "    requestTimeoutMs: options.blockRequestTimeoutMs,\n",
     to: "",
     test: {
       file: "tests/netns/coild_whole_test.ts",

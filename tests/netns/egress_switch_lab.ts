@@ -165,6 +165,7 @@ export class SwitchLab implements AsyncDisposable {
       originatingOnly: false,
       health: this.#health,
       isTaken: () => false,
+      place: { for: async () => ({ node: "n1", zone: undefined }) },
       onEnded: () => {},
       onSwitched: () => {},
     });

@@ -232,7 +232,10 @@ END`,
     );
     await server.setClients(Object.values(addresses));
     const plan = planClient({
-      ...{ addresses, ifname: "eth0", mtu: 1500, port: PORT },
+      addresses,
+      ifname: "eth0",
+      mtu: 1500,
+      port: PORT,
       gateways: [gateway({ isDirect })],
       originatingOnly,
     });
