@@ -92,6 +92,16 @@ export const WIRING: readonly WiringMutant[] = [
     },
   },
   {
+    name: "addresses of the VPC rest in memory alone",
+    file: "roles/coild/ipam_part.ts",
+    from: "new Teardown({ ipam, network, rests: blocks.rests })",
+    to: "new Teardown({ ipam, network })",
+    test: {
+      file: "tests/apiserver/coild_vpc_test.ts",
+      step: "an address rests for 30 s, although coild is killed",
+    },
+  },
+  {
     name: "coild watches the pods of all nodes",
     file: "roles/coild/cluster/pod_source.ts",
     from: "      fieldSelector: `spec.nodeName=${nodeName}`,\n",
