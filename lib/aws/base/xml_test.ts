@@ -122,6 +122,8 @@ Deno.test("parseXml() reads as many levels and elements, and as long a name, as 
 
 Deno.test("parseXml() reads character references", () => {
   assert.equal(parseXml("<a>&#xE9;&#13;&#128512;</a>").text, "é\r😀");
+  const named = "<a>&lt;&gt;&amp;&quot;&apos;</a>";
+  assert.equal(parseXml(named).text, "<>&\"'");
 });
 
 Deno.test("parseXml() takes time in proportion to what it is given", () => {

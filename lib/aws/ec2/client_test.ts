@@ -379,16 +379,21 @@ Deno.test("an interface that is attached nowhere has no attachment", async () =>
   assert.equal(read?.attachment, undefined);
 });
 
-Deno.test("an attachment without a network card is at the first", async () => {
-  const old = INTERFACE.replace(/<networkCardIndex>0<\/networkCardIndex>/, "");
+Deno.test("an attachment is at the network card that is named, else at the first", async () => {
+  const card = /<networkCardIndex>0<\/networkCardIndex>/;
+  const items = ["", "<networkCardIndex>1</networkCardIndex>"]
+    .map((text) => `<item>${INTERFACE.replace(card, text)}</item>`);
   await using on = bed(() =>
     answerOf(
       "DescribeNetworkInterfaces",
-      `<networkInterfaceSet><item>${old}</item></networkInterfaceSet>`,
+      `<networkInterfaceSet>${items.join("")}</networkInterfaceSet>`,
     )
   );
-  const [read] = await on.client.describeNetworkInterfaces({});
-  assert.equal(read?.attachment?.networkCardIndex, 0);
+  const read = await on.client.describeNetworkInterfaces({});
+  assert.deepEqual(
+    read.map(({ attachment }) => attachment?.networkCardIndex),
+    [0, 1],
+  );
 });
 
 /** Whether a call is made again when its answer was lost. */

@@ -67,6 +67,15 @@ Deno.test("credentials of the environment need no request", async () => {
   assert.equal(server.seen.length, 0);
 });
 
+Deno.test("a session token of the environment that no header can have is an error", async () => {
+  const why = await refused(NEVER, () => ({
+    AWS_ACCESS_KEY_ID: "AKIA1",
+    AWS_SECRET_ACCESS_KEY: "hidden-secret",
+    AWS_SESSION_TOKEN: "hidden-\ntoken",
+  }));
+  assert.match(why, /the environment.*session token/);
+});
+
 Deno.test("half of what the environment should have is an error that names the other half", async () => {
   const halves: readonly [Record<string, string>, string][] = [
     [{ AWS_ACCESS_KEY_ID: "AKIA1" }, "AWS_SECRET_ACCESS_KEY"],
