@@ -364,30 +364,17 @@ export function ours(state: readonly string[]): string[] {
   );
 }
 
-/** Whether one of three echo requests is answered: the first may come before a macvlan has joined the multicast groups of its addresses. */
+/** Whether an echo request is answered within five seconds: the first may come before a macvlan has joined the multicast groups of its addresses. */
 export async function reaches(
   from: TempNetns,
   to: string,
   options: { readonly source?: string } = {},
 ): Promise<boolean> {
   const source = options.source === undefined ? [] : ["-I", options.source];
+  // With -w, -c counts answers: the first one ends it.
   const { code } = await from.tryExec(
-    ...[
-      "ping",
-      "-n",
-      "-q",
-      "-c",
-      "3",
-      "-i",
-      "0.3",
-      "-W",
-      "2",
-      ...source,
-      to,
-    ] as [
-      string,
-      ...string[],
-    ],
+    "ping",
+    ...["-n", "-q", "-c", "1", "-i", "0.3", "-w", "5", ...source, to],
   );
   return code === 0;
 }
