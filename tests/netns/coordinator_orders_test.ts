@@ -136,7 +136,9 @@ netnsTest(
     await using lab = await CoordinatorLab.start(["ipv4"]);
     const pod = await lab.pod([{ name: "eth0", network: 6, number: 100 }]);
     const policyRoutes = [{ dst: "198.18.0.0/15", gw: "10.6.0.1" }];
-    await lab.ok("ADD", pod, { config: { policyRoutes } });
+    for (const command of ["ADD", "ADD", "CHECK"] as const) {
+      await lab.ok(command, pod, { config: { policyRoutes } });
+    }
     const routes = () => pod.netns.ip("route", "show", "198.18.0.0/15");
     assert.match(await routes(), /via 10\.6\.0\.1 dev eth0/);
     await lab.ok("DEL", pod);

@@ -85,6 +85,26 @@ for (const family of FAMILIES) {
 }
 
 netnsTest(
+  "coordinator: a conflict comes before a dead gateway, and an interface without a gateway has none to ask",
+  async () => {
+    await using lab = await CoordinatorLab.start(FAMILIES);
+    const config = { detectGateway: true, detectIPConflict: true };
+    await lab.joined([ETH0], { config });
+    for (const family of FAMILIES) {
+      const gateway = interfaceAddressIn(6, family, 1);
+      await lab.switch.ip("address", "delete", gateway, "dev", "net6");
+    }
+    const second = await lab.pod([ETH0]);
+    assert.match(await refusal(lab, "ADD", second, { config }), /^11 ip conf/);
+    const third = await lab.pod([{ ...ETH0, number: 101 }]);
+    for (const family of ["-4", "-6"]) {
+      await third.netns.ip(family, "route", "delete", "default");
+    }
+    await lab.ok("ADD", third, { config });
+  },
+);
+
+netnsTest(
   "coordinator: others learn the MAC address that a prefix gives",
   async () => {
     await using lab = await CoordinatorLab.start(FAMILIES);
