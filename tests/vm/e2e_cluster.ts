@@ -395,6 +395,7 @@ async function placePlugins(
     executable: executablePath(),
     socket: socketOf(access, node),
   });
+  await Deno.symlink("coil", path.join(directory, "coordinator"));
 }
 
 export function executablePath(): string {

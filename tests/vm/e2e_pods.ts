@@ -15,12 +15,14 @@ export interface VmPod {
   readonly node: VmNode;
   readonly sandbox: Sandbox;
   readonly addresses: readonly string[];
-  /** What the plugin before Coil's has answered. */
+  /** What the plugin before Coil's has answered; undefined where there is none. */
   readonly prevResult: unknown;
 }
 
 /** Where the CNI project's plugins are. */
 const PLUGINS = "/usr/lib/cni";
+/** Those whose program is Coil's. */
+const OWN_PLUGINS: readonly string[] = ["coil", "coordinator"];
 
 type Command = "ADD" | "DEL";
 
@@ -33,8 +35,8 @@ export interface PodRuntimeOptions {
   readonly cniVersion?: string;
   /** How often a pod's start is tried, as a kubelet does again and again. Default 1. */
   readonly starts?: number;
-  /** Configuration of a plugin that makes a pod's network before Coil's, which only adds to it then. */
-  readonly first?: (pod: PodRef, node: VmNode) => PluginConfig;
+  /** Configurations of the plugins that make a pod's network before Coil's, which only adds to it then. */
+  readonly first?: (pod: PodRef, node: VmNode) => readonly PluginConfig[];
 }
 
 /** A plugin's configuration; `type` is the name of its program. */
@@ -86,8 +88,11 @@ export class PodRuntime implements AsyncDisposable {
     ref: PodRef,
     where: { readonly sandbox: Sandbox; readonly node: VmNode },
   ): Promise<VmPod> {
-    const first = this.#options.first?.(ref, where.node);
-    const prevResult = first && JSON.parse(await call("ADD", first, where));
+    let prevResult: unknown;
+    for (const config of this.#firstOf(ref, where.node)) {
+      const chained = { ...config, prevResult };
+      prevResult = JSON.parse(await this.#call("ADD", chained, where));
+    }
     const pod = { ...ref, ...where, prevResult };
     const answer = await this.#coil("ADD", pod);
     const { ips } = JSON.parse(answer) as {
@@ -100,9 +105,26 @@ export class PodRuntime implements AsyncDisposable {
   /** Removes the pod's network and its sandbox. */
   async stop(pod: VmPod): Promise<void> {
     await this.#coil("DEL", pod);
-    const first = this.#options.first?.(pod, pod.node);
-    if (first !== undefined) await call("DEL", first, pod);
+    const { prevResult } = pod;
+    for (const config of this.#firstOf(pod, pod.node).toReversed()) {
+      await this.#call("DEL", { ...config, prevResult }, pod);
+    }
     await this.#remove(pod.sandbox.netns);
+  }
+
+  #firstOf(pod: PodRef, node: VmNode): readonly PluginConfig[] {
+    return this.#options.first?.(pod, node) ?? [];
+  }
+
+  /** The CNI project's plugins, and those of Coil's executable. */
+  async #call(
+    command: Command,
+    config: PluginConfig,
+    where: { readonly sandbox: Sandbox; readonly node: VmNode },
+  ): Promise<string> {
+    const isOurs = OWN_PLUGINS.includes(config.type);
+    const pluginDir = isOurs ? this.#options.pluginsOf(where.node) : PLUGINS;
+    return await call(command, config, { ...where, pluginDir });
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -113,13 +135,13 @@ export class PodRuntime implements AsyncDisposable {
     command: Command,
     pod: Pick<VmPod, "sandbox" | "node" | "prevResult">,
   ): Promise<string> {
-    const { pluginsOf, socketOf, cniVersion = "1.1.0" } = this.#options;
+    const { socketOf, cniVersion = "1.1.0" } = this.#options;
     const { prevResult } = pod;
-    return await call(command, {
+    return await this.#call(command, {
       type: "coil",
       socket: socketOf(pod.node),
       ...(prevResult === undefined ? { cniVersion } : { prevResult }),
-    }, { ...pod, pluginDir: pluginsOf(pod.node) });
+    }, pod);
   }
 
   /** Reports addresses and readiness, as a kubelet does. */
@@ -152,10 +174,10 @@ async function call(
   where: {
     readonly sandbox: Sandbox;
     readonly node: VmNode;
-    readonly pluginDir?: string;
+    readonly pluginDir: string;
   },
 ): Promise<string> {
-  const { sandbox, node, pluginDir = PLUGINS } = where;
+  const { sandbox, node, pluginDir } = where;
   const answer = await callPlugin({
     plugin: path.join(pluginDir, config.type),
     command,

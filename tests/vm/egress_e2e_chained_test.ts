@@ -41,6 +41,42 @@ function ptp(namespace: string, node: VmNode): PluginConfig {
   };
 }
 
+/** The namespace of pods that are on the nodes' own network. */
+const UNDERLAY = "clients-ipv4";
+
+/** Beside the nodes' own addresses there: upper halves, one part for each node. */
+function macvlan(node: VmNode): PluginConfig {
+  const digit = Number(node.name.slice(-1));
+  const first = 100 + 20 * digit;
+  return {
+    type: "macvlan",
+    master: "eth0",
+    mode: "bridge",
+    ipam: {
+      type: "host-local",
+      dataDir: `/run/chained/${node.name}/${UNDERLAY}`,
+      ranges: [
+        [{
+          subnet: "172.31.0.0/24",
+          rangeStart: `172.31.0.${first}`,
+          gateway: "172.31.0.1",
+        }],
+        [{
+          subnet: "fd31::/64",
+          rangeStart: `fd31::${first}`,
+          gateway: "fd31::1",
+        }],
+      ],
+      routes: [{ dst: "0.0.0.0/0" }, { dst: "::/0" }],
+    },
+  };
+}
+
+const COORDINATOR: PluginConfig = {
+  type: "coordinator",
+  serviceCIDR: ["10.96.0.0/16", "fd96::/112"],
+};
+
 function ownAddress(client: Client, family: VmFamily): string {
   const own = client.pod.addresses.find((address) =>
     address.includes(":") === (family === "ipv6")
@@ -67,7 +103,10 @@ egressTest("egress after another plugin, originating-only", {
       ...["--enable-ipam=false", "--enable-egress=true"],
       ...["--pod-table-id=0", "--protocol-id=2", "--enable-originating-only"],
     ],
-    first: ({ namespace }, node) => ptp(namespace, node),
+    first: ({ namespace }, node) =>
+      namespace === UNDERLAY
+        ? [macvlan(node), COORDINATOR]
+        : [ptp(namespace, node)],
   },
   setUp: async (cluster) => {
     const { topology } = cluster;
@@ -106,6 +145,30 @@ egressTest("egress after another plugin, originating-only", {
           await expectNoLeak(client.pod.addresses);
           await expectGateway(cluster, client);
           await expectNoLeak();
+        }
+      },
+
+    "W32: a client on the nodes' own network, behind macvlan and the coordinator, leaves by the gateway too":
+      async (cluster) => {
+        for (const [index, node] of cluster.nodes.entries()) {
+          using client = await cluster.createClient({
+            name: `underlay${index}`,
+            namespace: UNDERLAY,
+            node: index,
+            egresses: EGRESS,
+          });
+          await expectGateway(cluster, client);
+          await expectNoLeak();
+          using host = new NetnsSockets(node.netns);
+          using outside = new NetnsSockets(cluster.topology.outside);
+          for (const family of VM_FAMILIES) {
+            const hostname = ownAddress(client, family);
+            const where = { hostname, port: SERVER_PORT, ...ASK };
+            await visit(host, client.sockets, where);
+            await visit(outside, client.sockets, where);
+          }
+          await expectNoLeak(client.pod.addresses);
+          await cluster.removeClient(client);
         }
       },
 
