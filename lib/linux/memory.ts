@@ -1,5 +1,3 @@
-import { setFlagsFromString } from "node:v8";
-import { runInNewContext } from "node:vm";
 import { libc } from "./libc.ts";
 
 /**
@@ -19,6 +17,9 @@ export function trimHeap(): boolean {
  * who wants them back at once collects twice.
  */
 export function heapCollector(): (times?: number) => void {
+  // Not imported: loading them costs a call of a plugin, which collects nothing, 20 ms.
+  const { setFlagsFromString } = process.getBuiltinModule("node:v8");
+  const { runInNewContext } = process.getBuiltinModule("node:vm");
   // V8 offers its collector only to a context made after the flag was set. The
   // flag stays: it is the process's, and another thread may be between the two.
   setFlagsFromString("--expose-gc");
