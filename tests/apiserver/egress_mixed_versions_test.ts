@@ -4,6 +4,7 @@
 import assert from "node:assert/strict";
 import * as path from "node:path";
 import { formatAnnouncement } from "../../lib/announce/mod.ts";
+import { EGRESS_SELECTOR } from "../../lib/api/mod.ts";
 import { Address } from "../../lib/inet/mod.ts";
 import { blocksOf } from "../arch/pages.ts";
 import { binDir, eventually, type LabProcess, run } from "../lab/mod.ts";
@@ -21,6 +22,9 @@ import { hasFormer, writeFormer } from "./former_sources.ts";
 
 const DEPLOYMENT =
   `/apis/apps/v1/namespaces/${NAMESPACE}/deployments/${EGRESS}`;
+const SERVICES = `/api/v1/namespaces/${NAMESPACE}/services?labelSelector=${
+  encodeURIComponent(EGRESS_SELECTOR)
+}`;
 const LEASE =
   "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/coil-egress-leader";
 const NODE_COILD = "coild-node1";
@@ -87,6 +91,13 @@ class Mixed implements AsyncDisposable {
         await this.lab.plane.request("GET", DEPLOYMENT),
       );
       return text.includes(`example.com/coil:${version}`);
+    });
+    // Of either version: coild takes the way to its clients' gateways from it.
+    await eventually("its Service, as coild selects it", async () => {
+      const { items } = await this.lab.plane.request("GET", SERVICES) as {
+        items: { metadata: { name: string } }[];
+      };
+      return items.map(({ metadata }) => metadata.name).join() === EGRESS;
     });
     return controller;
   }

@@ -5,6 +5,7 @@ import type { VpcNode } from "../../lib/api/mod.ts";
 import { eventually } from "../lab/mod.ts";
 import { usedRights } from "../lab/rights_log.ts";
 import { compareRights, rightsOf, type Role } from "../runner/rights.ts";
+import { collectionsOf } from "./audited.ts";
 import { COIL_API } from "./crds.ts";
 import { BARE, VpcLab } from "./coild_vpc_lab.ts";
 import { kustomize, parseManifests } from "./deploy_render.ts";
@@ -49,6 +50,13 @@ Deno.test("coild's rights with addresses of the VPC are what it uses, no more an
   const { code } = await coild.process.stop({ graceMs: 20_000 });
   assert.equal(code, 0);
   const user = `system:serviceaccount:${ACCOUNT}`;
+  // With thousands of nodes each of them counts.
+  const node = vpc.lab.node().name;
+  assert.deepEqual(await collectionsOf(plane, { user }), [
+    "watch /api/v1/namespaces",
+    `watch /api/v1/nodes metadata.name=${node}`,
+    `watch /api/v1/pods spec.nodeName=${node}`,
+  ]);
   const used = usedRights(await plane.auditRequests({ user }));
   assert.deepEqual(used.filter(({ isGranted }) => !isGranted), []);
   const rendered = parseManifests(await kustomize("overlays/vpc"));
