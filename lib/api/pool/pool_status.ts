@@ -265,8 +265,8 @@ function addressesIn(pool: Pool, blocks: number): string {
 function holdersText(nodes: Iterable<string>): string {
   const counts = new Map<string, number>();
   for (const node of nodes) counts.set(node, (counts.get(node) ?? 0) + 1);
-  const sorted = [...counts].sort(([a, m], [b, n]) =>
-    n - m || (a < b ? -1 : 1)
+  const sorted = [...counts].sort((a, b) =>
+    b[1] - a[1] || (a[0] < b[0] ? -1 : 1)
   );
   const named = sorted.slice(0, MAX_NAMED_NODES)
     .map(([node, count]) => `${node} (${count})`).join(", ");

@@ -65,7 +65,9 @@ export function usedIn(
   blocks: ReadonlySet<number>,
 ): number {
   let sum = 0;
-  for (const [index, count] of used) if (blocks.has(index)) sum += count;
+  used.forEach((count, index) => {
+    if (blocks.has(index)) sum += count;
+  });
   return sum;
 }
 

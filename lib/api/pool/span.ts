@@ -24,7 +24,8 @@ export function spanAt(
   spans: readonly Span[],
   index: number,
 ): Span | undefined {
-  let [low, high] = [0, spans.length];
+  let low = 0;
+  let high = spans.length;
   while (low < high) {
     const middle = (low + high) >> 1;
     if ((spans[middle]?.last ?? 0) < index) low = middle + 1;
