@@ -59,7 +59,7 @@ export interface IpamPartOptions {
   readonly nodeAddressFactor: number;
   readonly maxPodsPerNode: number;
   /** Replaced in tests. */
-  readonly heap?: HeapKeeper;
+  readonly heap?: Pick<HeapKeeper, "note" | "run"> | undefined;
 }
 
 /** The leader's work, until the signal aborts. */
@@ -77,11 +77,12 @@ export function openIpam(options: IpamPartOptions, group: TaskGroup): Lead {
   const usage = pods && new PoolUsage({ pods, pools: cluster.pools });
   cluster.start(group);
   group.run("ipam heap keeper", (s) => heap.run(s));
-  return (leading) => leadIpam(options, { cluster, usage }, leading);
+  return (leading) =>
+    leadIpam({ ...options, heap }, { cluster, usage }, leading);
 }
 
 async function leadIpam(
-  options: IpamPartOptions,
+  options: IpamPartOptions & { readonly heap: Pick<HeapKeeper, "note"> },
   { cluster, usage }: Pick<Dependencies, "cluster" | "usage">,
   signal: AbortSignal,
 ): Promise<void> {
@@ -105,6 +106,7 @@ async function leadIpam(
   const gc = makeGarbageCollector(options, cluster);
   const nodes = makeNodeAddresses(options, cluster);
   using _subscriptions = subscribeIpam(dependencies, {
+    onBlock: () => options.heap.note(),
     onPool: (name, afterMs) => poolController.enqueue(name, { afterMs }),
     onOpenRequest(request) {
       metrics.requestSeen(request.metadata.uid ?? "");

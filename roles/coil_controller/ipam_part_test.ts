@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import type { AddressBlock, AddressPool } from "../../lib/api/mod.ts";
+import { untilAborted } from "../../lib/async/mod.ts";
 import { IpamLab } from "./testing.ts";
 
 const POOL = "addresspools//default";
@@ -470,4 +471,23 @@ Deno.test("a controller that does not lead any longer counts no pools", async ()
     assert.ok(await counted());
   }
   assert.ok(!await counted());
+});
+
+Deno.test("a new leader looks at the memory while it goes through all blocks", async () => {
+  let noted = 0;
+  await using lab = new IpamLab({
+    heap: { note: () => void noted++, run: (signal) => untilAborted(signal) },
+  });
+  // As the controller writes it, so that none is written again.
+  const annotations = { "coil.cybozu.com/node-addresses": "192.0.2.1" };
+  for (const index of [0, 1, 2]) putBlock(lab, { index, annotations });
+  lab.start();
+  await lab.until(() =>
+    assert.equal(
+      lab.api.get<AddressPool>(POOL)?.status?.blocks?.allocated,
+      3,
+    )
+  );
+  // Two nodes and three blocks are read; then the blocks are gone through.
+  assert.ok(noted >= 2 + 3 + 3, `${noted}`);
 });

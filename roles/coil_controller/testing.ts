@@ -29,7 +29,7 @@ import { Registry } from "../../lib/telemetry/mod.ts";
 import { openCoordinator } from "./coordinator_part.ts";
 import { type EgressPartOptions, openEgress } from "./egress_part.ts";
 import { IpamMetrics } from "./ipam/metrics.ts";
-import { openIpam } from "./ipam_part.ts";
+import { type IpamPartOptions, openIpam } from "./ipam_part.ts";
 import { openPods } from "./pods_part.ts";
 
 // Loaded when memory is first given back; within a test that would count as a leak.
@@ -170,12 +170,17 @@ export class SpiderLab extends ControllerLab {
 /** The half for addresses, with pool "default" of four blocks of 8 addresses, and nodes "n1" and "n2". */
 export class IpamLab extends ControllerLab {
   readonly #nodeAddressFactor: number;
+  readonly #heap: IpamPartOptions["heap"];
 
   constructor(
-    { nodeAddressFactor = 0 }: { readonly nodeAddressFactor?: number } = {},
+    { nodeAddressFactor = 0, heap }: {
+      readonly nodeAddressFactor?: number;
+      readonly heap?: IpamPartOptions["heap"];
+    } = {},
   ) {
     super();
     this.#nodeAddressFactor = nodeAddressFactor;
+    this.#heap = heap;
     this.api.put("addresspools", {
       apiVersion: "coil.cybozu.com/v2",
       kind: "AddressPool",
@@ -204,6 +209,7 @@ export class IpamLab extends ControllerLab {
       concurrentRequests: 4,
       nodeAddressFactor: this.#nodeAddressFactor,
       maxPodsPerNode: 1000,
+      heap: this.#heap,
     }, group);
   }
 

@@ -20,6 +20,8 @@ const STATUS_INTERVAL_PER_BLOCK_MS = 0.04;
 
 /** What watch events lead to; keys only, except where only the deleted object has the facts. */
 export interface IpamKeys {
+  /** A block is looked at; a new leader looks at all at once. */
+  readonly onBlock: () => void;
   readonly onPool: (name: string, afterMs: number) => void;
   /** A request waits for its answer. */
   readonly onOpenRequest: (request: BlockRequest) => void;
@@ -51,6 +53,7 @@ export function subscribeIpam(
   const all = { replay: true };
   stack.use(cluster.pools.subscribe(({ key }) => keys.onPool(key, 0), all));
   stack.use(cluster.blocks.subscribe(({ type, object }) => {
+    keys.onBlock();
     const { pool, node } = holderOf(object);
     limit.settled(object.metadata.name ?? "");
     if (type === "deleted") pools.freed(object);
