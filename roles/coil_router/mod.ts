@@ -72,7 +72,11 @@ async function run(options: RouterOptions, signal: AbortSignal): Promise<void> {
   const book = new RouteBook(nodeName);
   const view = new ClusterView(client, {
     book,
-    onChange: () => router.trigger(),
+    onChange() {
+      // All blocks at once, when they have been read for the first time.
+      heap.note();
+      router.trigger();
+    },
     onRead: () => heap.note(),
   });
   const router = new Router({
