@@ -107,7 +107,7 @@ export interface ClientPlan {
  */
 export function planClient(request: ClientRequest): ClientPlan {
   const { owned, shadowed, skipped } = assignDestinations(request);
-  const ways = owned.map((each): Way => ({
+  const routed = owned.map((each): RoutedDestination => ({
     ...each,
     chosen: chosenFor(each, request),
   }));
@@ -115,8 +115,8 @@ export function planClient(request: ClientRequest): ClientPlan {
     owned.some(({ destination }) => destination.family === family)
   );
   const clusterPrefixes = clusterPrefixesOf(request.clusterPrefixes);
-  const tunnels = planTunnels(request, ways);
-  const choices = planChoices(ways);
+  const tunnels = planTunnels(request, routed);
+  const choices = planChoices(routed);
   const originatingOnly = request.originatingOnly && families.length > 0;
   const tunnelFamilies = families.filter((family) =>
     tunnels.some((tunnel) => tunnel.family === family)
@@ -134,7 +134,7 @@ export function planClient(request: ClientRequest): ClientPlan {
     ]),
     tunnels,
     choices,
-    routes: planRoutes(ways, {
+    routes: planRoutes(routed, {
       tunnels,
       clusterPrefixes,
       refusal: originatingOnly ? "reject" : "unreachable",
@@ -158,7 +158,7 @@ interface Chosen {
 }
 
 /** A destination with its Egress, and the gateways that the client chooses from; undefined where the Service chooses. */
-interface Way extends Owned {
+interface RoutedDestination extends Owned {
   readonly chosen: readonly Chosen[] | undefined;
 }
 
@@ -189,9 +189,9 @@ function chosenFor(
     }));
 }
 
-function planChoices(ways: readonly Way[]): GatewayChoice[] {
+function planChoices(routed: readonly RoutedDestination[]): GatewayChoice[] {
   const choices = new Map<string, GatewayChoice>();
-  for (const { chosen, gateway, remote } of ways) {
+  for (const { chosen, gateway, remote } of routed) {
     if (chosen === undefined || remote === undefined) continue;
     const { family } = remote;
     const tunnel = tunnelName(remote);
@@ -223,10 +223,10 @@ function planMarkRules(
 
 function planTunnels(
   { addresses, port }: ClientRequest,
-  ways: readonly Way[],
+  routed: readonly RoutedDestination[],
 ): ClientTunnel[] {
   const tunnels = new Map<string, ClientTunnel>();
-  const ends = ways.flatMap(({ gateway, remote, chosen = [] }) =>
+  const ends = routed.flatMap(({ gateway, remote, chosen = [] }) =>
     [remote, ...chosen.map(({ address }) => address)].map((remote) => ({
       gateway,
       remote,
@@ -268,14 +268,14 @@ interface RouteContext {
 }
 
 function planRoutes(
-  ways: readonly Way[],
+  routed: readonly RoutedDestination[],
   context: RouteContext,
 ): ClientRoute[] {
   const routes = new Map<string, ClientRoute>();
   const put = (route: ClientRoute): void => {
     routes.set(routeKey(route), route);
   };
-  for (const { gateway, destination, remote, chosen = [] } of ways) {
+  for (const { gateway, destination, remote, chosen = [] } of routed) {
     const inCluster = isInCluster(destination, context.clusterPrefixes);
     const table = inCluster ? EGRESS_NARROW_TABLE : EGRESS_WIDE_TABLE;
     const isAvailable = gateway.available.includes(destination.family);

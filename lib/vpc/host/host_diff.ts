@@ -202,7 +202,7 @@ function diffRules(
     })),
     problems: foreign.map((rule) =>
       new VpcHostProblem(
-        `Cannot be sure of the way of ${rule.family} packets: ${
+        `Cannot be sure how ${rule.family} packets are routed: ${
           ruleText(rule)
         } is not Coil's; delete it, unless it is there on purpose`,
       )

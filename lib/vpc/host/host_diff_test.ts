@@ -171,7 +171,7 @@ Deno.test("diffVpcHost() adds rules that are missing, and deletes only its own",
     ],
     remove: ["delete ipv4 rule 1536 from 10.0.5.0/28 lookup 10001"],
     problems: [
-      "Cannot be sure of the way of ipv4 packets: ipv4 rule 1536 from 10.0.6.0/28 lookup 10001 is not Coil's; delete it, unless it is there on purpose",
+      "Cannot be sure how ipv4 packets are routed: ipv4 rule 1536 from 10.0.6.0/28 lookup 10001 is not Coil's; delete it, unless it is there on purpose",
     ],
   });
 });

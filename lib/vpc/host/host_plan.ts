@@ -77,8 +77,8 @@ export function planVpcHost(
   }
   const primary = placed.find(({ eni }) => eni.device === 0);
   const secondary = placed.filter((one) => one !== primary);
-  const ways = secondary.flatMap((one) =>
-    families.flatMap((family) => wayOf(one, family))
+  const uplinks = secondary.flatMap((one) =>
+    families.flatMap((family) => uplinksOf(one, family))
   );
   problems.push(
     ...secondary.flatMap(({ eni }) => missingGateways(eni, families)),
@@ -86,10 +86,10 @@ export function planVpcHost(
   return {
     families,
     links: placed.map((one) => linkOf(one, { settings, families })),
-    routes: ways.flatMap((way) => routesOf(way, settings)),
+    routes: uplinks.flatMap((uplink) => routesOf(uplink, settings)),
     rules: [
       ...settings.nodePorts ? families.map(nodePortRule) : [],
-      ...ways.flatMap(rulesOf),
+      ...uplinks.flatMap(rulesOf),
     ],
     table: primary &&
       snatTable({ ...settings, families }, {
@@ -123,7 +123,7 @@ function linkOf(
 }
 
 /** How one family leaves by a secondary ENI. */
-interface Way {
+interface Uplink {
   readonly family: Family;
   readonly eni: HostEni;
   readonly index: number;
@@ -147,15 +147,15 @@ function missingGateways(
 }
 
 /** None where the subnet does not have the family. */
-function wayOf({ eni, link }: PlacedEni, family: Family): Way[] {
+function uplinksOf({ eni, link }: PlacedEni, family: Family): Uplink[] {
   const gateway = eni.gateways[family];
   if (gateway === undefined) return [];
   const table = VPC_ENI_TABLES + eni.device;
   return [{ family, eni, index: link.index, gateway, table }];
 }
 
-function routesOf(way: Way, settings: VpcHostSettings): RouteTarget[] {
-  const { family, index, gateway, table } = way;
+function routesOf(uplink: Uplink, settings: VpcHostSettings): RouteTarget[] {
+  const { family, index, gateway, table } = uplink;
   const common = { family, index, table, protocol: VPC_PROTOCOL };
   const cidrs = family === "ipv6" ? "all" : untranslated(settings);
   const destinations = cidrs === "all" ? [undefined] : cidrs;
@@ -179,7 +179,7 @@ function nodePortRule(family: Family): Rule {
   };
 }
 
-function rulesOf({ family, eni, table }: Way): Rule[] {
+function rulesOf({ family, eni, table }: Uplink): Rule[] {
   const common = { family, table, protocol: VPC_PROTOCOL };
   const own = eni.addresses[family];
   return [
