@@ -130,9 +130,25 @@ Deno.test("a probe takes the address from the start of an answer without an end"
     await askOne({ kind: "get", url }, 10_000),
     { state: "answered", source: "203.0.113.7" },
   );
-  const refused = await askOne({ kind: "get", url: `${url}/no` });
+  const refused = await askOne({ kind: "get", url: `${url}/no` }, 2_000);
   assert.ok(refused?.state === "failed");
   assert.equal(refused.detail, "it answers with status 503");
+});
+
+Deno.test("what a destination answered counts more than a last attempt without the time for an answer", async () => {
+  let asked = 0;
+  await using server = Deno.serve(
+    { hostname: "127.0.0.1", port: 0, onListen: () => {} },
+    () =>
+      asked++ === 0
+        ? new Response("", { status: 503 })
+        : new Promise<Response>(() => {}),
+  );
+  const url = `http://127.0.0.1:${server.addr.port}`;
+  const outcome = await askOne({ kind: "get", url }, 2_000);
+  assert.ok(asked > 1);
+  assert.ok(outcome?.state === "failed");
+  assert.equal(outcome.detail, "it answers with status 503");
 });
 
 for (
