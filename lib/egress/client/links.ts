@@ -76,6 +76,7 @@ export interface KernelFacts {
 }
 
 /** Asks the kernel: one without IPv6 has no sysctls of it. */
+// mutate: a machine has one kernel.
 export function kernelFacts(): KernelFacts {
   return { addrGen: exists("/proc/sys/net/ipv6/conf") };
 }

@@ -27,6 +27,7 @@ export async function runModprobe(
   }
 }
 
+// mutate: a machine has one kernel.
 function whyForbidden(): string | undefined {
   try {
     const disabled = Deno.readTextFileSync(MODULES_DISABLED).trim() !== "0";
@@ -34,7 +35,6 @@ function whyForbidden(): string | undefined {
       ? 'loading modules is forbidden (sysctl "kernel.modules_disabled")'
       : undefined;
   } catch (error) {
-    // mutate: a machine has one kernel.
     if (error instanceof Deno.errors.NotFound) {
       return "this kernel loads no modules";
     }
