@@ -94,6 +94,7 @@ async function multusFirst(site: Installation): Promise<AsyncDisposable> {
     kubeconfig: plane.kubeconfig,
     // Of a file that it is given by its path, v4.2.4 has forgotten the socket upon DEL.
     clusterNetwork: "k8s-pod-network",
+    confDir: "/etc/cni/net.d",
   };
   // Its reader of changed files would see a half-written one.
   await Deno.writeTextFile(`${file}.new`, JSON.stringify(configuration));
