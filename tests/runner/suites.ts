@@ -127,7 +127,7 @@ export const SUITES: readonly Suite[] = [
     after: ["static", "unit"],
     // They wait more than they work, each for its own cluster.
     jobs: 2,
-    longest: ["disruption", "load", "families", "network"].map((file) =>
+    longest: ["disruption", "load", "network", "families"].map((file) =>
       `tests/e2e/${file}_test.ts`
     ),
     prepare: async (log) => {
