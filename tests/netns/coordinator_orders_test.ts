@@ -131,6 +131,30 @@ netnsTest(
 );
 
 netnsTest(
+  "coordinator: a destination that several interfaces have a route to is reached by the one whose address is used",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    const pod = await lab.joined([{ name: "eth0", network: 6, number: 100 }]);
+    const others = NICS.slice(1);
+    for (const nic of others) {
+      const { name: ifname, network } = nic;
+      await lab.addNic(pod.netns, nic);
+      await pod.netns.ip(
+        ...["route", "append", "198.18.0.0/15"],
+        ...["via", `10.${network}.0.1`, "dev", ifname],
+      );
+      await lab.ok("ADD", pod, { ifname });
+    }
+    for (const { name: ifname, network, number } of others) {
+      const from = `10.${network}.0.${number}`;
+      const far = ["route", "get", "198.18.0.1", "from", from];
+      assert.match(await pod.netns.ip(...far), new RegExp(` dev ${ifname} `));
+      await lab.ok("CHECK", pod, { ifname });
+    }
+  },
+);
+
+netnsTest(
   "coordinator: DEL takes the policy routes of an interface that stays",
   async () => {
     await using lab = await CoordinatorLab.start(["ipv4"]);
