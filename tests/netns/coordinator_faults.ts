@@ -49,7 +49,10 @@ export function failing(
           if (isRefused(at)) throw new Error("refused");
           return await filters.deleteTable(name);
         },
-        tableExists: (name) => filters.tableExists(name),
+        async createTable(table) {
+          if (isRefused(at)) throw new Error("refused");
+          return await filters.createTable(table);
+        },
         async replaceTable(table) {
           if (isRefused(at)) throw new Error("refused");
           return await filters.replaceTable(table);
@@ -75,6 +78,7 @@ function methodsOf(socket: Routes): Routes {
     listRoutes: (filter) => socket.listRoutes(filter),
     listRules: (filter) => socket.listRules(filter),
     listNeighbours: (filter) => socket.listNeighbours(filter),
+    lookUpRoutes: (addresses) => socket.lookUpRoutes(addresses),
     [Symbol.dispose]: () => socket[Symbol.dispose](),
   };
 }

@@ -1,13 +1,16 @@
+import { settled } from "../../async/mod.ts";
 import { applySteps, type Undo } from "../kernel/apply.ts";
 import {
   type Attachment,
   findEnds,
+  modeOf,
   planAttachment,
-  planJoint,
 } from "./attachment.ts";
 import type { Kernel, Outside } from "../kernel/ports.ts";
 import { announce, probe } from "./probing.ts";
+import { readSides } from "../kernel/read.ts";
 import { ensureVeth } from "../kernel/veth_pair.ts";
+import { planVeth } from "../plan/veth.ts";
 
 /**
  * Joins one interface of a pod to its host. What it changed is taken back when
@@ -19,19 +22,34 @@ export async function attach(
   attachment: Attachment,
 ): Promise<void> {
   const { ifname: nic, settings } = attachment;
-  const joint = await planJoint(kernel, attachment);
+  const look = () => readSides(kernel, { table: settings.hostRuleTable });
+  // The first one is joined by a pair, or not at all.
+  const pair = nic === settings.firstNic
+    ? planVeth(attachment, { mtu: settings.vethMtu })
+    : undefined;
+  const [first, spec] = await settled([look(), pair]);
+  const mode = modeOf(first.pod, attachment);
+  let sides = first;
   await using stack = new AsyncDisposableStack();
   const undo = quietly(stack, outside, nic);
-  await probe(outside, kernel, attachment, undo);
-  const ends = joint.veth === undefined
-    ? await findEnds(outside, kernel, { ...joint, settings })
-    : await ensureVeth(kernel, joint.veth, undo);
-  const { mode } = joint;
-  const plan = { ends, mode, attachment };
-  const planned = await planAttachment(outside, kernel, plan);
+  // That took its time, and may have set the interface up.
+  if (await probe(outside, kernel, { attachment, pod: sides.pod }, undo)) {
+    sides = await look();
+  }
+  const inside = sides.pod.links.find(({ name }) => name === spec?.podName);
+  const ends = spec === undefined
+    ? await findEnds(outside, kernel, { mode, settings, pod: sides.pod })
+    : await ensureVeth(kernel, { spec, inside }, undo);
+  if (ends.isNew && inside !== undefined) sides = await look();
+  const planned = await planAttachment(outside, kernel, {
+    attachment,
+    mode,
+    ends,
+    sides,
+  });
   const { steps, state, input } = planned;
   outside.note?.({ mode, table: input.moves.table?.table });
-  await applySteps(kernel, steps, { state, undo });
+  await applySteps(kernel, steps, { state, undo, ends });
   if (settings.macPrefix !== undefined) {
     await announce(outside, kernel, nic);
   }

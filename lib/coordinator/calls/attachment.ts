@@ -1,37 +1,42 @@
 import { type AttachmentKey, CniError, ErrorCode } from "../../cni/mod.ts";
 import { COORDINATOR_VETH } from "../../names/mod.ts";
+import { settled } from "../../async/mod.ts";
+import { type Address, distinct } from "../../inet/mod.ts";
 import type { Link } from "../../netlink/mod.ts";
 import { invalidConfig } from "../config/invalid.ts";
 import type { Settings } from "../config/defaults.ts";
 import { familiesOf } from "../plan/family.ts";
 import { type ResolvedMode, resolveMode } from "../plan/mode.ts";
 import { planMoves } from "../plan/move_routes.ts";
-import { familiesWithoutHost, type PlanInput, planNic } from "../plan/plan.ts";
+import {
+  familiesWithoutHost,
+  type LinkEnd,
+  type PlanInput,
+  planNic,
+} from "../plan/plan.ts";
 import type { Kernel, Outside } from "../kernel/ports.ts";
 import { findHostAddresses } from "../kernel/host_addresses.ts";
-import { readHost, readPod, readState } from "../kernel/read.ts";
+import {
+  areRepliesMarked,
+  readNeighbours,
+  readSysctls,
+  type Sides,
+} from "../kernel/read.ts";
 import { staleSteps } from "../plan/stale.ts";
 import {
   addressesOf,
   indexOf,
   isNetworkOf,
   isOurs,
+  type SideState,
   type State,
 } from "../state/state.ts";
 import type { Step } from "../state/steps.ts";
-import { planVeth, type VethSpec } from "../plan/veth.ts";
-import type { Ends } from "../kernel/veth_pair.ts";
+import type { Ends } from "../kernel/ends.ts";
 
 /** One interface that is added or checked. */
 export interface Attachment extends AttachmentKey {
   readonly settings: Settings;
-}
-
-/** What an interface is joined to the host by. */
-export interface Joint {
-  readonly mode: ResolvedMode;
-  /** The pair to make; absent where another call or plugin has made the link. */
-  readonly veth?: VethSpec;
 }
 
 /** A plan, and what the kernel has. */
@@ -46,20 +51,16 @@ export interface PlannedState {
  *
  * @throws {CniError} with code 7 when the mode does not fit, the interface is not there, or has no address
  */
-export async function planJoint(
-  { pod }: Pick<Kernel, "pod">,
-  attachment: Attachment,
-): Promise<Joint> {
-  const { ifname: nic, settings } = attachment;
-  const links = await pod.listLinks();
-  const link = linkOf(links, nic);
-  const addresses = await pod.listAddresses({ index: link.index });
-  familiesOf(nic, addressesOf({ addresses }, link.index));
-  const mode = resolveMode(nic, links.map(({ name }) => name), settings);
+export function modeOf(
+  pod: SideState,
+  { ifname: nic, settings }: Attachment,
+): ResolvedMode {
+  const link = linkOf(pod.links, nic);
+  familiesOf(nic, addressesOf(pod, link.index));
+  const names = pod.links.map(({ name }) => name);
+  const mode = resolveMode(nic, names, settings);
   refuseMacPrefix(link, settings);
-  return mode === "underlay" && nic === settings.firstNic
-    ? { mode, veth: await planVeth(attachment, { mtu: settings.vethMtu }) }
-    : { mode };
+  return mode;
 }
 
 /**
@@ -69,16 +70,21 @@ export async function planJoint(
  */
 export async function findEnds(
   outside: Pick<Outside, "findHostEnd">,
-  { pod, netns }: Kernel,
-  { mode, settings }: Pick<Joint, "mode"> & { readonly settings: Settings },
+  { netns }: Pick<Kernel, "netns">,
+  { mode, settings, pod }: {
+    readonly mode: ResolvedMode;
+    readonly settings: Settings;
+    readonly pod: SideState;
+  },
 ): Promise<Ends> {
   const name = mode === "underlay" ? COORDINATOR_VETH : settings.firstNic;
-  const link = await pod.getLink({ name });
-  const end = link && await outside.findHostEnd({ netns, link });
-  if (link?.mac !== undefined && end?.mac !== undefined) {
+  const inner = pod.links.find((link) => link.name === name);
+  const outer = inner && await outside.findHostEnd({ netns, link: inner });
+  if (inner?.mac !== undefined && outer?.mac !== undefined) {
     return {
-      inner: { device: link.name, mac: link.mac },
-      outer: { device: end.name, mac: end.mac },
+      inner: { ...inner, mac: inner.mac },
+      outer: { ...outer, mac: outer.mac },
+      isNew: false,
     };
   }
   throw new CniError(`interface "${name}" has no end on the host`, {
@@ -89,32 +95,31 @@ export async function findEnds(
   });
 }
 
-/** Reads what there is, and plans what should be there. */
+/** What an attachment is planned from. */
+export interface Situation {
+  readonly attachment: Attachment;
+  readonly mode: ResolvedMode;
+  readonly ends: Ends;
+  readonly sides: Sides;
+}
+
+/** Plans what should be there, beside what there is. */
 export async function planAttachment(
   outside: Pick<Outside, "warn">,
   kernel: Kernel,
-  { ends, mode, attachment }: {
-    readonly ends: Ends;
-    readonly mode: ResolvedMode;
-    readonly attachment: Attachment;
-  },
+  situation: Situation,
 ): Promise<PlannedState> {
+  const { ends, mode, attachment, sides } = situation;
   const { ifname: nic, settings } = attachment;
-  const pod = await readPod(kernel.pod);
-  const host = await readHost(kernel.host, {
-    device: ends.outer.device,
-    table: settings.hostRuleTable,
-  });
-  const addresses = addressesOf(pod, indexOf(pod, nic));
+  const read = sides.pod;
+  const addresses = addressesOf(read, indexOf(read, nic));
   const families = familiesOf(nic, addresses);
-  const hostAddresses = await findHostAddresses(kernel.host, {
+  const hostAddresses = await findHostAddresses(kernel.host, sides.host, {
     // The gateway of an earlier call stays it: our own routes to the pod would change what the host says.
-    before: pod.routes.filter(isOurs).flatMap(({ gateway }) => gateway ?? []),
+    before: read.routes.filter(isOurs).flatMap(({ gateway }) => gateway ?? []),
     towards: addresses,
   });
-  const own = settings.hijacked.filter((destination) =>
-    isNetworkOf(pod, destination)
-  );
+  const own = settings.hijacked.filter((each) => isNetworkOf(read, each));
   for (const network of own) {
     outside.warn(
       "An interface of the pod is in this network: it is not sent through the host",
@@ -122,8 +127,13 @@ export async function planAttachment(
     );
   }
   const hijacked = settings.hijacked.filter((each) => !own.includes(each));
+  const { pod, host } = await sidesWith(kernel, situation, {
+    addresses,
+    hostAddresses,
+  });
   const input: PlanInput = {
-    ...ends,
+    inner: endOf(ends.inner),
+    outer: endOf(ends.outer),
     settings: { ...settings, hijacked },
     nic,
     mode,
@@ -141,8 +151,49 @@ export async function planAttachment(
   }
   const planned = planNic(input);
   const steps = [...planned, ...staleSteps(planned, { pod, host, input })];
-  const state = await readState(kernel, { pod, host }, steps);
+  const state: State = {
+    pod,
+    host,
+    sysctls: readSysctls(kernel, steps),
+    repliesMarked: !ends.isNew && await areRepliesMarked(kernel, steps),
+  };
   return { input, steps, state };
+}
+
+/** With the ends of the link, and what is known of the neighbours by it. */
+async function sidesWith(
+  kernel: Kernel,
+  { ends: { inner, outer, isNew }, sides }: Situation,
+  { addresses, hostAddresses }: {
+    readonly addresses: readonly Address[];
+    readonly hostAddresses: readonly Address[];
+  },
+): Promise<Sides> {
+  const pod = { ...sides.pod, links: withLink(sides.pod.links, inner) };
+  const host = { ...sides.host, links: [outer] };
+  if (isNew) return { pod, host };
+  const former = host.routes.filter(({ index }) => index === outer.index)
+    .flatMap(({ destination }) => destination?.address ?? []);
+  const [inPod, onHost] = await settled([
+    readNeighbours(kernel.pod, inner.index, hostAddresses),
+    readNeighbours(
+      kernel.host,
+      outer.index,
+      distinct([...addresses, ...former]),
+    ),
+  ]);
+  return {
+    pod: { ...pod, neighbours: inPod },
+    host: { ...host, neighbours: onHost },
+  };
+}
+
+function withLink(links: readonly Link[], link: Link): Link[] {
+  return [...links.filter(({ name }) => name !== link.name), link];
+}
+
+function endOf({ name: device, mac }: Ends["inner"]): LinkEnd {
+  return { device, mac };
 }
 
 /** @throws {CniError} with code 7 when there is none of that name */

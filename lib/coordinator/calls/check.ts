@@ -2,11 +2,12 @@ import { CniError, ErrorCode } from "../../cni/mod.ts";
 import {
   type Attachment,
   findEnds,
+  modeOf,
   planAttachment,
-  planJoint,
 } from "./attachment.ts";
 import { holds } from "../state/compare.ts";
 import type { Kernel, Outside } from "../kernel/ports.ts";
+import { readSides } from "../kernel/read.ts";
 import { renderStep } from "../state/step_text.ts";
 
 /**
@@ -20,12 +21,15 @@ export async function check(
   attachment: Attachment,
 ): Promise<void> {
   const { ifname, containerId, settings } = attachment;
-  const { mode } = await planJoint(kernel, attachment);
-  const ends = await findEnds(outside, kernel, { mode, settings });
+  const sides = await readSides(kernel, { table: settings.hostRuleTable });
+  const { pod } = sides;
+  const mode = modeOf(pod, attachment);
+  const ends = await findEnds(outside, kernel, { mode, settings, pod });
   const { steps, state } = await planAttachment(outside, kernel, {
-    ends,
-    mode,
     attachment,
+    mode,
+    ends,
+    sides,
   });
   const missing = steps.filter((step) => !holds(step, state))
     .map((step) => renderStep(step, { netns: "POD" }));

@@ -14,7 +14,7 @@ import type { Undo } from "../kernel/apply.ts";
 import { type Attachment, linkOf } from "./attachment.ts";
 import { conflictLink } from "./conflict_link.ts";
 import type { Kernel, Outside, Routes } from "../kernel/ports.ts";
-import { addressesOf } from "../state/state.ts";
+import { addressesOf, type SideState } from "../state/state.ts";
 
 /** As often as RFC 5227 asks for, in quick succession: one may get lost. */
 const ANNOUNCEMENTS = { retries: 3, intervalMs: 10 };
@@ -31,19 +31,22 @@ interface ProbedNic {
 /**
  * Asks the network whether the interface's addresses are in use and its
  * gateways alive. Conflicts first: the question for a gateway reveals the
- * address to the whole network.
+ * address to the whole network. Returns whether anything was to be asked.
  *
  * @throws {CniError} with code 11 when an address is in use or a gateway does not answer
  */
 export async function probe(
   outside: Pick<Outside, "found" | "probes">,
   kernel: Kernel,
-  { ifname, settings }: Attachment,
+  { attachment: { ifname, settings }, pod }: {
+    readonly attachment: Attachment;
+    readonly pod: SideState;
+  },
   undo: Undo,
-): Promise<void> {
+): Promise<boolean> {
   const { detectIpConflict, detectGateway } = settings;
-  if (!detectIpConflict && !detectGateway) return;
-  const nic = await probedNic(kernel, ifname);
+  if (!detectIpConflict && !detectGateway) return false;
+  const nic = probedNic(kernel, ifname, pod);
   await raise(kernel.pod, nic, undo);
   try {
     await ask(outside, kernel, { nic, settings });
@@ -52,6 +55,7 @@ export async function probe(
       ? forbidden(ifname, cause)
       : cause;
   }
+  return true;
 }
 
 async function ask(
@@ -105,7 +109,11 @@ export async function announce(
   ifname: string,
 ): Promise<void> {
   try {
-    const { link, addresses } = await probedNic(kernel, ifname);
+    const { netns, pod } = kernel;
+    const links = await pod.listLinks();
+    const { index } = linkOf(links, ifname);
+    const present = { links, addresses: await pod.listAddresses({ index }) };
+    const { link, addresses } = probedNic({ netns }, ifname, present);
     await forAll(
       addresses,
       (address) => probes.announce(link, address, ANNOUNCEMENTS),
@@ -126,12 +134,13 @@ async function forAll(
   await settled(addresses.map(fn));
 }
 
-async function probedNic(
-  { netns, pod }: Kernel,
+function probedNic(
+  { netns }: Pick<ProbeLink, "netns">,
   ifname: string,
-): Promise<ProbedNic> {
-  const { index, mac = "", up } = linkOf(await pod.listLinks(), ifname);
-  const present = await pod.listAddresses({ index });
+  pod: Pick<SideState, "links" | "addresses">,
+): ProbedNic {
+  const { index, mac = "", up } = linkOf(pod.links, ifname);
+  const present = pod.addresses.filter((entry) => entry.index === index);
   const addresses = addressesOf({ addresses: present }, index);
   const link = { netns, index, mac };
   return { name: ifname, link, isUp: up, present, addresses };

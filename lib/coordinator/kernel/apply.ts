@@ -1,10 +1,12 @@
+import { settled } from "../../async/mod.ts";
 import { writeSysctl } from "../../linux/mod.ts";
-import type { NetlinkError } from "../../netlink/mod.ts";
+import { linkGet, type NetlinkError, type Request } from "../../netlink/mod.ts";
 import { holds } from "../state/compare.ts";
-import type { Kernel } from "./ports.ts";
-import { REPLY_TABLE } from "../plan/reply_table.ts";
-import { doRequest, undoRequest } from "./requests.ts";
+import type { Kernel, Routes } from "./ports.ts";
+import { NEW_REPLY_TABLE, REPLY_TABLE } from "../plan/reply_table.ts";
+import { type Ends, raiseProblem, raiseRequests } from "./ends.ts";
 import { lacksConntrack, needsConntrack } from "./needs_conntrack.ts";
+import { doRequest, silent, undoRequest } from "./requests.ts";
 import { type Place, type State, sysctlKey } from "../state/state.ts";
 import {
   isNetlinkStep,
@@ -18,59 +20,91 @@ export interface Undo {
   defer(undo: () => Promise<void>): void;
 }
 
+/** What steps are applied to. */
+export interface Application {
+  readonly state: State;
+  readonly undo: Undo;
+  /** A new pair is set up by the same sends. */
+  readonly ends: Ends;
+}
+
 /**
- * Makes the kernel as the steps say; steps that are done already are left out. What each step
- * changed is registered with `undo` before the next send.
+ * Makes the kernel as the steps say; steps that are done already are left out.
+ * Those between two sysctls go to each side by one send, to the pod's first: the
+ * host's routes lead to what they make. What each send changed is registered
+ * with `undo` before the next one.
  *
  * @throws {NetlinkError} for the first step that the kernel refuses
  */
 export async function applySteps(
   kernel: Kernel,
   steps: readonly Step[],
-  { state, undo }: { readonly state: State; readonly undo: Undo },
+  { state, undo, ends }: Application,
 ): Promise<void> {
-  const pending = steps.filter((step) => !holds(step, state));
-  let batch: NetlinkStep[] = [];
-  const flush = async () => {
-    const sent = batch;
-    batch = [];
-    await send(kernel, sent, { state, undo });
-  };
-  for (const step of pending) {
-    const isNetlink = isNetlinkStep(step);
-    const [last] = batch;
-    if (!isNetlink || last !== undefined && placeOf(last) !== placeOf(step)) {
-      await flush();
+  let group: Step[] = [];
+  for (const step of steps.filter((step) => !holds(step, state))) {
+    if (step.kind !== "sysctl") {
+      group.push(step);
+      continue;
     }
-    if (isNetlink) batch.push(step);
-    else if (step.kind === "sysctl") setSysctl(kernel, step, { state, undo });
-    else await markReplies(kernel, undo);
+    await sendGroup(kernel, group, { state, undo });
+    group = [];
+    setSysctl(kernel, step, { state, undo });
   }
-  await flush();
+  const made = ends.isNew ? ends : undefined;
+  await sendGroup(kernel, group, { state, undo, made });
+}
+
+async function sendGroup(
+  kernel: Kernel,
+  steps: readonly Step[],
+  { made, ...application }: Omit<Application, "ends"> & {
+    readonly made?: Ends | undefined;
+  },
+): Promise<void> {
+  const sent = steps.filter(isNetlinkStep);
+  const of = (place: Place) => sent.filter((step) => placeOf(step) === place);
+  await settled([
+    send(kernel.pod, of("pod"), {
+      ...application,
+      before: made && raiseRequests(made.inner),
+    }),
+    sent.length < steps.length
+      ? markReplies(kernel, application.undo)
+      : undefined,
+  ]);
+  await send(kernel.host, of("host"), {
+    ...application,
+    // The last end to be set up can send at once, the other one when the kernel gets round to it, or is asked.
+    after: made && [linkGet({ index: made.outer.index })],
+  });
 }
 
 /** All of one side in one send. The kernel goes on after a step that it refuses, so more than those before it may have to be undone. */
 async function send(
-  kernel: Kernel,
+  socket: Routes,
   steps: readonly NetlinkStep[],
-  { state, undo }: { readonly state: State; readonly undo: Undo },
+  { state, undo, before = [], after = [] }: Omit<Application, "ends"> & {
+    readonly before?: readonly Request[] | undefined;
+    readonly after?: readonly Request[] | undefined;
+  },
 ): Promise<void> {
-  const [first] = steps;
-  if (first === undefined) return;
-  const socket = kernel[placeOf(first)];
-  const errors = await socket.tryExecute(
-    steps.map((step) => doRequest(step, state)),
+  const requests = steps.map((step) => doRequest(step, state));
+  const answers = await socket.tryExecute(
+    [...before, ...requests, ...after].map(silent),
   );
+  const raised = raiseProblem(answers.slice(0, before.length));
+  const errors = answers.slice(before.length);
   for (const [i, step] of steps.entries()) {
     const error = errors[i];
     if (error !== undefined) continue;
     const request = undoRequest(step, state);
     undo.defer(() => socket.execute([request]));
   }
-  const refused = errors.find((error, i) =>
-    error !== undefined && !isGone(steps[i], error)
-  );
-  if (refused !== undefined) throw refused;
+  const refused = steps.map((step, i) => ({ step, error: errors[i] }))
+    .find(({ step, error }) => error !== undefined && !isGone(step, error));
+  const problem = raised ?? refused?.error;
+  if (problem !== undefined) throw problem;
 }
 
 function setSysctl(
@@ -86,25 +120,26 @@ function setSysctl(
 }
 
 async function markReplies({ filters }: Kernel, undo: Undo): Promise<void> {
-  const existed = await filters.tableExists(REPLY_TABLE.name);
   try {
-    await filters.replaceTable(REPLY_TABLE);
+    if (!await filters.createTable(NEW_REPLY_TABLE)) {
+      await filters.replaceTable(REPLY_TABLE);
+      return;
+    }
   } catch (cause) {
     throw lacksConntrack(cause) ? needsConntrack(cause) : cause;
   }
-  if (existed) return;
   undo.defer(async () => {
     await filters.deleteTable(REPLY_TABLE.name);
   });
 }
 
-function placeOf(step: Step): Place {
+function placeOf(step: NetlinkStep): Place {
   return "place" in step ? step.place : "pod";
 }
 
 /** What was to be removed is gone already. */
-function isGone(step: Step | undefined, error: NetlinkError): boolean {
-  const removes = step?.kind === "noRule" || step?.kind === "noRoute" ||
-    step?.kind === "noNeighbour";
+function isGone(step: Step, error: NetlinkError): boolean {
+  const removes = step.kind === "noRule" || step.kind === "noRoute" ||
+    step.kind === "noNeighbour";
   return removes && error.isAbsent;
 }

@@ -1,7 +1,31 @@
 import type { Address } from "../../inet/mod.ts";
-import { linkGet, routeLookUp } from "../../netlink/mod.ts";
+import { type AddressEntry, type Link, linkGet } from "../../netlink/mod.ts";
 import { chooseHostAddresses } from "../plan/host_addresses.ts";
 import type { Routes } from "./ports.ts";
+
+/** What a host's addresses are chosen from. */
+export interface HostLinks {
+  readonly addresses: readonly AddressEntry[];
+  /** Those with an address that others can reach. */
+  readonly links: readonly Link[];
+}
+
+/** Reads the host's addresses and their links. `isShort` as of `listAddresses()`. */
+export async function readHostLinks(
+  host: Routes,
+  options: { readonly isShort?: boolean } = {},
+): Promise<HostLinks> {
+  const addresses = await host.listAddresses({}, options);
+  const links: Link[] = [];
+  const indexes = new Set(
+    addresses.filter(({ scope }) => scope === "global")
+      .map(({ index }) => index),
+  );
+  await host.tryExecute(
+    [...indexes].map((index) => linkGet({ index }, (link) => links.push(link))),
+  );
+  return { addresses, links };
+}
 
 /**
  * The host's addresses that pods reach it by, as {@linkcode chooseHostAddresses}
@@ -10,33 +34,17 @@ import type { Routes } from "./ports.ts";
  */
 export async function findHostAddresses(
   host: Routes,
+  { addresses, links }: HostLinks,
   { before = [], towards = [] }: {
     readonly before?: readonly Address[];
     readonly towards?: readonly Address[];
-  },
+  } = {},
 ): Promise<Address[]> {
-  const addresses = await host.listAddresses();
-  const names = new Map<number, string>();
-  const indexes = new Set(
-    addresses.filter(({ scope }) => scope === "global")
-      .map(({ index }) => index),
-  );
-  await host.tryExecute(
-    [...indexes].map((index) =>
-      linkGet({ index }, ({ name }) => names.set(index, name))
-    ),
-  );
-  const sources: Address[] = [];
-  await host.tryExecute(
-    towards.map((address) =>
-      routeLookUp(address, ({ source }) => {
-        if (source !== undefined) sources.push(source);
-      })
-    ),
-  );
+  const routes = await host.lookUpRoutes(towards);
+  const sources = routes.flatMap((route) => route?.source ?? []);
   return chooseHostAddresses({
     sources: [...before, ...sources],
     addresses,
-    names,
+    names: new Map(links.map(({ index, name }) => [index, name])),
   });
 }

@@ -17,6 +17,7 @@ export type Routes =
     | "listRoutes"
     | "listRules"
     | "listNeighbours"
+    | "lookUpRoutes"
   >
   & Disposable;
 
@@ -24,7 +25,7 @@ export type Routes =
 export type Filters =
   & Pick<
     NetfilterSocket,
-    "replaceTable" | "deleteTable" | "compareTable" | "tableExists"
+    "createTable" | "replaceTable" | "deleteTable" | "compareTable"
   >
   & AsyncDisposable;
 

@@ -1,54 +1,81 @@
+import { settled } from "../../async/mod.ts";
+import type { Address } from "../../inet/mod.ts";
 import { tryReadSysctl } from "../../linux/mod.ts";
+import { type Neighbour, neighbourGet } from "../../netlink/mod.ts";
+import { readHostLinks } from "./host_addresses.ts";
 import type { Kernel, Routes } from "./ports.ts";
 import { REPLY_TABLE } from "../plan/reply_table.ts";
 import { type SideState, type State, sysctlKey } from "../state/state.ts";
 import type { Step } from "../state/steps.ts";
 
-/** Reads all of a pod's network. */
-export async function readPod(pod: Routes): Promise<SideState> {
+/** What pod and host have. */
+export type Sides = Pick<State, "pod" | "host">;
+
+/** A pod's lists before anything runs in it, and the host's, which has only what is set up by hand or by us. */
+const SHORT = { isShort: true };
+
+/** Reads a pod's network, but for its neighbours: the kernel keeps those of all namespaces in one table. */
+export async function readPod(
+  pod: Routes,
+  options: { readonly isShort?: boolean } = {},
+): Promise<SideState> {
   return {
     links: await pod.listLinks(),
-    addresses: await pod.listAddresses(),
-    rules: await pod.listRules(),
-    routes: await pod.listRoutes(),
-    neighbours: await pod.listNeighbours(),
+    addresses: await pod.listAddresses({}, options),
+    rules: await pod.listRules({}, options),
+    routes: await pod.listRoutes({}, options),
+    neighbours: [],
   };
 }
 
-/** Reads what the host has for a pod: nothing of it grows with the node's links and neighbours. */
-export async function readHost(
-  host: Routes,
-  { device, table }: { readonly device: string; readonly table: number },
-): Promise<SideState> {
-  const link = await host.getLink({ name: device });
+/** Reads a pod's network, and what of the host's concerns all pods. */
+export async function readSides(
+  { pod, host }: Pick<Kernel, "pod" | "host">,
+  { table }: { readonly table: number },
+): Promise<Sides> {
+  const [inside, outside] = await settled([
+    readPod(pod, SHORT),
+    readHost(host, table),
+  ]);
+  return { pod: inside, host: outside };
+}
+
+async function readHost(host: Routes, table: number): Promise<SideState> {
   return {
-    links: link === undefined ? [] : [link],
-    addresses: [],
-    rules: await host.listRules(),
-    routes: await host.listRoutes({ table }),
-    neighbours: link === undefined
-      ? []
-      : await host.listNeighbours({ index: link.index }),
+    ...await readHostLinks(host, SHORT),
+    rules: await host.listRules({}, SHORT),
+    routes: await host.listRoutes({ table }, SHORT),
+    neighbours: [],
   };
 }
 
-/** The rest of the state that a plan is compared with. */
-export async function readState(
-  kernel: Kernel,
-  sides: Pick<State, "pod" | "host">,
+/** What the kernel knows about some neighbours of a link, each looked up on its own: that does not grow with the node's. */
+export async function readNeighbours(
+  socket: Routes,
+  index: number,
+  addresses: readonly Address[],
+): Promise<Neighbour[]> {
+  const found: Neighbour[] = [];
+  await socket.tryExecute(
+    addresses.map((address) =>
+      neighbourGet({ index, address }, (neighbour) => found.push(neighbour))
+    ),
+  );
+  return found;
+}
+
+/** Whether the pod has the table of reply marks just so, if a step wants it. */
+export async function areRepliesMarked(
+  { filters }: Pick<Kernel, "filters">,
   steps: readonly Step[],
-): Promise<State> {
-  const wantsReplies = steps.some(({ kind }) => kind === "replies");
-  return {
-    ...sides,
-    sysctls: readSysctls(kernel, steps),
-    repliesMarked: wantsReplies &&
-      (await kernel.filters.compareTable(REPLY_TABLE)).length === 0,
-  };
+): Promise<boolean> {
+  return steps.some(({ kind }) => kind === "replies") &&
+    (await filters.compareTable(REPLY_TABLE)).length === 0;
 }
 
-function readSysctls(
-  { netns, hostNetns }: Kernel,
+/** The values of the sysctls that steps set. */
+export function readSysctls(
+  { netns, hostNetns }: Pick<Kernel, "netns" | "hostNetns">,
   steps: readonly Step[],
 ): Map<string, string> {
   const values = new Map<string, string>();

@@ -18,6 +18,11 @@ import { findNeighbour, isSameRoute, routesInPlace } from "../state/compare.ts";
 import { indexOf, type SideState, type State } from "../state/state.ts";
 import type { DeviceRoute, NetlinkStep, StepOf } from "../state/steps.ts";
 
+/** The request, answered only when the kernel refuses it. */
+export function silent(request: Request): Request {
+  return { ...request, silent: true };
+}
+
 /** The request that carries out a step. @throws {TypeError} when its link is not there */
 export function doRequest(step: NetlinkStep, state: State): Request {
   switch (step.kind) {

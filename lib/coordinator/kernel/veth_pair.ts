@@ -5,41 +5,44 @@ import {
   linkAddVeth,
   linkDelete,
   linkSet,
+  type NetlinkError,
 } from "../../netlink/mod.ts";
 import type { Undo } from "./apply.ts";
+import { type Ends, raiseProblem, raiseRequests } from "./ends.ts";
 import { huskOf } from "./husks.ts";
 import { invalidConfig } from "../config/invalid.ts";
-import type { LinkEnd } from "../plan/plan.ts";
 import type { Kernel, Routes } from "./ports.ts";
 import { remove } from "./remove.ts";
+import { silent } from "./requests.ts";
 import { parseVethAlias, type VethSpec } from "../plan/veth.ts";
-
-/** Both ends of the link between a pod and its host. */
-export interface Ends {
-  readonly inner: LinkEnd;
-  readonly outer: LinkEnd;
-}
 
 /**
  * Makes the pair of a pod, or takes the one that is there, with its MAC
- * addresses: the pod's neighbours know them.
+ * addresses: the pod's neighbours know them. `inside` is the pod's link of the
+ * pair's name.
  *
  * @throws {CniError} with code 7 when the pod has another link called veth0, 11 when the host has another link of the pair's name
  * @throws {NetlinkError} when the kernel refuses
  */
 export async function ensureVeth(
   kernel: Kernel,
-  spec: VethSpec,
+  { spec, inside }: {
+    readonly spec: VethSpec;
+    readonly inside: Link | undefined;
+  },
   undo: Undo,
 ): Promise<Ends> {
-  const { host, pod } = kernel;
+  const made = inside === undefined
+    ? await tryCreate(kernel, spec, undo)
+    : undefined;
+  if (made !== undefined && "inner" in made) return made;
+  const { host } = kernel;
   const present = await host.getLink({ name: spec.hostName });
-  const inside = await pod.getLink({ name: spec.podName });
   if (present !== undefined) {
     refuseForeign(present, spec);
     const isLiving = huskOf(present) === undefined;
-    if (isLiving && isPair(present, inside)) {
-      return await adopt(kernel, spec, present);
+    if (isLiving && inside !== undefined && isPair(present, inside)) {
+      return await adopt(kernel, spec, { outer: present, inner: inside });
     }
     // Of an earlier sandbox with this ID, or of this one before DEL. A husk may go at the same time.
     await remove(host, [linkDelete({ index: present.index })]);
@@ -49,71 +52,99 @@ export async function ensureVeth(
       "it is the name of the link to the host: call the other link otherwise",
     );
   }
-  return await create(kernel, spec, undo);
+  const again = await tryCreate(kernel, spec, undo);
+  if ("inner" in again) return again;
+  throw again;
 }
 
-async function create(
-  { host, pod, netns }: Kernel,
+/** Makes the pair and the host's end of it by one send; the refusal, when a name or an index is taken. */
+async function tryCreate(
+  { host, netns }: Kernel,
   spec: VethSpec,
   undo: Undo,
-): Promise<Ends> {
-  const { hostName, podName, hostMac, podMac, mtu } = spec;
-  await host.execute([
-    linkAddVeth({
-      name: hostName,
-      mac: hostMac,
+): Promise<Ends | NetlinkError> {
+  const { hostName, podName, hostMac, podMac, mtu, alias } = spec;
+  const [index, peerIndex] = chooseIndexes();
+  const request = linkAddVeth({
+    name: hostName,
+    index,
+    mac: hostMac,
+    mtu,
+    queues: 1,
+    peer: {
+      name: podName,
+      index: peerIndex,
+      mac: podMac,
       mtu,
       queues: 1,
-      peer: { name: podName, mac: podMac, mtu, queues: 1, netns },
-    }),
-  ]);
-  const { index } = await linkOf(host, hostName);
+      netns,
+    },
+  });
+  const [refusal, ...errors] = await host.tryExecute(
+    [request, ...raiseRequests({ index }, { alias })].map(silent),
+  );
+  if (refusal !== undefined) {
+    if (TAKEN.has(refusal.code)) return refusal;
+    throw refusal;
+  }
   undo.defer(() => host.execute([linkDelete({ index })]));
-  await raise(host, index, spec.alias);
-  const { index: inside } = await linkOf(pod, podName);
-  await raise(pod, inside);
-  return {
-    inner: { device: podName, mac: podMac },
-    outer: { device: hostName, mac: hostMac },
+  const problem = raiseProblem(errors);
+  if (problem !== undefined) throw problem;
+  const both = {
+    mtu,
+    kind: "veth",
+    up: true,
+    lowerUp: true,
+    group: 0,
+    flags: 1,
   };
+  return {
+    inner: { ...both, index: peerIndex, name: podName, mac: podMac },
+    outer: { ...both, index, name: hostName, mac: hostMac, alias },
+    isNew: true,
+  };
+}
+
+/**
+ * Indexes that no link has had: the kernel counts up from 1. What comes after
+ * the pair in its send can name it by them; were it refused, so would be that.
+ */
+function chooseIndexes(): readonly [number, number] {
+  const [random = 0] = crypto.getRandomValues(new Uint32Array(1));
+  const index = FIRST_INDEX + (random & INDEX_MASK);
+  // Never the same: the kernel would take its time with the carrier (linkwatch_urgent_event() of net/core/link_watch.c).
+  return [index, index ^ 1];
 }
 
 async function adopt(
   { host, pod }: Kernel,
   spec: VethSpec,
-  present: Link,
+  { inner, outer }: { readonly inner: Link; readonly outer: Link },
 ): Promise<Ends> {
-  const inside = await linkOf(pod, spec.podName);
-  if (present.alias !== spec.alias && present.alias === undefined) {
-    await raise(host, present.index, spec.alias);
+  if (outer.alias === undefined) {
+    await raise(host, outer.index, { alias: spec.alias });
   }
   for (
-    const [socket, { index, mtu, up }] of [[host, present], [
-      pod,
-      inside,
-    ]] as const
+    const [socket, { index, mtu, up }] of [[host, outer], [pod, inner]] as const
   ) {
     if (mtu === spec.mtu && up) continue;
     await socket.execute([linkSet({ index }, { mtu: spec.mtu, up: true })]);
   }
   return {
-    inner: { device: inside.name, mac: inside.mac ?? spec.podMac },
-    outer: { device: present.name, mac: present.mac ?? spec.hostMac },
+    inner: { ...inner, mac: inner.mac ?? spec.podMac },
+    outer: { ...outer, mac: outer.mac ?? spec.hostMac },
+    isNew: false,
   };
 }
 
-/** Up, without a link-local address of the kernel's: nothing here needs one. */
 async function raise(
   socket: Routes,
   index: number,
-  alias?: string,
+  options: { readonly alias: string },
 ): Promise<void> {
-  const [error] = await socket.tryExecute([
-    linkSet({ index }, { ipv6AddrGenMode: "none" }),
-  ]);
-  // A kernel without IPv6, or an MTU too small for it.
-  if (error !== undefined && error.code !== "EAFNOSUPPORT") throw error;
-  await socket.execute([linkSet({ index }, { alias, up: true })]);
+  const requests = raiseRequests({ index }, options);
+  const problem = raiseProblem(await socket.tryExecute(requests));
+  if (problem !== undefined) throw problem;
 }
 
 function refuseForeign(link: Link, spec: VethSpec): void {
@@ -133,8 +164,8 @@ function isPair(outside: Link, inside: Link | undefined): boolean {
     inside.peerIndex === outside.index;
 }
 
-async function linkOf(socket: Routes, name: string): Promise<Link> {
-  const link = await socket.getLink({ name });
-  if (link !== undefined) return link;
-  throw new TypeError(`Cannot find link "${name}", which was just created`);
-}
+/** Of a name, or of an index (dev_index_reserve() in net/core/dev.c). */
+const TAKEN: ReadonlySet<string> = new Set(["EEXIST", "EBUSY"]);
+/** The kernel does not come to indexes from here on; twice this is the highest. */
+const FIRST_INDEX = 2 ** 30;
+const INDEX_MASK = 2 ** 30 - 1;

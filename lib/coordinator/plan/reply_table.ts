@@ -3,7 +3,12 @@ import {
   COORDINATOR_NFT_TABLE,
   COORDINATOR_VETH,
 } from "../../names/mod.ts";
-import { nft, type NftTable } from "../../netlink/mod.ts";
+import {
+  nft,
+  type NftNewTable,
+  type NftTable,
+  prepareTable,
+} from "../../netlink/mod.ts";
 
 /** Priority of the mangle chains of iptables. */
 const MANGLE = -150;
@@ -49,3 +54,6 @@ export const REPLY_TABLE: NftTable = {
     ],
   }],
 };
+
+/** {@linkcode REPLY_TABLE}, ready for pods that do not have it. */
+export const NEW_REPLY_TABLE: NftNewTable = prepareTable(REPLY_TABLE);

@@ -40,11 +40,16 @@ export async function planVeth(
       details: `with interface "${ifname}" it does not fit into a link's alias`,
     });
   }
+  const [hostName, hostMac, podMac] = await Promise.all([
+    hostEndName(containerId),
+    macOf("host", containerId),
+    macOf("pod", containerId),
+  ]);
   return {
-    hostName: await hostEndName(containerId),
-    hostMac: await macOf("host", containerId),
+    hostName,
+    hostMac,
     podName: COORDINATOR_VETH,
-    podMac: await macOf("pod", containerId),
+    podMac,
     mtu,
     alias: formatAlias(COORDINATOR_ALIAS_PREFIX, key),
   };

@@ -1,7 +1,7 @@
 import type { Address } from "../../inet/mod.ts";
 import { COORDINATOR_PROTOCOL } from "../../names/mod.ts";
 import { type Link, routeLookUp } from "../../netlink/mod.ts";
-import { findHostAddresses } from "../kernel/host_addresses.ts";
+import { findHostAddresses, readHostLinks } from "../kernel/host_addresses.ts";
 import { discardHusks } from "../kernel/husks.ts";
 import type { Outside, Routes } from "../kernel/ports.ts";
 import { readPod } from "../kernel/read.ts";
@@ -71,7 +71,8 @@ export async function keepPod(
   using netns = await outside.findNetnsOf(hostEnd);
   if (netns === undefined) return 0;
   using socket = outside.openRoutes(netns);
-  const pod = await readPod(socket);
+  const neighbours = await socket.listNeighbours();
+  const pod = { ...await readPod(socket), neighbours };
   const inside = pod.links.find(({ index }) => index === hostEnd.peerIndex);
   // The number of a namespace is given again.
   const isPeer = inside?.kind === "veth" &&
@@ -100,7 +101,7 @@ async function readJoined(host: Routes): Promise<JoinedHost> {
     neighbours: neighbours.filter((other) =>
       other.protocol === protocol && other.state === "permanent"
     ),
-    hostAddresses: await findHostAddresses(host, {}),
+    hostAddresses: await findHostAddresses(host, await readHostLinks(host)),
   };
 }
 

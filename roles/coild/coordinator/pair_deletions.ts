@@ -78,7 +78,7 @@ export class PairDeletions implements AsyncDisposable {
       compareTable: (table) => filters.compareTable(table),
       deleteTable: (name) => filters.deleteTable(name),
       replaceTable: (table) => filters.replaceTable(table),
-      tableExists: (name) => filters.tableExists(name),
+      createTable: (table) => filters.createTable(table),
       [Symbol.asyncDispose]: () => {
         this.#background.run(
           "closing of a netfilter socket",
