@@ -30,7 +30,6 @@ export { huskOf } from "./kernel/husks.ts";
 export { machineOf, type Podnet } from "./kernel/machine.ts";
 export type {
   Decided,
-  Filters,
   NetworkProblem,
   Outside,
   PodArgs,

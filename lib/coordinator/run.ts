@@ -194,14 +194,15 @@ function openPod(
 }
 
 function openKernel(
-  { openRoutes, openFilters, hostNetns }: Outside,
+  { openRoutes, openFilters, hostNetns, later = (work) => work() }: Outside,
   netns: Netns,
 ): Kernel & AsyncDisposable {
   const stack = new AsyncDisposableStack();
   stack.use(netns);
   const pod = stack.use(openRoutes(netns));
   const host = stack.use(openRoutes(hostNetns));
-  const filters = stack.use(openFilters(netns));
+  const filters = openFilters(netns);
+  stack.defer(() => later(async () => await filters[Symbol.asyncDispose]()));
   return {
     netns,
     hostNetns,

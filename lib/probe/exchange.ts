@@ -22,7 +22,12 @@ export interface ProbeLink {
   readonly index: number;
   /** In hexadecimal, colons between. */
   readonly mac: string;
+  /** Does what takes a grace period of the kernel when the caller has its answer; at once unless given. */
+  readonly later?: Later | undefined;
 }
+
+/** Does something behind the caller's back, or resolves when it is done. */
+export type Later = (work: () => Promise<void>) => void | Promise<void>;
 
 /** How often, and how long, is asked. */
 export interface ProbeTimes {
@@ -51,7 +56,10 @@ export async function exchange<T>(
 ): Promise<T | undefined> {
   const { retries, intervalMs, timeoutMs } = times;
   const protocol = family === "ipv4" ? ETH_P_ARP : ETH_P_IPV6;
-  await using socket = openPacketSocket({ ...link, protocol });
+  await using stack = new AsyncDisposableStack();
+  const { later = (work) => work() } = link;
+  const socket = openPacketSocket({ ...link, protocol });
+  stack.defer(async () => await later(() => socket[Symbol.asyncDispose]()));
   const buffer = new Uint8Array(FRAME_BYTES);
   // From when the last question was really sent: a busy process is late.
   let dueMs = performance.now();

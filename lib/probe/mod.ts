@@ -6,6 +6,6 @@
  *
  * @module
  */
-export type { ProbeLink, ProbeTimes } from "./exchange.ts";
+export type { Later, ProbeLink, ProbeTimes } from "./exchange.ts";
 export { announce, answers, findConflict } from "./probes.ts";
 export { udpPacket } from "./udp.ts";

@@ -36,7 +36,7 @@ interface ProbedNic {
  * @throws {CniError} with code 11 when an address is in use or a gateway does not answer
  */
 export async function probe(
-  outside: Pick<Outside, "found" | "probes">,
+  outside: Pick<Outside, "found" | "later" | "probes">,
   kernel: Kernel,
   { attachment: { ifname, settings }, pod }: {
     readonly attachment: Attachment;
@@ -46,7 +46,7 @@ export async function probe(
 ): Promise<boolean> {
   const { detectIpConflict, detectGateway } = settings;
   if (!detectIpConflict && !detectGateway) return false;
-  const nic = probedNic(kernel, ifname, pod);
+  const nic = probedNic({ ...outside, ...kernel }, ifname, pod);
   await raise(kernel.pod, nic, undo);
   try {
     await ask(outside, kernel, { nic, settings });
@@ -104,7 +104,7 @@ function forbidden(ifname: string, cause: unknown): CniError {
 
 /** What cannot be announced costs time, not the pod: neighbours ask again. */
 export async function announce(
-  { probes, warn }: Outside,
+  { probes, later, warn }: Outside,
   kernel: Kernel,
   ifname: string,
 ): Promise<void> {
@@ -113,7 +113,8 @@ export async function announce(
     const links = await pod.listLinks();
     const { index } = linkOf(links, ifname);
     const present = { links, addresses: await pod.listAddresses({ index }) };
-    const { link, addresses } = probedNic({ netns }, ifname, present);
+    const at = { netns, later };
+    const { link, addresses } = probedNic(at, ifname, present);
     await forAll(
       addresses,
       (address) => probes.announce(link, address, ANNOUNCEMENTS),
@@ -135,14 +136,14 @@ async function forAll(
 }
 
 function probedNic(
-  { netns }: Pick<ProbeLink, "netns">,
+  { netns, later }: Pick<ProbeLink, "netns" | "later">,
   ifname: string,
   pod: Pick<SideState, "links" | "addresses">,
 ): ProbedNic {
   const { index, mac = "", up } = linkOf(pod.links, ifname);
   const present = pod.addresses.filter((entry) => entry.index === index);
   const addresses = addressesOf({ addresses: present }, index);
-  const link = { netns, index, mac };
+  const link = { netns, later, index, mac };
   return { name: ifname, link, isUp: up, present, addresses };
 }
 

@@ -1,7 +1,7 @@
 import type { Address } from "../../inet/mod.ts";
 import type { Netns } from "../../linux/mod.ts";
 import type { Link, NetfilterSocket, RouteSocket } from "../../netlink/mod.ts";
-import type { ProbeLink, ProbeTimes } from "../../probe/mod.ts";
+import type { Later, ProbeLink, ProbeTimes } from "../../probe/mod.ts";
 import type { Shared } from "../config/shared.ts";
 import type { CoordinatorHusk } from "../plan/veth.ts";
 
@@ -89,6 +89,8 @@ export interface Outside {
   findNetnsOf(hostEnd: Link): Promise<Netns | undefined>;
   /** Deletes the host's end of a pair that is cut off, now or when DEL has been answered. */
   discard(husk: CoordinatorHusk): Promise<void>;
+  /** Closes sockets when the call has been answered, where that takes a grace period of the kernel; at once where absent. */
+  readonly later?: Later | undefined;
   /** What is configured for all pods. Not asked upon DEL and GC, which have to work without. */
   shared(): Shared;
   /** The pod's annotations, where the runtime has not handed them over; undefined when they cannot be known. */

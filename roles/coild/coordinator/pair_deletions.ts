@@ -1,7 +1,6 @@
 import { Backoff, retry, TaskGroup } from "../../../lib/async/mod.ts";
 import {
   type CoordinatorHusk,
-  type Filters,
   huskOf,
   type Outside,
 } from "../../../lib/coordinator/mod.ts";
@@ -37,12 +36,10 @@ export class PairDeletions implements AsyncDisposable {
   }
 
   /** The same kernel, with what takes a grace period behind the callers' backs. */
-  behind<T extends Pick<Outside, "openFilters">>(
-    machine: T,
-  ): T & Pick<Outside, "discard"> {
+  behind<T>(machine: T): T & Pick<Outside, "discard" | "later"> {
     return {
       ...machine,
-      openFilters: (netns) => this.#closingLater(machine.openFilters(netns)),
+      later: (work) => this.#background.run("closing of a socket", work),
       discard: (husk) => this.discard(husk),
     };
   }
@@ -70,23 +67,6 @@ export class PairDeletions implements AsyncDisposable {
         return true;
       },
     });
-  }
-
-  /** Closes the socket behind the caller's back: after a table was deleted that waits for a grace period, too. */
-  #closingLater(filters: Filters): Filters {
-    return {
-      compareTable: (table) => filters.compareTable(table),
-      deleteTable: (name) => filters.deleteTable(name),
-      replaceTable: (table) => filters.replaceTable(table),
-      createTable: (table) => filters.createTable(table),
-      [Symbol.asyncDispose]: () => {
-        this.#background.run(
-          "closing of a netfilter socket",
-          async () => await filters[Symbol.asyncDispose](),
-        );
-        return Promise.resolve();
-      },
-    };
   }
 
   /** Gives up; the next start goes on. */
