@@ -1,4 +1,3 @@
-import { Validator } from "ip-num";
 import type { Family } from "./family.ts";
 
 /** The numeric form of an address text, with the family it was written in. */
@@ -7,50 +6,64 @@ export interface ParsedText {
   readonly value: bigint;
 }
 
+const OCTET = /^(?:0|[1-9][0-9]{0,2})$/;
+const WORD = /^[0-9a-f]{1,4}$/i;
+
 /**
- * Parses the text of one address, or returns undefined.
- *
- * ip-num decides what is well formed; it refuses short forms, leading zeros, hexadecimal octets and blanks. The
- * one thing it lets through that must not become an address is a zone identifier ("fe80::1%eth0"), so that is
- * refused here. An IPv4-mapped text stays an IPv6 address.
+ * Parses the text of one address, or returns undefined. Short forms, leading
+ * zeros, hexadecimal octets, blanks and zone identifiers are refused. An
+ * IPv4-mapped text stays an IPv6 address.
  */
 export function parseText(text: string): ParsedText | undefined {
-  if (text.includes(":")) {
-    if (text.includes("%") || !Validator.isValidIPv6String(text)[0]) {
-      return undefined;
-    }
-    return { family: "ipv6", value: ipv6Value(text) };
-  }
-  if (!Validator.isValidIPv4String(text)[0]) return undefined;
-  return { family: "ipv4", value: BigInt(ipv4Number(text)) };
+  const family = text.includes(":") ? "ipv6" : "ipv4";
+  const value = family === "ipv6" ? ipv6Value(text) : ipv4Value(text);
+  return value === undefined ? undefined : { family, value: BigInt(value) };
 }
 
-function ipv4Number(text: string): number {
+function ipv4Value(text: string): number | undefined {
+  const octets = text.split(".");
+  if (octets.length !== 4) return undefined;
   let value = 0;
-  for (const octet of text.split(".")) value = value * 256 + Number(octet);
+  for (const octet of octets) {
+    if (!OCTET.test(octet) || Number(octet) > 255) return undefined;
+    value = value * 256 + Number(octet);
+  }
   return value;
 }
 
-function ipv6Value(text: string): bigint {
-  const [head = "", tail] = text.split("::");
-  const front = wordsOf(head);
-  const back = tail === undefined ? [] : wordsOf(tail);
-  const zeros = new Array<number>(8 - front.length - back.length).fill(0);
+function ipv6Value(text: string): bigint | undefined {
+  const [head = "", tail, ...others] = text.split("::");
+  // Only the last words may be an IPv4 address.
+  const front = wordsOf(head, { dotted: tail === undefined });
+  const back = wordsOf(tail ?? "", { dotted: true });
+  if (front === undefined || back === undefined || others.length > 0) {
+    return undefined;
+  }
+  const missing = 8 - front.length - back.length;
+  if (tail === undefined ? missing !== 0 : missing < 1) return undefined;
   let value = 0n;
-  for (const word of [...front, ...zeros, ...back]) {
+  for (
+    const word of [...front, ...new Array<number>(missing).fill(0), ...back]
+  ) {
     value = (value << 16n) | BigInt(word);
   }
   return value;
 }
 
-function wordsOf(text: string): number[] {
+function wordsOf(
+  text: string,
+  { dotted }: { readonly dotted: boolean },
+): number[] | undefined {
   if (text === "") return [];
+  const parts = text.split(":");
   const words: number[] = [];
-  for (const part of text.split(":")) {
-    if (part.includes(".")) {
-      const quad = ipv4Number(part);
-      words.push(Math.floor(quad / 65536), quad % 65536);
-    } else words.push(parseInt(part, 16));
+  for (const [i, part] of parts.entries()) {
+    const quad = dotted && i === parts.length - 1 && part.includes(".")
+      ? ipv4Value(part)
+      : undefined;
+    if (quad !== undefined) words.push(Math.floor(quad / 65536), quad % 65536);
+    else if (WORD.test(part)) words.push(parseInt(part, 16));
+    else return undefined;
   }
   return words;
 }

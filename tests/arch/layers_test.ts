@@ -196,7 +196,6 @@ Deno.test("layers: the graph holds every source file of lib and roles", async ()
 Deno.test("layers: special imports stay in their rooms", async () => {
   const rooms: readonly [RegExp, RegExp][] = [
     [/\bDeno\.dlopen\b/, /^lib\/linux\//],
-    [/from "ip-num/, /^lib\/inet\//],
     [/from "aws4fetch"/, /^lib\/aws\//],
     [/\bDeno\.createHttpClient\b/, /^lib\/(announce|aws|kube)\//],
     [/[^.\w]fetch\(/, /^(lib\/(announce|aws|kube)|roles\/coil_probe)\//],
