@@ -22,7 +22,7 @@ export async function attach(
   attachment: Attachment,
 ): Promise<void> {
   const { ifname: nic, settings } = attachment;
-  const look = () => readSides(kernel, { table: settings.hostRuleTable });
+  const look = () => readSides(kernel);
   // The first one is joined by a pair, or not at all.
   const pair = nic === settings.firstNic
     ? planVeth(attachment, { mtu: settings.vethMtu })

@@ -19,6 +19,7 @@ import { findHostAddresses } from "../kernel/host_addresses.ts";
 import {
   areRepliesMarked,
   readNeighbours,
+  readRoutesBy,
   readSysctls,
   type Sides,
 } from "../kernel/read.ts";
@@ -163,7 +164,7 @@ export async function planAttachment(
 /** With the ends of the link, and what is known of the neighbours by it. */
 async function sidesWith(
   kernel: Kernel,
-  { ends: { inner, outer, isNew }, sides }: Situation,
+  { attachment, ends: { inner, outer, isNew }, sides }: Situation,
   { addresses, hostAddresses }: {
     readonly addresses: readonly Address[];
     readonly hostAddresses: readonly Address[];
@@ -172,8 +173,12 @@ async function sidesWith(
   const pod = { ...sides.pod, links: withLink(sides.pod.links, inner) };
   const host = { ...sides.host, links: [outer] };
   if (isNew) return { pod, host };
-  const former = host.routes.filter(({ index }) => index === outer.index)
-    .flatMap(({ destination }) => destination?.address ?? []);
+  const { hostRuleTable: table } = attachment.settings;
+  const filter = { table, index: outer.index };
+  const routes = await readRoutesBy(kernel.host, filter);
+  const former = routes.flatMap(({ destination }) =>
+    destination?.address ?? []
+  );
   const [inPod, onHost] = await settled([
     readNeighbours(kernel.pod, inner.index, hostAddresses),
     readNeighbours(
@@ -184,7 +189,7 @@ async function sidesWith(
   ]);
   return {
     pod: { ...pod, neighbours: inPod },
-    host: { ...host, neighbours: onHost },
+    host: { ...host, routes, neighbours: onHost },
   };
 }
 

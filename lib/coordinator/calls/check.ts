@@ -21,7 +21,7 @@ export async function check(
   attachment: Attachment,
 ): Promise<void> {
   const { ifname, containerId, settings } = attachment;
-  const sides = await readSides(kernel, { table: settings.hostRuleTable });
+  const sides = await readSides(kernel);
   const { pod } = sides;
   const mode = modeOf(pod, attachment);
   const ends = await findEnds(outside, kernel, { mode, settings, pod });

@@ -6,7 +6,7 @@ import type { Kernel, Routes } from "./ports.ts";
 import { NEW_REPLY_TABLE, REPLY_TABLE } from "../plan/reply_table.ts";
 import { type Ends, raiseProblem, raiseRequests } from "./ends.ts";
 import { lacksConntrack, needsConntrack } from "./needs_conntrack.ts";
-import { doRequest, silent, undoRequest } from "./requests.ts";
+import { addRequest, doRequest, silent, undoRequest } from "./requests.ts";
 import { type Place, type State, sysctlKey } from "../state/state.ts";
 import {
   isNetlinkStep,
@@ -89,22 +89,54 @@ async function send(
     readonly after?: readonly Request[] | undefined;
   },
 ): Promise<void> {
-  const requests = steps.map((step) => doRequest(step, state));
+  const requests = steps.map((step) => addRequest(step, state));
   const answers = await socket.tryExecute(
     [...before, ...requests, ...after].map(silent),
   );
-  const raised = raiseProblem(answers.slice(0, before.length));
-  const errors = answers.slice(before.length);
+  await judge(socket, answers.slice(before.length), {
+    steps,
+    state,
+    undo,
+    problem: raiseProblem(answers.slice(0, before.length)),
+  });
+}
+
+/** Registers what undoes the steps that the kernel took. @throws {NetlinkError} for what was refused before them, or the first one that is */
+async function judge(
+  socket: Routes,
+  errors: readonly (NetlinkError | undefined)[],
+  { steps, state, undo, problem }: Omit<Application, "ends"> & {
+    readonly steps: readonly NetlinkStep[];
+    readonly problem: NetlinkError | undefined;
+  },
+): Promise<void> {
+  const taken: StepOf<"route">[] = [];
+  let first = problem;
   for (const [i, step] of steps.entries()) {
     const error = errors[i];
-    if (error !== undefined) continue;
-    const request = undoRequest(step, state);
-    undo.defer(() => socket.execute([request]));
+    if (error === undefined) {
+      const request = undoRequest(step, state);
+      undo.defer(() => socket.execute([request]));
+    } else if (step.kind === "route" && error.code === "EEXIST") {
+      taken.push(step);
+    } else if (!isGone(step, error)) first ??= error;
   }
-  const refused = steps.map((step, i) => ({ step, error: errors[i] }))
-    .find(({ step, error }) => error !== undefined && !isGone(step, error));
-  const problem = raised ?? refused?.error;
-  if (problem !== undefined) throw problem;
+  if (first !== undefined) throw first;
+  for (const step of taken) await takePlace(socket, step, { state, undo });
+}
+
+/** Puts a route in place of another link's, which was not read: a node has routes of many pods. */
+async function takePlace(
+  socket: Routes,
+  step: StepOf<"route">,
+  { state, undo }: Omit<Application, "ends">,
+): Promise<void> {
+  const { table, family } = step.route;
+  const routes = await socket.listRoutes({ table, family });
+  const read = { ...state, [step.place]: { ...state[step.place], routes } };
+  await socket.execute([doRequest(step, read)]);
+  const request = undoRequest(step, read);
+  undo.defer(() => socket.execute([request]));
 }
 
 function setSysctl(

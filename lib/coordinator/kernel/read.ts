@@ -1,7 +1,7 @@
 import { settled } from "../../async/mod.ts";
 import type { Address } from "../../inet/mod.ts";
 import { tryReadSysctl } from "../../linux/mod.ts";
-import { type Neighbour, neighbourGet } from "../../netlink/mod.ts";
+import { type Neighbour, neighbourGet, type Route } from "../../netlink/mod.ts";
 import { readHostLinks } from "./host_addresses.ts";
 import type { Kernel, Routes } from "./ports.ts";
 import { REPLY_TABLE } from "../plan/reply_table.ts";
@@ -28,25 +28,32 @@ export async function readPod(
   };
 }
 
-/** Reads a pod's network, and what of the host's concerns all pods. */
+/** Reads a pod's network, and what of the host's concerns all pods: nothing of it grows with them. */
 export async function readSides(
   { pod, host }: Pick<Kernel, "pod" | "host">,
-  { table }: { readonly table: number },
 ): Promise<Sides> {
   const [inside, outside] = await settled([
     readPod(pod, SHORT),
-    readHost(host, table),
+    readHost(host),
   ]);
   return { pod: inside, host: outside };
 }
 
-async function readHost(host: Routes, table: number): Promise<SideState> {
+async function readHost(host: Routes): Promise<SideState> {
   return {
     ...await readHostLinks(host, SHORT),
     rules: await host.listRules({}, SHORT),
-    routes: await host.listRoutes({ table }, SHORT),
+    routes: [],
     neighbours: [],
   };
+}
+
+/** The routes by a link in one table. */
+export async function readRoutesBy(
+  host: Routes,
+  filter: { readonly table: number; readonly index: number },
+): Promise<Route[]> {
+  return await host.listRoutes(filter, SHORT);
 }
 
 /** What the kernel knows about some neighbours of a link, each looked up on its own: that does not grow with the node's. */

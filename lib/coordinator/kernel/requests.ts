@@ -6,6 +6,7 @@ import {
   neighbourReplace,
   type Request,
   type Route,
+  routeAdd,
   routeAddBeside,
   routeDelete,
   routeReplace,
@@ -44,6 +45,15 @@ export function doRequest(step: NetlinkStep, state: State): Request {
     case "link":
       return linkSet({ name: step.device }, step.setting);
   }
+}
+
+/** As {@linkcode doRequest}, but refused where a route would take the place of one that `state` lacks: EEXIST. */
+export function addRequest(step: NetlinkStep, state: State): Request {
+  if (step.kind !== "route") return doRequest(step, state);
+  const side = state[step.place];
+  return routesInPlace(step.route, side).length === 0
+    ? routeAdd(target(step.route, side))
+    : doRequest(step, state);
 }
 
 /** The request that puts back what was there before the step. */

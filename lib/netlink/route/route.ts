@@ -196,11 +196,17 @@ export function routeDelete(route: RouteTarget): Request {
 /** Writes the filter of a route dump. */
 export function writeRouteFilter(
   writer: MessageWriter,
-  filter: { family?: Family; table?: number; protocol?: number },
+  filter: {
+    family?: Family;
+    table?: number;
+    protocol?: number;
+    index?: number;
+  },
 ): void {
   const fields = { type: 0, protocol: filter.protocol ?? 0, scope: 0 };
   writeRouteHeader(writer, { ...fields, family: filter.family, length: 0 });
   if (filter.table !== undefined) writer.attributeU32(RTA_TABLE, filter.table);
+  if (filter.index !== undefined) writer.attributeU32(RTA_OIF, filter.index);
 }
 
 /**

@@ -186,7 +186,7 @@ export class RouteSocket implements Disposable {
   }
 
   /**
-   * Lists routes: of one table, one family, one protocol, or all of all tables.
+   * Lists routes: of one table, family, protocol or link, or all of all tables.
    * The kernel does not report that IPv4 routes change while it lists them: one
    * that comes or goes in the meantime may be in the list or not.
    */
@@ -241,11 +241,12 @@ export class RouteSocket implements Disposable {
     filter: RouteFilter,
     options: ListOptions,
   ): Promise<Route[]> {
-    const { table, protocol, keep = () => true } = filter;
+    const { table, protocol, index, keep = () => true } = filter;
     // Kernels before 4.20 know no filters; IPv6 takes a table for a hint.
     const isMeant = (route: Route) =>
       (table === undefined || route.table === table) &&
-      (protocol === undefined || route.protocol === protocol) && keep(route);
+      (protocol === undefined || route.protocol === protocol) &&
+      (index === undefined || route.index === index) && keep(route);
     try {
       return await this.#list("list routes", {
         type: RTM_GETROUTE,
@@ -320,6 +321,8 @@ export interface RouteFilter {
   readonly family?: Family;
   /** Made by this protocol. */
   readonly protocol?: number;
+  /** By this link alone. */
+  readonly index?: number;
   /**
    * Which of them are to be in the list, for a caller that looks at each as it comes and needs few. Sees all of them again
    * when the kernel starts the list over.
