@@ -7,6 +7,7 @@ import { keyOf, type ResourceType } from "../api/resource.ts";
 import { Contact } from "./contact.ts";
 import type { InformerOptions } from "./informer_options.ts";
 import { Listeners } from "./listeners.ts";
+import { isBehind, isRefusal, newReading, type Reading } from "./reading.ts";
 import { Store, type StoreChange } from "./store.ts";
 import type { KubeObject } from "../api/types.ts";
 import { endsInitialEvents, type WatchEvent } from "../client/watch.ts";
@@ -14,17 +15,6 @@ import { endsInitialEvents, type WatchEvent } from "../client/watch.ts";
 const LIST_PAGE_SIZE = 500;
 /** A watch that ends sooner, with nothing in it, counts as a failure. */
 const SHORT_WATCH_MS = 1_000;
-
-/** What a list, or the objects that a watch begins with, has done so far. */
-interface Reading<T> {
-  /** Keys of objects in the store that are not known to be there still. */
-  readonly unseen: Set<string>;
-  /** What listeners do not have yet, beside what {@linkcode isFirst} says. */
-  readonly changes: StoreChange<T>[];
-  /** The store was empty, so listeners have none of its objects yet: no list of them is kept, of which there may be 150,000. */
-  isFirst: boolean;
-  isComplete: boolean;
-}
 
 /**
  * Keeps a {@link Store} like the API server's collection.
@@ -121,7 +111,7 @@ export class Informer<T extends KubeObject> {
 
   /** Reads all objects, and follows them from there on by the same watch. */
   async #stream(signal: AbortSignal): Promise<void> {
-    const reading = this.#newReading();
+    const reading = newReading(this.store);
     try {
       await this.#watch(signal, reading);
     } catch (err) {
@@ -134,7 +124,7 @@ export class Informer<T extends KubeObject> {
   }
 
   async #list(signal: AbortSignal): Promise<void> {
-    const reading = this.#newReading();
+    const reading = newReading(this.store);
     const onItem = (item: T) => this.#read(reading, item);
     const selection = { ...this.#selection(), signal };
     const atLeast = this.#versionWanted();
@@ -173,12 +163,6 @@ export class Informer<T extends KubeObject> {
   /** The version that all objects are read of at least; undefined when only the newest will do. */
   #versionWanted(): string | undefined {
     return this.#hasSynced ? this.#leastVersion : "0";
-  }
-
-  #newReading(): Reading<T> {
-    const unseen = new Set(this.store.keys());
-    const isFirst = unseen.size === 0;
-    return { unseen, changes: [], isFirst, isComplete: false };
   }
 
   #read(reading: Reading<T>, item: T): void {
@@ -346,19 +330,6 @@ export class Informer<T extends KubeObject> {
       if (!signal.aborted) throw reason;
     }
   }
-}
-
-/**
- * Whether the server says that it has no such version: 504 with reason Timeout, after some seconds, where its cache is
- * behind; for ever where it was restored from a backup. Lists of the newest state, in pages, cost it much more.
- */
-function isBehind(err: unknown): boolean {
-  return err instanceof KubeApiError && [400, 410, 504].includes(err.status);
-}
-
-/** Whether the server has no watches that begin with all objects: it takes the parameter for invalid. */
-function isRefusal(err: unknown): boolean {
-  return err instanceof KubeApiError && err.status === 422;
 }
 
 /** Often half of an object, and used only by the server, which keeps them when an update has none. */
