@@ -8,6 +8,7 @@ import { assertAddresses } from "./addresses.ts";
 import { assertAgreement } from "./agreement.ts";
 import { networkConfiguration } from "./cri.ts";
 import { createEgress } from "./gateways.ts";
+import { assertHealthy } from "./healthy.ts";
 import { Installation, POOL } from "./installation.ts";
 import { hostPort } from "./pods.ts";
 import { assertReaches } from "./reach.ts";
@@ -68,6 +69,10 @@ Deno.test("compat: pods have addresses of the pool, and those of two nodes reach
   await assertAgreement(site);
   await site.pods.remove(near, far);
   await assertAgreement(site);
+});
+
+Deno.test("compat: coil status knows the controller by upstream's names", async () => {
+  await assertHealthy(site);
 });
 
 Deno.test("compat: an Egress gets its Deployment and gateway", async () => {

@@ -14,6 +14,7 @@ import {
 } from "./bridge_network.ts";
 import { networkPlugins } from "./cri.ts";
 import { createEgress } from "./gateways.ts";
+import { assertHealthy } from "./healthy.ts";
 import { Installation } from "./installation.ts";
 import { isReady, type RunningPod } from "./pods.ts";
 import { assertReaches } from "./reach.ts";
@@ -82,6 +83,10 @@ Deno.test("egress-only: the installer makes coil part of the other network, in a
 Deno.test("egress-only: pods start with the other network's addresses, and reach each other", async () => {
   pods = await runPods(["one", "two"]);
   await assertConnected(pods);
+});
+
+Deno.test("egress-only: coil status finds no problem without pools", async () => {
+  await assertHealthy(site);
 });
 
 Deno.test("egress-only: an Egress gets its Deployment and gateway", async () => {
