@@ -163,3 +163,27 @@ Deno.test("documents have each reason of a VPCNode's condition Ready", async () 
     }
   }
 });
+
+Deno.test("alerts on EC2's refusals know each code that lib/aws knows", async () => {
+  const source = new URL("../../lib/aws/base/errors.ts", import.meta.url);
+  const text = await Deno.readTextFile(source);
+  for (
+    const [name, alert] of [
+      ["THROTTLED", "CoilVpcThrottled"],
+      ["DENIED", "CoilVpcPermissionMissing"],
+    ] as const
+  ) {
+    const [, set = ""] =
+      new RegExp(`const ${name}\\b[^=]*= new Set\\(\\[([^\\]]*)`).exec(text) ??
+        [];
+    const codes = [...set.matchAll(/"(\w+)"/g)].map(([, code = ""]) => code);
+    assert.ok(codes.length > 2, name);
+    const { expr = "" } = alerts.find((each) => each.alert === alert) ?? {};
+    const [selector] = selectorsOf(expr);
+    assert.ok(selector !== undefined);
+    for (const code of codes) {
+      const series = `coil_vpc_api_requests_total{result="${code}"}`;
+      assert.ok(selects(selector, series), `${alert}: ${code}`);
+    }
+  }
+});
