@@ -4,12 +4,8 @@ import type { Unseen } from "../base/looker.ts";
 import type { CoilContainer } from "../base/kubectl.ts";
 import { formatProblems, type Problem } from "../base/problem.ts";
 import { formatTable } from "../base/table.ts";
-import {
-  type Cause,
-  diagnose,
-  type Diagnosis,
-  type Judging,
-} from "./diagnose.ts";
+import { diagnose, type Judging } from "./diagnose.ts";
+import type { Cause, Diagnosis } from "./diagnosis.ts";
 import { type Check, CHECKS } from "./plan.ts";
 import {
   countsOf,
