@@ -1,11 +1,11 @@
 import { type Diagnosis, NAMES } from "./diagnosis.ts";
-import { ofKernel, ofPath, ofSize, smallOf } from "./diagnose_path.ts";
+import { ofKernel, ofPath, ofSize } from "./diagnose_path.ts";
 import type { Evidence } from "./evidence.ts";
-import { type Failure, type Result, troubleText } from "./results.ts";
+import { type Failure, type ResultIndex, troubleText } from "./results.ts";
 
 /** What a failure is judged by. */
 export interface Judging {
-  readonly results: readonly Result[];
+  readonly results: ResultIndex;
   readonly evidence: Evidence;
 }
 
@@ -42,10 +42,10 @@ export function diagnose(
   }
   const path = { from, to, family };
   if (check === "pod") return ofPath(failure, path, judging);
-  const small = smallOf(judging.results, failure, probe.question.kind);
-  return small.some(({ trouble }) => trouble !== undefined)
-    ? undefined
-    : ofSize(failure, path, judging.evidence);
+  const small = judging.results.small(probe, probe.question.kind);
+  return small?.trouble === undefined
+    ? ofSize(failure, path, judging.evidence)
+    : undefined;
 }
 
 /**
@@ -58,12 +58,7 @@ function isExplained(
   { results, evidence }: Judging,
 ): boolean {
   if (family === undefined) return false;
-  const isPodLost = results.some(({ probe, trouble }) =>
-    trouble !== undefined && probe.check === "pod" &&
-    probe.family === family &&
-    (probe.from.node === from.node || probe.to?.node === from.node)
-  );
-  return isPodLost &&
+  return results.isPodLost(from.node, family) &&
     (check !== "api-server" || ofKernel(from, family, evidence) !== undefined);
 }
 

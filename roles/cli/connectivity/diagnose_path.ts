@@ -3,7 +3,7 @@ import type { Family } from "../../../lib/inet/mod.ts";
 import { type Diagnosis, NAMES } from "./diagnosis.ts";
 import type { Evidence } from "./evidence.ts";
 import { addressOf, type TestPod } from "./plan.ts";
-import type { Failure, Result } from "./results.ts";
+import type { Failure, ResultIndex } from "./results.ts";
 
 /** Between two pods, in one family. */
 export interface Path {
@@ -17,7 +17,7 @@ export function ofPath(
   failure: Failure,
   path: Path,
   { results, evidence }: {
-    readonly results: readonly Result[];
+    readonly results: ResultIndex;
     readonly evidence: Evidence;
   },
 ): Diagnosis {
@@ -29,8 +29,8 @@ export function ofPath(
   const name = NAMES[family];
   const { kind } = failure.probe.question;
   const other = kind === "tcp" ? "udp" : "tcp";
-  const others = smallOf(results, failure, other);
-  if (others.length > 0 && others.every(({ trouble }) => !trouble)) {
+  const otherwise = results.small(failure.probe, other);
+  if (otherwise !== undefined && otherwise.trouble === undefined) {
     return {
       cause: "policy",
       node: to.node,
@@ -218,16 +218,4 @@ function wayOf(
   facts: Evidence["facts"],
 ): Way | undefined {
   return facts.get(node)?.addresses[addressOf(other, family) ?? ""]?.way;
-}
-
-/** What came of small packets between the same pods. */
-export function smallOf(
-  results: readonly Result[],
-  { probe: { from, to, family } }: Failure,
-  kind: string,
-): Result[] {
-  return results.filter(({ probe }) =>
-    probe.check === "pod" && probe.from === from && probe.to === to &&
-    probe.family === family && probe.question.kind === kind
-  );
 }

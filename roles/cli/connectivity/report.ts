@@ -4,8 +4,9 @@ import type { Unseen } from "../base/looker.ts";
 import type { CoilContainer } from "../base/kubectl.ts";
 import { formatProblems, type Problem } from "../base/problem.ts";
 import { formatTable } from "../base/table.ts";
-import { diagnose, type Judging } from "./diagnose.ts";
+import { diagnose } from "./diagnose.ts";
 import type { Cause, Diagnosis } from "./diagnosis.ts";
+import type { Evidence } from "./evidence.ts";
 import { type Check, CHECKS } from "./plan.ts";
 import {
   countsOf,
@@ -13,6 +14,7 @@ import {
   failuresOf,
   probeText,
   type Result,
+  ResultIndex,
   troubleText,
 } from "./results.ts";
 
@@ -52,8 +54,15 @@ export interface Steps {
 }
 
 /** One finding for all failures with the same cause on the same node. */
-export function findingsOf(judging: Judging, steps: Steps): Finding[] {
-  const diagnosed = failuresOf(judging.results).flatMap((failure) => {
+export function findingsOf(
+  { results, evidence }: {
+    readonly results: readonly Result[];
+    readonly evidence: Evidence;
+  },
+  steps: Steps,
+): Finding[] {
+  const judging = { results: new ResultIndex(results), evidence };
+  const diagnosed = failuresOf(results).flatMap((failure) => {
     const diagnosis = diagnose(failure, judging);
     return diagnosis === undefined ? [] : [{ failure, diagnosis }];
   });

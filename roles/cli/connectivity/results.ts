@@ -1,4 +1,5 @@
 import type { FailureReason, Outcome } from "../../../lib/connectivity/mod.ts";
+import type { Family } from "../../../lib/inet/mod.ts";
 import { type Check, CHECKS, type Probe } from "./plan.ts";
 
 /** What is wrong with an outcome. */
@@ -39,6 +40,36 @@ function troubleOf(
   }
   if (sources === undefined || sources.includes(source ?? "")) return undefined;
   return { why: "other source", seen: source ?? "" };
+}
+
+/** Results of pods that ask pods, found by who asks whom: with `--all` there may be a million. */
+export class ResultIndex {
+  readonly #small = new Map<string, Result>();
+  readonly #lost = new Set<string>();
+
+  constructor(results: readonly Result[]) {
+    for (const result of results) {
+      const { check, from, to, family, question } = result.probe;
+      if (check !== "pod" || to === undefined) continue;
+      this.#small.set(keyOf(result.probe, question.kind), result);
+      if (result.trouble === undefined) continue;
+      for (const { node } of [from, to]) this.#lost.add(`${node} ${family}`);
+    }
+  }
+
+  /** What came of small packets between the pods of a probe, by a protocol. */
+  small(probe: Probe, kind: string): Result | undefined {
+    return this.#small.get(keyOf(probe, kind));
+  }
+
+  /** Whether some pod of the node does not reach another one, or is not reached. */
+  isPodLost(node: string, family: Family): boolean {
+    return this.#lost.has(`${node} ${family}`);
+  }
+}
+
+function keyOf({ from, to, family }: Probe, kind: string): string {
+  return `${from.name} ${to?.name} ${family} ${kind}`;
 }
 
 /** Those that failed. */
