@@ -35,18 +35,15 @@ export async function ask(
 }
 
 async function askUntil(endsAt: number, question: Question): Promise<Outcome> {
-  let before: Outcome | undefined;
+  let found: Outcome | undefined;
   for (;;) {
     const leftMs = Math.max(1, endsAt - performance.now());
-    const last = await attempt(question, Math.min(ATTEMPT_MS, leftMs));
-    // The last attempt may have had no time to find out more than an earlier one.
-    const isCut = leftMs < ATTEMPT_MS && last.state === "failed" &&
-      last.why === "no answer";
-    const outcome = isCut ? before ?? last : last;
-    before = outcome;
+    const outcome = await attempt(question, Math.min(ATTEMPT_MS, leftMs));
+    if (outcome.state === "answered") return outcome;
+    // The last attempt may have had no time: what an earlier one met says more.
+    if (found === undefined || outcome.why !== "no answer") found = outcome;
     const pauseMs = jittered(PAUSE_MS);
-    const isLate = performance.now() + pauseMs >= endsAt;
-    if (outcome.state === "answered" || isLate) return outcome;
+    if (performance.now() + pauseMs >= endsAt) return found;
     await sleep(pauseMs);
   }
 }

@@ -50,7 +50,7 @@ Deno.test("ask() says of each destination why there was no answer, in the order 
   using silent = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const address = "127.0.0.1";
   const outcomes = await ask({
-    timeoutMs: 300,
+    timeoutMs: 2_000,
     questions: [
       { kind: "tcp", address, port: silent.addr.port, isLarge: false },
       { kind: "tcp", address, port: 1, isLarge: false },
@@ -77,6 +77,28 @@ Deno.test("ask() tries again until a destination answers", async () => {
   );
   using _late = Deno.listen({ hostname: "127.0.0.1", port });
   assert.deepEqual(await answer, [{ state: "answered" }]);
+});
+
+Deno.test("ask() reports what it met, not that the last attempt had no time", async () => {
+  using free = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  const { port } = free.addr;
+  free.close();
+  const tcp = {
+    kind: "tcp",
+    address: "127.0.0.1",
+    port,
+    isLarge: false,
+  } as const;
+  const outcome = askOne(tcp, 2_000);
+  assert.equal(
+    (await askOne({ kind: "connect", address: "127.0.0.1", port }))?.state,
+    "failed",
+  );
+  // From now on connections are made, and no answer comes.
+  using _silent = Deno.listen({ hostname: "127.0.0.1", port });
+  const failed = await outcome;
+  assert.ok(failed?.state === "failed");
+  assert.equal(failed.why, "refused");
 });
 
 Deno.test("a large datagram that no answer comes to is reported with its size", async () => {

@@ -53,7 +53,7 @@ export class ResultIndex {
       if (check !== "pod" || to === undefined) continue;
       this.#small.set(keyOf(result.probe, question.kind), result);
       if (result.trouble === undefined) continue;
-      for (const { node } of [from, to]) this.#lost.add(`${node} ${family}`);
+      this.#lost.add(`${from.node} ${family}`);
     }
   }
 
@@ -62,7 +62,7 @@ export class ResultIndex {
     return this.#small.get(keyOf(probe, kind));
   }
 
-  /** Whether some pod of the node does not reach another one, or is not reached. */
+  /** Whether a pod of the node does not reach another one. */
   isPodLost(node: string, family: Family): boolean {
     return this.#lost.has(`${node} ${family}`);
   }
