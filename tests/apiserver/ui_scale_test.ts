@@ -133,11 +133,13 @@ Deno.test("the page of coil ui holds 10,000 pods", async () => {
     const changed = longestFrame(
       page,
       `(async () => {
+        globalThis.isWaiting = true;
         while (!document.querySelector(".details").innerText.includes("api-")) {
           await new Promise(requestAnimationFrame);
         }
       })()`,
     );
+    await page.until("globalThis.isWaiting");
     publish(feed, "api");
     note("longest frame, all changed", await changed);
     await page.press("Home");

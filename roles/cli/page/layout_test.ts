@@ -12,6 +12,7 @@ import {
   type Place,
   placeAt,
   type Tile,
+  tilesBetween,
 } from "./layout.ts";
 
 const BLOCKS = [
@@ -61,6 +62,17 @@ Deno.test("layoutOf() has each subnet's blocks in their order, and what is free 
   const rows = new Set(LAYOUT.tiles.map(({ y }) => y));
   assert.equal(rows.size, 4);
   assert.ok(LAYOUT.tiles.every(({ y }) => y + LAYOUT.height <= LAYOUT.total));
+});
+
+Deno.test("tilesBetween() has what is seen, also in part", () => {
+  const [first, , third] = LAYOUT.tiles;
+  const names = (top: number, bottom: number) =>
+    tilesBetween(LAYOUT, top, bottom).map(nameOf);
+  assert.deepEqual(names(0, first?.y ?? 0), ["default-0", "default-1"]);
+  const top = (first?.y ?? 0) + LAYOUT.height;
+  assert.deepEqual(names(top, top), ["default-0", "default-1"]);
+  assert.deepEqual(names(top + 1, (third?.y ?? 0) + 1), [3, "default-5"]);
+  assert.equal(names(0, LAYOUT.total).length, LAYOUT.tiles.length);
 });
 
 Deno.test("layoutOf() of a pool of millions of blocks has few tiles", () => {
