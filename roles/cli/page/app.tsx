@@ -34,7 +34,6 @@ export function App({ state, isConnected }: {
   const [tab, setTab] = useState<Tab>("Problems");
   const [query, setQuery] = useState("");
   const [hasHelp, setHelp] = useState(false);
-  const [chosen, setChosen] = useState<Chosen>(NOTHING);
   const search = useRef<HTMLInputElement>(null);
   const main = useRef<HTMLElement>(null);
   const now = useNow();
@@ -43,54 +42,29 @@ export function App({ state, isConnected }: {
     setTheme();
     draw((n) => n + 1); // a canvas does not follow
   };
-
-  useEffect(() => {
-    const onKeyDown = (event: KeyboardEvent) => {
-      const { key, target } = event;
-      if (event.altKey || event.ctrlKey || event.metaKey) return;
-      if (key === "Escape") {
-        setQuery("");
-        setHelp(false);
-        return focusMain(main.current);
-      }
-      if (target instanceof HTMLInputElement) {
-        if (key === "Enter") focusMain(main.current);
-        return;
-      }
-      const wanted = TABS[Number(key) - 1];
-      if (wanted !== undefined) setTab(wanted);
-      else if (key === "/") search.current?.focus();
-      else if (key === "?") setHelp((has) => !has);
-      else if (key === "t") changeTheme();
-      else return;
-      event.preventDefault();
-    };
-    addEventListener("keydown", onKeyDown);
-    return () => removeEventListener("keydown", onKeyDown);
-  }, []);
+  const changeHelp = () => setHelp((has) => !has);
+  useKeys({
+    onTab: setTab,
+    onSearch: () => search.current?.focus(),
+    onFound: () => focusMain(main.current),
+    onEscape: () => {
+      setQuery("");
+      setHelp(false);
+      focusMain(main.current);
+    },
+    changeTheme,
+    changeHelp,
+  });
   useLayoutEffect(() => focusMain(main.current), [
     tab,
     state.status === undefined,
   ]);
-
-  const { status } = state;
   return (
     <>
       <header>
         <h1>Coil</h1>
-        <span class="muted">{status?.cluster}</span>
-        <nav role="tablist">
-          {TABS.map((name) => (
-            <button
-              type="button"
-              role="tab"
-              aria-selected={name === tab}
-              onClick={() => setTab(name)}
-            >
-              {name} <Count value={countOf(name, state)} />
-            </button>
-          ))}
-        </nav>
+        <span class="muted">{state.status?.cluster}</span>
+        <Tabs state={state} chosen={tab} onChoose={setTab} />
         <input
           ref={search}
           type="search"
@@ -102,40 +76,99 @@ export function App({ state, isConnected }: {
         <button type="button" onClick={changeTheme} aria-label="Dark or light">
           ◐
         </button>
-        <button
-          type="button"
-          onClick={() => setHelp(!hasHelp)}
-          aria-label="Keys"
-        >
-          ?
-        </button>
+        <button type="button" onClick={changeHelp} aria-label="Keys">?</button>
       </header>
       <Stale state={state} isConnected={isConnected} now={now} />
       {hasHelp && <Help />}
       <main ref={main}>
-        {status === undefined ? <p class="page">Reading the cluster …</p> : (
-          <>
-            {tab === "Problems" && (
-              <Problems status={status} query={query} now={now} />
-            )}
-            {tab === "Pools" && (
-              <Pools
-                state={state}
-                query={query}
-                now={now}
-                chosen={chosen}
-                onChoose={setChosen}
-              />
-            )}
-            {tab === "Nodes" && <Nodes state={state} query={query} />}
-            {tab === "Egresses" && (
-              <Egresses egresses={state.egresses} query={query} now={now} />
-            )}
-          </>
-        )}
+        <Content state={state} tab={tab} query={query} now={now} />
       </main>
     </>
   );
+}
+
+/** Keys that do the same everywhere. */
+function useKeys(actions: {
+  readonly onTab: (tab: Tab) => void;
+  readonly onSearch: () => void;
+  readonly onFound: () => void;
+  readonly onEscape: () => void;
+  readonly changeTheme: () => void;
+  readonly changeHelp: () => void;
+}): void {
+  useEffect(() => {
+    const onKeyDown = (event: KeyboardEvent) => {
+      const { key, target } = event;
+      if (event.altKey || event.ctrlKey || event.metaKey) return;
+      if (key === "Escape") return actions.onEscape();
+      if (target instanceof HTMLInputElement) {
+        if (key === "Enter") actions.onFound();
+        return;
+      }
+      const wanted = TABS[Number(key) - 1];
+      if (wanted !== undefined) actions.onTab(wanted);
+      else if (key === "/") actions.onSearch();
+      else if (key === "?") actions.changeHelp();
+      else if (key === "t") actions.changeTheme();
+      else return;
+      event.preventDefault();
+    };
+    addEventListener("keydown", onKeyDown);
+    return () => removeEventListener("keydown", onKeyDown);
+  }, []);
+}
+
+function Tabs({ state, chosen, onChoose }: {
+  readonly state: ClusterState;
+  readonly chosen: Tab;
+  readonly onChoose: (tab: Tab) => void;
+}): VNode {
+  return (
+    <nav role="tablist">
+      {TABS.map((name) => (
+        <button
+          key={name}
+          type="button"
+          role="tab"
+          aria-selected={name === chosen}
+          onClick={() => onChoose(name)}
+        >
+          {name} <span class="count">{countOf(name, state)}</span>
+        </button>
+      ))}
+    </nav>
+  );
+}
+
+/** What the chosen tab shows. */
+function Content({ state, tab, query, now }: {
+  readonly state: ClusterState;
+  readonly tab: Tab;
+  readonly query: string;
+  readonly now: Date;
+}): VNode {
+  // It is kept while another tab is shown.
+  const [chosen, setChosen] = useState<Chosen>(NOTHING);
+  const { status, egresses } = state;
+  if (status === undefined) return <p class="page">Reading the cluster …</p>;
+  switch (tab) {
+    case "Problems":
+      return <Problems status={status} query={query} now={now} />;
+    case "Pools":
+      return (
+        <Pools
+          state={state}
+          query={query}
+          now={now}
+          chosen={chosen}
+          onChoose={setChosen}
+        />
+      );
+    case "Nodes":
+      return <Nodes state={state} query={query} />;
+    case "Egresses":
+      return <Egresses egresses={egresses} query={query} now={now} />;
+  }
 }
 
 const NOTHING: Chosen = { pool: undefined, place: undefined };
@@ -175,10 +208,6 @@ function countOf(
     Egresses: egresses.length,
   };
   return counts[tab];
-}
-
-function Count({ value }: { readonly value: number | undefined }): VNode {
-  return <span class="count">{value}</span>;
 }
 
 /** Says that what is shown is old, and since when. */

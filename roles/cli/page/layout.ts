@@ -199,25 +199,27 @@ export function moved(
   from: Place | undefined,
   key: MoveKey,
 ): Place | undefined {
-  const blocks = layout.tiles.flatMap((tile) =>
-    tile.kind === "block" ? [tile] : []
-  );
+  const blocks = layout.tiles.filter((tile) => tile.kind === "block");
   const at = blocks.findIndex(({ block }) => block.name === from?.block);
-  const to = (n: number, place: number): Place | undefined => {
-    const tile = blocks[Math.min(Math.max(n, 0), blocks.length - 1)];
-    if (tile === undefined) return undefined;
-    const last = layout.columns === 0 ? 0 : sizeOf(tile.block) - 1;
-    const within = Math.min(Math.max(place, 0), last);
-    return { block: tile.block.name, place: within };
+  const last = blocks.length - 1;
+  const sizeAt = (n: number): number => {
+    const block = blocks[n]?.block;
+    return layout.columns === 0 || block === undefined ? 1 : sizeOf(block);
   };
-  if (key === "End") return to(blocks.length - 1, Infinity);
+  const to = (n: number, place: number): Place | undefined => {
+    const index = Math.min(Math.max(n, 0), last);
+    const block = blocks[index]?.block.name;
+    if (block === undefined) return undefined;
+    return { block, place: Math.min(Math.max(place, 0), sizeAt(index) - 1) };
+  };
   const tile = blocks[at];
+  if (key === "End") return to(last, Infinity);
   if (key === "Home" || from === undefined || tile === undefined) {
     return to(0, 0);
   }
   const { place } = from;
   const columns = Math.max(1, layout.columns);
-  const size = layout.columns === 0 ? 1 : sizeOf(tile.block);
+  const goUp = key === "ArrowUp";
   switch (key) {
     case "PageUp":
       return to(at - PAGE, place);
@@ -226,21 +228,16 @@ export function moved(
     case "ArrowLeft":
       return place > 0 || at === 0 ? to(at, place - 1) : to(at - 1, Infinity);
     case "ArrowRight":
-      return place < size - 1 || at === blocks.length - 1
+      return place + 1 < sizeAt(at) || at === last
         ? to(at, place + 1)
         : to(at + 1, 0);
-    case "ArrowUp":
-    case "ArrowDown": {
-      const isUp = key === "ArrowUp";
-      const next = place + (isUp ? -columns : columns);
-      if (next >= 0 && next < size) return to(at, next);
-      const other = neighbour(blocks, tile, isUp);
-      if (other < 0) return from;
-      const column = place % columns;
-      const lines = Math.ceil(size / columns);
-      return to(other, isUp ? (lines - 1) * columns + column : column);
-    }
   }
+  const next = place + (goUp ? -columns : columns);
+  if (next >= 0 && next < sizeAt(at)) return to(at, next);
+  const other = neighbour(blocks, tile, goUp);
+  if (other < 0) return from;
+  const lowest = Math.ceil(sizeAt(other) / columns) - 1;
+  return to(other, (goUp ? lowest * columns : 0) + place % columns);
 }
 
 /** The nearest block above or below, of the nearest line that has one; -1 when there is none. */

@@ -28,22 +28,16 @@ export function Pools({ state, query, now, chosen, onChoose }: {
   const choosePool = (name: string | undefined) =>
     onChoose({ pool: name, place: undefined });
 
-  useEffect(() => {
-    const onKeyDown = (event: KeyboardEvent) => {
-      if (event.target instanceof HTMLInputElement || pool === undefined) {
-        return;
-      }
-      const at = pools.indexOf(pool);
-      if (event.key === "[") choosePool(pools[Math.max(0, at - 1)]?.row.name);
-      else if (event.key === "]") {
-        choosePool(pools[Math.min(pools.length - 1, at + 1)]?.row.name);
-      } else if (event.key === "n" && !event.ctrlKey && !event.metaKey) {
-        const place = nextPlace(blocks, chosen.place, wanted(query));
-        if (place !== undefined) onChoose({ pool: pool.row.name, place });
-      }
-    };
-    addEventListener("keydown", onKeyDown);
-    return () => removeEventListener("keydown", onKeyDown);
+  usePoolKeys((key) => {
+    if (pool === undefined) return;
+    const at = pools.indexOf(pool);
+    if (key === "[") choosePool(pools[Math.max(0, at - 1)]?.row.name);
+    else if (key === "]") {
+      choosePool(pools[Math.min(pools.length - 1, at + 1)]?.row.name);
+    } else if (key === "n") {
+      const place = nextPlace(blocks, chosen.place, wanted(query));
+      if (place !== undefined) onChoose({ pool: pool.row.name, place });
+    }
   });
 
   if (pool === undefined) return <p class="page">There are no AddressPools</p>;
@@ -84,6 +78,19 @@ export function Pools({ state, query, now, chosen, onChoose }: {
 }
 
 const NONE: readonly BlockView[] = [];
+
+/** Calls back for keys that are not typed into the search. */
+function usePoolKeys(onKey: (key: string) => void): void {
+  useEffect(() => {
+    const onKeyDown = (event: KeyboardEvent) => {
+      const isTyped = event.target instanceof HTMLInputElement;
+      const hasModifier = event.altKey || event.ctrlKey || event.metaKey;
+      if (!isTyped && !hasModifier) onKey(event.key);
+    };
+    addEventListener("keydown", onKeyDown);
+    return () => removeEventListener("keydown", onKeyDown);
+  });
+}
 
 /** What `n` goes to: what is searched for, else what is wrong. */
 function wanted(query: string) {
