@@ -8,6 +8,7 @@ import {
   type TransportRequest,
 } from "../../../lib/kube/mod.ts";
 import { MemoryApi } from "../../../lib/kube/testing.ts";
+import { EGRESS_LEASE } from "../../../lib/names/mod.ts";
 import { block, pool } from "../ipam/testing.ts";
 import { Cluster } from "./cluster.ts";
 import { Feed } from "./feed.ts";
@@ -135,6 +136,23 @@ Deno.test("Cluster says what may not be read, and shows the rest", async () => {
         { what: "leases", why: "forbidden" },
       ])
     );
+  });
+});
+
+Deno.test("Cluster does not miss pools in an installation for Egresses alone", async () => {
+  await withCluster(({ api, gate }) => {
+    gate.forbidden = /\/(address|blockrequests|egressclientslices)/;
+    api.put("leases", {
+      metadata: { namespace: "kube-system", name: EGRESS_LEASE },
+      spec: { holderIdentity: "x", renewTime: "2026-01-01T00:00:00Z" },
+    });
+  }, async ({ view }) => {
+    await untilPasses(() =>
+      assert.deepEqual(view<StatusView>("status")?.unseen, [
+        { what: "egressclientslices", why: "forbidden" },
+      ])
+    );
+    assert.equal(view<StatusView>("status")?.leases.length, 1);
   });
 });
 

@@ -29,6 +29,7 @@ import {
   type V1Node,
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
+import { EGRESS_LEASE, IPAM_LEASE } from "../../../lib/names/mod.ts";
 import type { Unseen } from "../base/looker.ts";
 import { LINUX } from "../base/selections.ts";
 import {
@@ -40,6 +41,7 @@ import { vpcPoolRows } from "../ipam/vpc_rows.ts";
 import {
   both,
   DAEMONS,
+  isLeftOut,
   leadershipOf,
   LEASE_SELECTIONS,
   nodeOf,
@@ -139,21 +141,35 @@ export function entriesOf(
   }
 }
 
+/** What an installation without pools, or without Egresses, need not have. */
+const OF_HALVES: readonly (readonly [string, readonly string[]])[] = [
+  [
+    IPAM_LEASE,
+    [ADDRESS_POOLS.plural, ADDRESS_BLOCKS.plural, BLOCK_REQUESTS.plural],
+  ],
+  [EGRESS_LEASE, [EGRESSES.plural, EGRESS_CLIENT_SLICES.plural]],
+];
+
 function snapshotOf(sources: Sources, unseen: readonly Unseen[]): Snapshot {
-  const [ipam, egress] = sources.leases.map(({ objects }) => objects);
+  const leases = sources.leases
+    .map(({ objects }) => objects?.map(leadershipOf))
+    .reduce(both, []);
+  const leftOut = OF_HALVES
+    .filter(([lease]) => isLeftOut(lease, { leases }))
+    .flatMap(([, plurals]) => plurals);
   return {
     workloads: both(
       sources.deployments.objects?.map(workloadOfDeployment),
       sources.daemonSets.objects?.map(workloadOfDaemonSet),
     ),
     parts: sources.parts.objects?.map(partOf),
-    leases: both(ipam, egress)?.map(leadershipOf),
+    leases,
     pools: sources.pools.objects,
     requests: sources.requests.objects,
     egresses: sources.egresses.objects,
     nodes: sources.nodes.objects?.map(nodeOf),
     vpcNodes: sources.vpcNodes.objects,
-    unseen,
+    unseen: unseen.filter(({ what }) => !leftOut.includes(what)),
   };
 }
 
