@@ -157,21 +157,6 @@ Deno.test("a probe takes the address from the start of an answer without an end"
   assert.equal(refused.detail, "it answers with status 503");
 });
 
-Deno.test("what a destination answered counts more than a last attempt without the time for an answer", async () => {
-  let asked = 0;
-  const { promise: isOver, resolve: end } = Promise.withResolvers<Response>();
-  await using server = Deno.serve(
-    { hostname: "127.0.0.1", port: 0, onListen: () => {} },
-    () => asked++ === 0 ? new Response("", { status: 503 }) : isOver,
-  );
-  const url = `http://127.0.0.1:${server.addr.port}`;
-  const outcome = await askOne({ kind: "get", url }, 2_000);
-  end(new Response(""));
-  assert.ok(asked > 1);
-  assert.ok(outcome?.state === "failed");
-  assert.equal(outcome.detail, "it answers with status 503");
-});
-
 for (
   const [text, address] of [
     ["203.0.113.7\n", "203.0.113.7"],
