@@ -114,6 +114,20 @@ netnsTest(
 );
 
 netnsTest(
+  "a call that was given up before it began makes nothing",
+  async () => {
+    await using lab = await podLab();
+    const { netns, pod } = lab;
+    const signal = AbortSignal.abort();
+    const options = { netns, freshMtu: MTU, signal };
+    await assert.rejects(applyClient(planOf([EGRESS]), options), {
+      name: "AbortError",
+    });
+    assert.equal(await clientState(pod), "");
+  },
+);
+
+netnsTest(
   "what is no answer of the kernel's is told, and nothing else is tried",
   async () => {
     await using lab = await podLab();

@@ -2,7 +2,7 @@
 // in tests/vm.
 import assert from "node:assert/strict";
 import { Address, FAMILIES, type Family } from "../../lib/inet/mod.ts";
-import { clearClient, isClient } from "../../lib/egress/mod.ts";
+import { applyClient, clearClient, isClient } from "../../lib/egress/mod.ts";
 import {
   applyCut,
   clientState,
@@ -203,6 +203,35 @@ netnsTest(
     }
   },
 );
+
+netnsTest(
+  "what another program removes at the same time is no failure",
+  async () => {
+    await using lab = await podLab();
+    const { netns, pod } = lab;
+    await lab.apply([EVERYWHERE]);
+    const { signal } = new AbortController();
+    // It is asked before each step, after all has been read.
+    signal.throwIfAborted = () => {
+      const args = ["-n", pod.name, "rule", "delete", "priority", "1900"];
+      new Deno.Command("ip", { args }).outputSync();
+    };
+    await applyClient(planOf([]), { netns, signal });
+    assert.equal(await clientState(pod), "");
+  },
+);
+
+netnsTest("a tunnel that the kernel cannot make is explained", async () => {
+  await using lab = await podLab();
+  const gateway = missingGateway(["203.0.113.0/24"], {
+    service: { ipv4: Address.parse("10.68.0.9") },
+    available: ["ipv4"],
+  });
+  // Some kernels can.
+  const failure = await lab.apply([gateway])
+    .then(() => undefined, (error: Error) => error.name);
+  assert.ok([undefined, "FouUnsupportedError"].includes(failure), `${failure}`);
+});
 
 netnsTest(
   "a call that is cut off after any step leaves nothing that the next one cannot set right",

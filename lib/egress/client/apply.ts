@@ -104,6 +104,7 @@ export async function applyChoices(
   // Closed on another thread: the kernel makes it wait for what is replaced.
   using nft = NetfilterSocket.open({ netns });
   if (await nft.refillTable(refillOf(plan))) return;
+  // mutate: the clients of tests/netns/coild_egress_switch_test.ts get their first table by it.
   await nft.replaceTable(clientTable(plan, { interfaces: [] }));
 }
 
