@@ -111,6 +111,7 @@ Deno.test("W2: a granted block that is in no list is used all the same", async (
   await ipam.allocate(keyOf(1));
   // The watch has not seen it: that proves nothing.
   ipam.onBlocksChanged([]);
+  assert.deepEqual(ipam.blocks().map(({ holds }) => [...holds]), [[]]);
   await settle();
   assert.equal(textOf(await ipam.allocate(keyOf(2))), "10.0.0.1");
 });
