@@ -177,6 +177,46 @@ netnsTest(
 );
 
 netnsTest(
+  "the command of coild.md finds the link of a pod that forges sources, before the table drops its packets",
+  async () => {
+    await using guarded = await guardedNode();
+    const { node, table } = guarded;
+    assert.equal(await table.ensure(), true);
+    const from = await addPod(node, 1);
+    const to = await addPod(node, 2);
+    const guide = await Deno.readTextFile(
+      new URL("../../docs/roles/coild.md", import.meta.url),
+    );
+    const [, command = ""] = /`nft '([^']+)'`/.exec(guide) ?? [];
+    // The kernel's log is the machine's: the packets are counted instead, by link.
+    const links = "set who { type ifname; flags dynamic; counter; };";
+    const counting = command.replace("{", `{ ${links}`)
+      .replace('log prefix "forged "', "update @who { iifname }");
+    assert.match(counting, /update @who/);
+    await node.host.exec("nft", counting);
+    for (const family of ["ipv4", "ipv6"] as const) {
+      const [[forged = ""], own] = [FORGED[family], OWN[family]];
+      await sourcesThatArrive({ from, to, forged: [forged], own });
+    }
+    const seen = await node.host.exec(
+      "nft",
+      "list",
+      "set",
+      "inet",
+      "who",
+      "who",
+    );
+    const { hostName } = from.result;
+    assert.match(
+      seen,
+      new RegExp(`elements = \\{ "${hostName}" counter packets 2 `),
+    );
+    await ping(to.pod, "10.1.2.1");
+    assert.doesNotMatch(seen, new RegExp(to.result.hostName));
+  },
+);
+
+netnsTest(
   "a pod that may send from any source does, and no other pod of the node",
   async () => {
     await using guarded = await guardedNode();
