@@ -94,7 +94,7 @@ export async function findOut(
     own,
     ports: hadTunnels ? await fou.list() : [],
     interfaces,
-    // mutate: the mode makes tunnels, which take a kernel with Foo over UDP; see tests/vm.
+    // mutate: the mode makes tunnels, which take a kernel with Foo over UDP; tests/vm/egress_client_originating_test.ts has another range.
     ownPortsFrom: plan.originatingOnly ? ownPortsFrom(netns) : OWN_PORTS_FROM,
     rules: diffRules(rules, own.rules),
     links: diffLinks(links, own.links, kernelFacts()),
