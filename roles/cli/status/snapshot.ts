@@ -109,14 +109,15 @@ export function isLeftOut(
 
 /** Reads what {@linkcode Snapshot} has. */
 export async function readSnapshot(looker: Looker): Promise<Snapshot> {
+  const workloads = both(
+    await looker.list(DEPLOYMENTS, workloadOfDeployment, DAEMONS),
+    await looker.list(DAEMON_SETS, workloadOfDaemonSet, DAEMONS),
+  );
   const leases = await readLeases(looker);
   const ofPools = { isOptional: isLeftOut(IPAM_LEASE, { leases }) };
   const ofEgress = { isOptional: isLeftOut(EGRESS_LEASE, { leases }) };
   return {
-    workloads: both(
-      await looker.list(DEPLOYMENTS, workloadOfDeployment, DAEMONS),
-      await looker.list(DAEMON_SETS, workloadOfDaemonSet, DAEMONS),
-    ),
+    workloads,
     parts: await looker.list(PODS, partOf, DAEMONS),
     leases,
     pools: await looker.list(ADDRESS_POOLS, (pool) => pool, ofPools),
