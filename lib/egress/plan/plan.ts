@@ -164,7 +164,7 @@ interface RoutedDestination extends Owned {
 
 const NO_GATEWAYS: ReadonlySet<string> = new Set();
 
-/** The gateways that the client chooses from, those that are ready first. */
+/** The gateways that the client chooses from. Of too many those for new connections come first, then others that are ready. */
 function chosenFor(
   { gateway: { direct, near = NO_GATEWAYS, senders }, remote }: Owned,
   { avoided = NO_GATEWAYS, lost = NO_GATEWAYS }: Pick<
@@ -179,8 +179,9 @@ function chosenFor(
   const preferred = answering.filter((each) => near.has(each.toString()));
   // Rather one far away than one that may be lost, and rather that than none.
   const good = [preferred, answering].find((some) => some.length > 0) ?? ready;
-  return distinct([...ready, ...senders.filter(isOfFamily)])
-    .slice(0, MAX_CHOSEN)
+  const all = distinct([...ready, ...senders.filter(isOfFamily)]);
+  const kept = distinct([...good, ...all]).slice(0, MAX_CHOSEN);
+  return all.filter((address) => kept.some((each) => each.equals(address)))
     .map((address) => ({
       address,
       mark: gatewayMark(address),

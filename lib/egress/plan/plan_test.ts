@@ -166,6 +166,30 @@ Deno.test("planClient() chooses from 64 gateways at most, the ready ones first",
   assert.equal(rules.filter(({ fwmark }) => fwmark !== undefined).length, 64);
 });
 
+Deno.test("planClient() has near gateways, and those that answer, among the 64 that it chooses from", () => {
+  const direct = Array.from(
+    { length: 100 },
+    (_, i) => Address.of("ipv4", BigInt(0x0a01_0900 + i)),
+  );
+  const texts = direct.map(String);
+  const last = direct.slice(98).map(gatewayMark).toSorted((a, b) => a - b);
+  const gateway = { ...DIRECT, senders: direct, direct };
+  for (
+    const [near, avoided] of [
+      [texts.slice(98), []],
+      [[], texts.slice(0, 98)],
+    ] as const
+  ) {
+    const [choice] = planClient(
+      requestFor([{ ...gateway, near: new Set(near) }], {
+        avoided: new Set(avoided),
+      }),
+    ).choices;
+    assert.deepEqual(choice?.ready, last);
+    assert.equal(choice.all.length, 64);
+  }
+});
+
 Deno.test("planClient() gives no new connections to gateways that are avoided, while there are others", () => {
   const [a, b] = PODS;
   assert.ok(a && b);
