@@ -1,4 +1,9 @@
-import { type Clock, systemClock } from "../../../lib/async/mod.ts";
+import {
+  abortable,
+  type Clock,
+  SingleFlight,
+  systemClock,
+} from "../../../lib/async/mod.ts";
 import type { EgressFacts, Place } from "../../../lib/egress/mod.ts";
 import { type KubeClient, NODES } from "../../../lib/kube/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
@@ -26,6 +31,7 @@ export class NodePlace {
   readonly #client: Pick<KubeClient, "tryGet">;
   readonly #node: string;
   readonly #clock: Clock;
+  readonly #reads = new SingleFlight<void>();
   #zone: string | undefined;
   #nextMs = -Infinity;
 
@@ -43,20 +49,24 @@ export class NodePlace {
     facts: Iterable<EgressFacts>,
     { signal }: { readonly signal: AbortSignal },
   ): Promise<Place> {
-    if (this.#zone === undefined && hasZones(facts)) await this.#read(signal);
+    if (this.#zone === undefined && hasZones(facts)) {
+      // Of all pods that come at once: without the zone, one would choose from all gateways until something changes.
+      await abortable(this.#reads.do("", () => this.#read()), signal);
+    }
     return { node: this.#node, zone: this.#zone };
   }
 
-  async #read(signal: AbortSignal): Promise<void> {
+  async #read(): Promise<void> {
     const nowMs = this.#clock.nowMs();
     if (nowMs < this.#nextMs) return;
     this.#nextMs = nowMs + AGAIN_MS;
     try {
-      const call = { name: this.#node, timeoutMs: GET_MS, signal };
-      const node = await this.#client.tryGet(NODES, call);
+      const node = await this.#client.tryGet(NODES, {
+        name: this.#node,
+        timeoutMs: GET_MS,
+      });
       this.#zone = node?.metadata?.labels?.[ZONE_LABEL];
     } catch (err) {
-      signal.throwIfAborted();
       log.warn("Cannot read this node's zone; gateways of all zones are used", {
         err,
       });

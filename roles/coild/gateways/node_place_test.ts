@@ -90,3 +90,13 @@ Deno.test("NodePlace asks again after a minute for a zone that the Node lacks, o
   assert.equal(await lab.zoneFor(ZONED), "b");
   assert.equal(lab.asked, 2);
 });
+
+Deno.test("NodePlace reads the zone for all who ask at once, also when the first of them gives up", async () => {
+  const lab = new Lab();
+  lab.putNode("a");
+  const first = lab.place.for([ZONED], { signal: AbortSignal.abort("enough") });
+  const others = [lab.zoneFor(ZONED), lab.zoneFor(ZONED)];
+  await assert.rejects(first, (reason) => reason === "enough");
+  assert.deepEqual(await Promise.all(others), ["a", "a"]);
+  assert.equal(lab.asked, 1);
+});
