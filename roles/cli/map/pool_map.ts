@@ -46,9 +46,12 @@ export interface SubnetMap {
 /** A block, and who holds its addresses. */
 export interface BlockMap extends BlockRow {
   readonly addresses: readonly AddressRow[];
-  /** Positions that spec.reserved of the pool keeps from pods; sorted, none twice. */
+  /** Positions that spec.reserved of the pool keeps from pods; sorted, none twice. Of a range that is very long its start. */
   readonly reserved: readonly number[];
 }
+
+/** Positions of a range that are listed: all of an IPv4 block. One of IPv6 may have 2^64. */
+const MAX_LISTED = 65_536;
 
 /** A pool with all that is in it. */
 export interface PoolMap {
@@ -141,7 +144,7 @@ function reservedPlaces(
     reservedPositions(tryBlockOf(block)?.prefixes ?? {}, reserved)
       .flatMap(({ first, last }) =>
         Array.from(
-          { length: Number(last - first) + 1 },
+          { length: Math.min(Number(last - first) + 1, MAX_LISTED) },
           (_, n) => Number(first) + n,
         )
       );

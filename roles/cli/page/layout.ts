@@ -157,6 +157,14 @@ export function looksOf(block: BlockView): Look[] {
   return looks;
 }
 
+/** How one address of a block looks, which may have any number of them. */
+export function lookAt({ reserved, holders }: BlockView, place: number): Look {
+  const own = holders.filter(({ places }) => places.includes(place));
+  if (own.some(({ state }) => state !== "ok")) return "odd";
+  if (own.length > 0) return "used";
+  return reserved.includes(place) ? "reserved" : "free";
+}
+
 /** The address at a point. */
 export function placeAt(
   { tiles, columns, width, height }: Layout,

@@ -4,6 +4,7 @@ import { type BlockView, poolEntries, type PoolView } from "../ui/view.ts";
 import {
   LABEL_HEIGHT,
   layoutOf,
+  lookAt,
   looksOf,
   moved,
   type MoveKey,
@@ -117,6 +118,28 @@ Deno.test("looksOf() shows what is wrong, whichever pod comes last", () => {
     "odd",
     "free",
   ]);
+});
+
+Deno.test("lookAt() says the same of each address, and of those of a block with 2^64", () => {
+  const object = pool("default", [{ ipv4: "10.2.0.0/24" }]);
+  const reserved = ["10.2.0.1-10.2.0.2", "10.2.0.9"];
+  const { blocks } = read({ ...object, spec: { ...object.spec, reserved } });
+  for (const each of blocks) {
+    const looks = looksOf(each);
+    assert.deepEqual(looks.map((_, place) => lookAt(each, place)), looks);
+  }
+  const wide = pool("wide", [{ ipv6: "fd00::/48" }]);
+  const { blocks: [huge] } = read(
+    {
+      ...wide,
+      spec: { ...wide.spec, blockSizeBits: 64, reserved: ["fd00::/60"] },
+    },
+    [block(["wide", 0, "n1"], { ipv6: "fd00::/64" })],
+    [pod("web", "n1", { ipv6: "fd00::5" })],
+  );
+  assert.ok(huge);
+  assert.equal(lookAt(huge, 5), "used");
+  assert.equal(lookAt(huge, 6), "reserved");
 });
 
 Deno.test("placeAt() finds the address under each cell, and none beside them", () => {

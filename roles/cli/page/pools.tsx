@@ -3,7 +3,7 @@ import { useEffect } from "preact/hooks";
 import { formatAge } from "../base/table.ts";
 import type { BlockView, HolderView, PoolView } from "../ui/view.ts";
 import type { ClusterState } from "./state.ts";
-import { looksOf, nextPlace, type Place } from "./layout.ts";
+import { lookAt, nextPlace, type Place } from "./layout.ts";
 import { PoolCanvas } from "./map.tsx";
 import { isFoundHolder } from "./search.ts";
 import { addressesAt, counted, percent } from "./text.ts";
@@ -96,7 +96,7 @@ function usePoolKeys(onKey: (key: string) => void): void {
 function wanted(query: string) {
   return (block: BlockView, place: number): boolean =>
     query === ""
-      ? looksOf(block)[place] === "odd"
+      ? lookAt(block, place) === "odd"
       : block.holders.some((holder) =>
         holder.places.includes(place) && isFoundHolder(query, holder, block)
       );
@@ -145,7 +145,7 @@ function Details({ pool, blocks, place, now }: {
       </output>
     );
   }
-  const look = looksOf(block)[place.place];
+  const look = lookAt(block, place.place);
   const holders = block.holders.filter(({ places }) =>
     places.includes(place.place)
   );
