@@ -100,8 +100,12 @@ async function boundedText(
   return text + decoder.decode();
 }
 
+/** Of the line that says why a command failed. */
+const MAX_REASON_CHARS = 500;
+
 /** Why a command failed: the last line of what it says; of a command line that an older coil does not take the first. */
 export function failureOf({ code, stderr }: Ran): string {
   const lines = stderr.trim().split("\n");
-  return lines.at(code === EXIT.usage ? 0 : -1) || `exit code ${code}`;
+  const line = lines.at(code === EXIT.usage ? 0 : -1) || `exit code ${code}`;
+  return line.slice(0, MAX_REASON_CHARS);
 }

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { kubectlExec } from "./kubectl.ts";
+import { failureOf, kubectlExec } from "./kubectl.ts";
 
 const POD = { namespace: "kube-system", name: "coild-1", container: "coild" };
 
@@ -29,4 +29,11 @@ Deno.test("kubectlExec() returns why a command ended that does not read its stdi
   const stdin = "x".repeat(1 << 20);
   const ran = await kubectl.exec(POD, ["probe"], { stdin });
   assert.deepEqual(ran, { code: 2, stdout: "", stderr: "no\n" });
+});
+
+Deno.test("failureOf() is the line that says why, of which a node that may be hostile gives no more than fits", () => {
+  const ran = { code: 1, stdout: "", stderr: `no\n${"x".repeat(1 << 20)}\n` };
+  assert.equal(failureOf(ran), "x".repeat(500));
+  assert.equal(failureOf({ ...ran, code: 2 }), "no");
+  assert.equal(failureOf({ ...ran, stderr: "" }), "exit code 1");
 });

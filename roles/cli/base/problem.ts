@@ -46,6 +46,11 @@ export function formatReportAs(
 /** Problems shown of one kind of object; with `-o json` all are. */
 const SHOWN_OF_A_KIND = 10;
 
+/** A text of a node, which may be hostile, for a terminal: without what moves its cursor or colours it. */
+export function plainText(text: string): string {
+  return text.replaceAll(/\p{Cc}/gu, " ");
+}
+
 /** The problems as text, each with its next step, after what could not be read. */
 export function formatProblems(
   problems: readonly Problem[],
@@ -53,7 +58,7 @@ export function formatProblems(
 ): string {
   const lines = unseen.map(({ what, why, detail }) =>
     why === "unknown"
-      ? `UNKNOWN: ${what} (${detail})\n`
+      ? `UNKNOWN: ${what} (${plainText(detail ?? "")})\n`
       : `Not looked at: ${what} (${why})\n`
   );
   if (lines.length > 0) lines.push("\n");
@@ -63,7 +68,7 @@ export function formatProblems(
   const byKind = Map.groupBy(problems, ({ object }) => object.split(" ")[0]);
   for (const [kind, all] of byKind) {
     for (const { object, message, next } of all.slice(0, SHOWN_OF_A_KIND)) {
-      lines.push(`  ${object}: ${message}\n      ${next}\n`);
+      lines.push(`  ${object}: ${plainText(message)}\n      ${next}\n`);
     }
     const more = all.length - SHOWN_OF_A_KIND;
     if (more > 0) lines.push(`  … and ${more} more of kind ${kind}: -o json\n`);

@@ -42,6 +42,15 @@ UNKNOWN: Node n1 (no coild runs there)
   );
 });
 
+Deno.test("formatProblems() shows a node's words without what a terminal would obey", () => {
+  const text = formatProblems(
+    [{ ...PROBLEM, message: "bad\u001b[2J\u0007 news" }],
+    [{ ...UNKNOWN, detail: "gone\u009b1A\rwell" }],
+  );
+  assert.match(text, /bad \[2J {2}news/);
+  assert.match(text, /\(gone 1A well\)/);
+});
+
 Deno.test("formatProblems() shows ten problems of a kind, and says how many more there are", () => {
   const all = Array.from({ length: 12 }, () => PROBLEM);
   const text = formatProblems(all, []);

@@ -1,6 +1,7 @@
 import { forEachConcurrently } from "../../../lib/async/mod.ts";
 import { type NodeFacts, PROBE_PORT } from "../../../lib/connectivity/mod.ts";
 import type { CoilContainer } from "../base/kubectl.ts";
+import { plainText } from "../base/problem.ts";
 import { askFrom, type Asking, lookFrom } from "./ask.ts";
 import { addressOf } from "./plan.ts";
 import type { Failure } from "./results.ts";
@@ -53,7 +54,9 @@ export async function gatherEvidence(
       });
     } catch (error) {
       const why = error instanceof Error ? error.message : "unknown";
-      asking.say(`Cannot ask Node ${node} for the reason: ${why}`);
+      asking.say(
+        `Cannot ask Node ${node} for the reason: ${plainText(why)}`,
+      );
     }
   });
   return {
