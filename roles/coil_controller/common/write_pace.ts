@@ -72,12 +72,17 @@ export class WritePace {
   wrote(key: string): void {
     const waitMs = this.#intervalMs * (1 + JITTER * this.#random());
     this.#dueMs.set(key, this.#clock.nowMs() + waitMs);
+    this.settled(key);
+  }
+
+  /** Takes note that an object has all its numbers: the next ones are a burst of their own. */
+  settled(key: string): void {
     this.#waiting.delete(key);
   }
 
   /** Forgets an object that is gone. */
   forget(key: string): void {
     this.#dueMs.delete(key);
-    this.#waiting.delete(key);
+    this.settled(key);
   }
 }

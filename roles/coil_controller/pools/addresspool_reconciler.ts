@@ -183,7 +183,7 @@ export class AddressPoolReconciler {
         now: now(),
       });
     this.#options.onCounted?.(name, status);
-    if (poolStatusEquals(previous, status)) return;
+    if (poolStatusEquals(previous, status)) return this.#pace.settled(name);
     const isNews = deletionTimestamp !== undefined ||
       isPoolStatusNews(previous, status);
     const requeueAfterMs = isNews

@@ -182,3 +182,14 @@ Deno.test("numbers of a pool wait while blocks of it come, and are written when 
   await site.use(3);
   assert.deepEqual(site.writes.slice(1), [[63, 3]]);
 });
+
+Deno.test("numbers of a pool wait for the end of a burst also after others that came and went", async () => {
+  const site = new Site();
+  await site.use(1);
+  await site.clock.advance(60_000);
+  assert.equal(await site.use(2), 2);
+  assert.equal(await site.use(1), undefined);
+  await site.clock.advance(60_000);
+  assert.equal(await site.use(2), 2);
+  assert.equal(site.writes.length, 1);
+});
