@@ -148,6 +148,8 @@ export function planClient(request: ClientRequest): ClientPlan {
 
 /** A client has a tunnel for each gateway that it chooses from; of more gateways it uses so many. */
 const MAX_CHOSEN = 64;
+/** So many that new connections go to are always among them; open ones may go to any. */
+const MAX_PUT_FIRST = 32;
 
 /** A gateway that the client chooses from. */
 interface Chosen {
@@ -164,7 +166,7 @@ interface RoutedDestination extends Owned {
 
 const NO_GATEWAYS: ReadonlySet<string> = new Set();
 
-/** The gateways that the client chooses from. Of too many those for new connections come first, then others that are ready. */
+/** The gateways that the client chooses from: of too many some for new connections, and the others that are ready first. */
 function chosenFor(
   { gateway: { direct, near = NO_GATEWAYS, senders }, remote }: Owned,
   { avoided = NO_GATEWAYS, lost = NO_GATEWAYS }: Pick<
@@ -180,7 +182,8 @@ function chosenFor(
   // Rather one far away than one that may be lost, and rather that than none.
   const good = [preferred, answering].find((some) => some.length > 0) ?? ready;
   const all = distinct([...ready, ...senders.filter(isOfFamily)]);
-  const kept = distinct([...good, ...all]).slice(0, MAX_CHOSEN);
+  const first = good.slice(0, MAX_PUT_FIRST);
+  const kept = distinct([...first, ...all]).slice(0, MAX_CHOSEN);
   return all.filter((address) => kept.some((each) => each.equals(address)))
     .map((address) => ({
       address,

@@ -188,6 +188,13 @@ Deno.test("planClient() has near gateways, and those that answer, among the 64 t
     assert.deepEqual(choice?.ready, last);
     assert.equal(choice.all.length, 64);
   }
+  const near = new Set(texts.slice(36));
+  const [choice] = planClient(requestFor([{ ...gateway, near }])).choices;
+  assert.equal(choice?.ready.length, 32);
+  assert.ok(
+    direct.slice(0, 32).every((each) => choice.all.includes(gatewayMark(each))),
+    "connections stay where they are",
+  );
 });
 
 Deno.test("planClient() gives no new connections to gateways that are avoided, while there are others", () => {
