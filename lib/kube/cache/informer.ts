@@ -38,6 +38,8 @@ export class Informer<T extends KubeObject> {
   readonly #backoff: Backoff;
   readonly #markSynced: () => void;
   #hasSynced = false;
+  /** Whether listeners get all that is in the store when the reading ends that goes on. */
+  #isFilling = false;
   /** The version to watch from; undefined when a list is due. */
   #version: string | undefined;
   /** A list must not be older; undefined when only the newest will do. */
@@ -90,7 +92,8 @@ export class Informer<T extends KubeObject> {
     listener: (change: StoreChange<T>) => void,
     options: { replay?: boolean } = {},
   ): Disposable {
-    const replayed = options.replay ? this.store : undefined;
+    const isDue = options.replay === true && !this.#isFilling;
+    const replayed = isDue ? this.store : undefined;
     return this.#listeners.add(listener, replayed);
   }
 
@@ -111,7 +114,7 @@ export class Informer<T extends KubeObject> {
 
   /** Reads all objects, and follows them from there on by the same watch. */
   async #stream(signal: AbortSignal): Promise<void> {
-    const reading = newReading(this.store);
+    const reading = this.#begin();
     try {
       await this.#watch(signal, reading);
     } catch (err) {
@@ -123,8 +126,14 @@ export class Informer<T extends KubeObject> {
     }
   }
 
-  async #list(signal: AbortSignal): Promise<void> {
+  #begin(): Reading<T> {
     const reading = newReading(this.store);
+    this.#isFilling = reading.isFirst;
+    return reading;
+  }
+
+  async #list(signal: AbortSignal): Promise<void> {
+    const reading = this.#begin();
     const onItem = (item: T) => this.#read(reading, item);
     const selection = { ...this.#selection(), signal };
     const atLeast = this.#versionWanted();
@@ -203,6 +212,7 @@ export class Informer<T extends KubeObject> {
   #emitAll(reading: Reading<T>): void {
     const { changes, isFirst } = reading;
     reading.isFirst = false;
+    this.#isFilling = false;
     if (isFirst) this.#listeners.replay(this.store);
     for (const change of changes.splice(0)) this.#listeners.emit(change);
   }

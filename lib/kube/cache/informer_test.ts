@@ -568,6 +568,24 @@ Deno.test("subscribe() replays on request and stops with its disposal", async ()
   }, (server) => server.items = [node("a", 1)]);
 });
 
+Deno.test("subscribe() replays each object once, also while all are read for the first time", async () => {
+  await followStream(async ({ server, informer }) => {
+    await until(() => server.watches.length === 1);
+    server.push("ADDED", node("a", 1));
+    await until(() => informer.store.size === 1);
+    const changes: string[] = [];
+    const note = ({ type, key }: { type: string; key: string }) =>
+      changes.push(`${type} ${key}`);
+    using _subscription = informer.subscribe(note, { replay: true });
+    assert.deepEqual(changes, []);
+    server.end();
+    await until(() => server.watches.length === 2);
+    assert.deepEqual(changes, ["added a"]);
+    using _again = informer.subscribe(note, { replay: true });
+    assert.deepEqual(changes, ["added a", "added a"]);
+  });
+});
+
 Deno.test("Informer pauses between watches that end after one bookmark", async () => {
   let watches = 0;
   const bookmark = { metadata: { resourceVersion: "5" } };
