@@ -26,8 +26,9 @@ export function urlOf({ port, secret }: Door): string {
  */
 export function admit(request: Request, door: Door): string | Response {
   const { headers, method, url } = request;
+  // Browsers leave port 80 out.
   const hosts = ["127.0.0.1", "localhost"].map((name) =>
-    `${name}:${door.port}`
+    new URL(`http://${name}:${door.port}`).host
   );
   if (!hosts.includes(headers.get("host") ?? "")) {
     return refusal(403, "this name is not served here");

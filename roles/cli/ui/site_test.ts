@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { withTimeout } from "../../../lib/async/mod.ts";
 import { serveAt } from "../../../lib/telemetry/mod.ts";
 import { Feed } from "./feed.ts";
-import { newSecret, urlOf } from "./guard.ts";
+import { admit, newSecret, urlOf } from "./guard.ts";
 import { serveSite } from "./site.ts";
 
 /** For a server in this process to answer. */
@@ -191,6 +191,21 @@ Deno.test("without the whole secret nothing is shown, and no two are the same", 
       assert.doesNotMatch(body, new RegExp(secret), target);
     }
   });
+});
+
+Deno.test("the page is served at port 80, too, which browsers leave out", () => {
+  const door = { port: 80, secret: newSecret() };
+  const url = urlOf(door);
+  for (
+    const [headers, is] of [
+      [{ host: "localhost", origin: "http://localhost" }, "page.js"],
+      [{ host: "127.0.0.1" }, "page.js"],
+      [{ host: "evil.example" }, 403],
+    ] as const
+  ) {
+    const path = admit(new Request(`${url}page.js`, { headers }), door);
+    assert.equal(path instanceof Response ? path.status : path, is);
+  }
 });
 
 Deno.test("only GET is answered", async () => {
