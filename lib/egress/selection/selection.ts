@@ -236,8 +236,9 @@ function chosenAddresses(endpoints: readonly Endpoint[]): Address[] {
 
 /**
  * The endpoints that hints of their slices have for this node, or, without
- * such, for its zone, as kube-proxy takes them: the endpoint slice controller
- * writes hints by the Service's `trafficDistribution`.
+ * such, for its zone: the endpoint slice controller writes hints by the
+ * Service's `trafficDistribution`. kube-proxy ignores those of a Service where a
+ * ready endpoint has none, e.g. on a node without a zone; here it is not near.
  */
 function nearAddresses(
   endpoints: readonly Endpoint[],
