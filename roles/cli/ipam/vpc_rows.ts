@@ -16,7 +16,8 @@ export function vpcPoolRows(nodes: readonly VpcNode[]): PoolRow[] {
     const held = enis.flatMap(({ blocks }) => blocks)
       .flatMap((text) => Prefix.tryParse(text) ?? []);
     const { capacity = 0 } = addresses ?? {};
-    total.blocks += capacity / VPC_BLOCK_SIZES[mode ?? "address"];
+    // Whole ones: what a node says may be anything.
+    total.blocks += Math.floor(capacity / VPC_BLOCK_SIZES[mode ?? "address"]);
     total.allocated += held.length;
     total.addresses += capacity;
     total.held += held.reduce((sum, { size }) => sum + Number(size), 0);

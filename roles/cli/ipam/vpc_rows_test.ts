@@ -59,6 +59,11 @@ Deno.test("vpcPoolRows() counts prefixes by 16, and has no one size for both", (
   assert.equal(row?.blockSize, "16");
   assert.deepEqual(row?.blocks, { total: 9, allocated: 1, free: 8 });
   assert.deepEqual(row?.ipv4, { total: "144", allocated: "16", free: "128" });
+  const odd = nodeOf("n4", [], {
+    mode: "prefix",
+    addresses: { ...addresses, capacity: 39 },
+  });
+  assert.equal(vpcPoolRows([odd])[0]?.blocks?.total, 2, "whole ones");
   const [both] = vpcPoolRows([...NODES, prefixes]);
   assert.equal(both?.blockSize, undefined);
   assert.equal(both?.blocks?.total, 27);
