@@ -67,7 +67,7 @@ async function sendGroup(
   await settled([
     send(kernel.pod, of("pod"), {
       ...application,
-      before: made && raiseRequests(made.inner),
+      before: made && raiseRequests({ index: made.inner.index }),
     }),
     sent.length < steps.length
       ? markReplies(kernel, application.undo)

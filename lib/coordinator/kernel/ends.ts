@@ -1,5 +1,6 @@
 import {
   type Link,
+  type LinkSelector,
   linkSet,
   type NetlinkError,
   type Request,
@@ -18,12 +19,12 @@ export interface Ends {
 
 /** What sets an end up, without a link-local address of the kernel's: nothing here needs one. */
 export function raiseRequests(
-  { index }: Pick<Link, "index">,
+  link: LinkSelector,
   options: { readonly alias?: string } = {},
 ): Request[] {
   return [
-    linkSet({ index }, { ipv6AddrGenMode: "none" }),
-    linkSet({ index }, { ...options, up: true }),
+    linkSet(link, { ipv6AddrGenMode: "none" }),
+    linkSet(link, { ...options, up: true }),
   ];
 }
 

@@ -81,7 +81,8 @@ async function tryCreate(
     },
   });
   const [refusal, ...errors] = await host.tryExecute(
-    [request, ...raiseRequests({ index }, { alias })].map(silent),
+    // By its name, which no other program gives: were the index taken, these would be for another link of Coil's.
+    [request, ...raiseRequests({ name: hostName }, { alias })].map(silent),
   );
   if (refusal !== undefined) {
     if (TAKEN.has(refusal.code)) return refusal;
@@ -106,8 +107,8 @@ async function tryCreate(
 }
 
 /**
- * Indexes that no link has had: the kernel counts up from 1. What comes after
- * the pair in its send can name it by them; were it refused, so would be that.
+ * Indexes that hardly any link has: the kernel counts up from 1, and other
+ * links of Coil's have theirs by chance, too.
  */
 function chooseIndexes(): readonly [number, number] {
   const [random = 0] = crypto.getRandomValues(new Uint32Array(1));
