@@ -254,3 +254,39 @@ netnsTest(
     assert.ok(counts.joined > 5 && counts.refused > 5, JSON.stringify(counts));
   },
 );
+
+netnsTest(
+  "coordinator: an index that another pod's link has is not taken, and that link stays as it is",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    const [nic] = NICS as readonly [NicSpec];
+    const chance = crypto.getRandomValues;
+    const drawn = [7, 7, 11];
+    crypto.getRandomValues = <T extends ArrayBufferView>(array: T): T => {
+      const next = drawn.shift();
+      if (!(array instanceof Uint32Array) || next === undefined) {
+        return chance.call(crypto, array) as T;
+      }
+      array.fill(next);
+      return array;
+    };
+    try {
+      const first = await lab.joined([{ ...nic, name: "eth0" }]);
+      const before = await lab.host.ip("-d", "link");
+      const other = { ...nic, name: "eth0", number: nic.number + 1 };
+      const second = await lab.joined([other]);
+      assert.deepEqual(drawn, []);
+      const after = await lab.host.ip("-d", "link");
+      const aliases = (text: string) => text.match(/alias COIL-COORD:\S+/g);
+      assert.equal(aliases(before)?.length, 1);
+      assert.deepEqual(aliases(after)?.slice(0, 1), aliases(before));
+      for (const pod of [first, second]) {
+        await lab.ok("CHECK", pod, { ifname: "eth0" });
+        await lab.ok("DEL", pod, { ifname: "eth0" });
+      }
+      assert.deepEqual(ours(await state(lab, second)), []);
+    } finally {
+      crypto.getRandomValues = chance;
+    }
+  },
+);
