@@ -279,6 +279,8 @@ netnsTest(
       const after = await lab.host.ip("-d", "link");
       const aliases = (text: string) => text.match(/alias COIL-COORD:\S+/g);
       assert.equal(aliases(before)?.length, 1);
+      // Past those of lib/podnet, whose links must not lose their aliases either.
+      assert.match(before, /^1879048199: veth/m);
       assert.deepEqual(aliases(after)?.slice(0, 1), aliases(before));
       for (const pod of [first, second]) {
         await lab.ok("CHECK", pod, { ifname: "eth0" });

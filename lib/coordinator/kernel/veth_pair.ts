@@ -167,6 +167,6 @@ function isPair(outside: Link, inside: Link | undefined): boolean {
 
 /** Of a name, or of an index (dev_index_reserve() in net/core/dev.c). */
 const TAKEN: ReadonlySet<string> = new Set(["EEXIST", "EBUSY"]);
-/** The kernel does not come to indexes from here on; twice this is the highest. */
-const FIRST_INDEX = 2 ** 30;
-const INDEX_MASK = 2 ** 30 - 1;
+/** The last of the indexes that there are (INT_MAX is the highest). Neither the kernel nor lib/podnet, which count up, come to them. */
+const FIRST_INDEX = 2 ** 31 - 2 ** 28;
+const INDEX_MASK = 2 ** 28 - 1;
