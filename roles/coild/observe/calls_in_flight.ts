@@ -118,7 +118,7 @@ export function onLong(call: CallEntry, events: Pick<PodEvents, "tell">): void {
     method,
     phase,
     container: containerId,
-    pod: `${namespace}/${pod}`,
+    ...(pod !== "" && { pod: `${namespace}/${pod}` }),
   });
   if (method !== "Add" || pod === "") return;
   const what = WAITS_FOR[phase];
