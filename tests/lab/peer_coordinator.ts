@@ -14,6 +14,8 @@ const PEER: GoProgram = {
 };
 /** Where upstream's plugin asks its agent; nothing can change it. */
 const AGENT_SOCKET = "/run/spidernet/spiderpool.sock";
+/** Held by the one that answers there: tests of several files run beside each other. */
+const AGENT_LOCK = "/run/coil-test-spidernet.lock";
 
 /** Builds upstream's plugin `coordinator` from its Go module when it is missing, and returns its path. */
 export async function ensurePeerCoordinator(
@@ -33,12 +35,20 @@ export interface AgentAnswer {
 /** Spiderpool's agent, as far as the plugin asks it: it answers at once. */
 export class AgentStub implements AsyncDisposable {
   readonly #server: Deno.HttpServer<Deno.UnixAddr>;
+  readonly #lock: Deno.FsFile;
 
-  private constructor(server: Deno.HttpServer<Deno.UnixAddr>) {
+  private constructor(
+    server: Deno.HttpServer<Deno.UnixAddr>,
+    lock: Deno.FsFile,
+  ) {
     this.#server = server;
+    this.#lock = lock;
   }
 
+  /** Waits for another one to end. */
   static async start(answer: AgentAnswer): Promise<AgentStub> {
+    const lock = await Deno.open(AGENT_LOCK, { write: true, create: true });
+    await lock.lock(true);
     await Deno.mkdir(path.dirname(AGENT_SOCKET), { recursive: true });
     await Deno.remove(AGENT_SOCKET).catch(() => {});
     const body = JSON.stringify({
@@ -57,11 +67,12 @@ export class AgentStub implements AsyncDisposable {
       { path: AGENT_SOCKET, onListen: () => {} },
       () => new Response(body, { headers }),
     );
-    return new AgentStub(server);
+    return new AgentStub(server, lock);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#server.shutdown();
     await Deno.remove(path.dirname(AGENT_SOCKET), { recursive: true });
+    this.#lock.close();
   }
 }
