@@ -29,7 +29,7 @@ const MTU_DISCOVER = {
   ipv4: { level: 0, option: 10 },
   ipv6: { level: 41, option: 23 },
 } as const;
-/** IP_PMTUDISC_PROBE and IPV6_PMTUDISC_PROBE: never in fragments, whatever is known of the path. */
+/** IP_PMTUDISC_PROBE and IPV6_PMTUDISC_PROBE: never in fragments, and the MTU that is known of the path does not count. */
 const PMTUDISC_PROBE = new Uint8Array(new Int32Array([3]).buffer);
 
 /** One end of an exchange of datagrams. */

@@ -2,7 +2,7 @@
 import type { Address } from "../../lib/inet/mod.ts";
 import type { DataPlane } from "../../roles/coil_egress/mod.ts";
 
-/** A kernel that has nothing but its clients, and does as it is told. */
+/** A kernel that only keeps its clients, and refuses nothing. */
 export class ClientsKernel implements DataPlane {
   readonly clients: Set<string> = new Set();
   /** Those that were taken out, at any time. */

@@ -84,7 +84,7 @@ async function refusedOf(
   { table }: ServerPlan,
   family: Family,
 ): Promise<Address[]> {
-  // Without limits there is no such set.
+  // Without limits the set does not exist.
   const set = refusedSet(family);
   const elements = await listSetIfAny(netfilter, table.name, set);
   return elements.flatMap(([address]) => isAddress(address) ? [address] : []);

@@ -5,7 +5,7 @@ import {
 } from "../../netlink/mod.ts";
 
 /**
- * The elements of a set of a table; none where there is no such table or set.
+ * The elements of a set of a table; none where the table or the set does not exist.
  *
  * @throws {NetlinkError} when the kernel refuses
  */

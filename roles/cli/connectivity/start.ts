@@ -135,7 +135,7 @@ function kindOf({ metadata }: V1Pod): PodKind {
   return kind === "egress" || kind === "host-port" ? kind : "probe";
 }
 
-/** What is no address, such as "None", is left out. */
+/** Texts that are not addresses, such as "None", are left out. */
 export function addressesIn(texts: readonly string[]): Address[] {
   return texts.map((text) => Address.tryParse(text))
     .filter((address) => address !== undefined);
