@@ -41,17 +41,6 @@ function ofResource(
   }).document;
 }
 
-/** Code and message of a call that fails. */
-async function refusal(
-  lab: CoordinatorLab,
-  ...args: Parameters<CoordinatorLab["call"]>
-): Promise<string> {
-  const { stdout, exitCode } = await lab.call(...args);
-  assert.equal(exitCode, 1, stdout);
-  const { code, msg } = JSON.parse(stdout);
-  return `${code} ${msg}`;
-}
-
 netnsTest(
   "coordinator: without any defaults ADD fails with the reason and changes nothing, and DEL, CHECK and GC work",
   async () => {
@@ -60,7 +49,7 @@ netnsTest(
     const before = [await stateOf(pod.netns), await stateOf(lab.host)];
     lab.change = shared(NOTHING_SHARED);
     assert.equal(
-      await refusal(lab, "ADD", pod, { config: UNSET }),
+      await lab.refusal("ADD", pod, { config: UNSET }),
       "11 coordinator config not found",
     );
     lab.change = shared(
@@ -70,11 +59,11 @@ netnsTest(
       }),
     );
     assert.equal(
-      await refusal(lab, "ADD", pod, { config: UNSET }),
+      await lab.refusal("ADD", pod, { config: UNSET }),
       "11 spidercoordinator: default no ready",
     );
     assert.equal(
-      await refusal(lab, "STATUS", pod, { config: UNSET }),
+      await lab.refusal("STATUS", pod, { config: UNSET }),
       "50 spidercoordinator: default no ready",
     );
     assert.deepEqual(
@@ -157,7 +146,7 @@ async function chosen(
   const annotations = {
     "io.kubernetes.cri.pod-annotations": { [ANNOTATION]: runtime },
   };
-  const text = await refusal(lab, "ADD", pod, {
+  const text = await lab.refusal("ADD", pod, {
     ifname: "net1",
     config: {
       ...config === undefined ? {} : { podDefaultRouteNic: config },

@@ -1,3 +1,4 @@
+import assert from "node:assert/strict";
 import type { JsonObject } from "../../lib/cni/mod.ts";
 import {
   type CoordinatorCall,
@@ -302,6 +303,14 @@ export class CoordinatorLab implements AsyncDisposable {
     const { stdout, exitCode } = await this.call(...args);
     if (exitCode !== 0) throw new Error(`${args[0]} failed: ${stdout}`);
     return stdout;
+  }
+
+  /** Code and message of a call that fails. */
+  async refusal(...args: Parameters<CoordinatorLab["call"]>): Promise<string> {
+    const { stdout, exitCode } = await this.call(...args);
+    assert.equal(exitCode, 1, stdout);
+    const { code, msg } = JSON.parse(stdout);
+    return `${code} ${msg}`;
   }
 
   outside(): Outside {

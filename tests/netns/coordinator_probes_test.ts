@@ -13,16 +13,6 @@ import { netnsTest } from "./testing.ts";
 const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 const ETH0: NicSpec = { name: "eth0", network: 6, number: 100 };
 
-async function refusal(
-  lab: CoordinatorLab,
-  ...args: Parameters<CoordinatorLab["call"]>
-): Promise<string> {
-  const { stdout, exitCode } = await lab.call(...args);
-  assert.equal(exitCode, 1, stdout);
-  const { code, msg } = JSON.parse(stdout);
-  return `${code} ${msg}`;
-}
-
 for (const family of FAMILIES) {
   netnsTest(
     `coordinator: an address that another machine has is refused with its owner, and taken off the interface, ${family}`,
@@ -38,7 +28,7 @@ for (const family of FAMILIES) {
       const address = addressIn(6, family, 100);
       const [row] = await pod.netns.ipJson("link", "show", "eth0");
       assert.equal(
-        await refusal(lab, "ADD", second, { config }),
+        await lab.refusal("ADD", second, { config }),
         `11 ip conflict: pod's interface eth0 with an conflicting ip ${address}, ${address} is located at ${
           row?.["address"]
         }`,
@@ -69,7 +59,7 @@ for (const family of FAMILIES) {
       await change("delete");
       const detectOptions = { retries: 2, interval: "20ms", timeout: "60ms" };
       assert.equal(
-        await refusal(lab, "ADD", pod, {
+        await lab.refusal("ADD", pod, {
           config: { ...config, detectOptions },
         }),
         `11 gateway ${gateway} is unreachable`,
@@ -95,7 +85,7 @@ netnsTest(
       await lab.switch.ip("address", "delete", gateway, "dev", "net6");
     }
     const second = await lab.pod([ETH0]);
-    assert.match(await refusal(lab, "ADD", second, { config }), /^11 ip conf/);
+    assert.match(await lab.refusal("ADD", second, { config }), /^11 ip conf/);
     const third = await lab.pod([{ ...ETH0, number: 101 }]);
     for (const family of ["-4", "-6"]) {
       await third.netns.ip(family, "route", "delete", "default");

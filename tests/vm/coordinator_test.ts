@@ -33,17 +33,6 @@ const IPVLAN = { kind: "ipvlan" } as const;
 const ETH0: NicSpec = { name: "eth0", network: 6, number: 100 };
 const NET1: NicSpec = { name: "net1", network: 7, number: 100 };
 
-/** Code and message of a call that fails. */
-async function refusal(
-  lab: CoordinatorLab,
-  ...args: Parameters<CoordinatorLab["call"]>
-): Promise<string> {
-  const { stdout, exitCode } = await lab.call(...args);
-  assert.equal(exitCode, 1, stdout);
-  const { code, msg } = JSON.parse(stdout);
-  return `${code} ${msg}`;
-}
-
 async function everything(
   lab: CoordinatorLab,
   { netns }: LabPod,
@@ -87,7 +76,7 @@ Deno.test("coordinator: an ipvlan keeps its parent's MAC address, and a prefix f
   const before = await everything(lab, pod);
   const config = { podMACPrefix: "0a:1b" };
   assert.equal(
-    await refusal(lab, "ADD", pod, { config }),
+    await lab.refusal("ADD", pod, { config }),
     '7 podMACPrefix does not fit interface "eth0"',
   );
   assert.deepEqual(await everything(lab, pod), before);
@@ -105,7 +94,7 @@ for (const family of FAMILIES) {
     const taken = await lab.pod([{ ...ETH0, ...IPVLAN, number: 77 }]);
     const [row] = await lab.switch.ipJson("link", "show", "net6");
     assert.equal(
-      await refusal(lab, "ADD", taken, { config }),
+      await lab.refusal("ADD", taken, { config }),
       `11 ip conflict: pod's interface eth0 with an conflicting ip ${address}, ${address} is located at ${
         row?.["address"]
       }`,
@@ -116,7 +105,7 @@ for (const family of FAMILIES) {
     const other = await lab.pod([{ ...ETH0, ...IPVLAN, number: 102 }]);
     const gateway = addressIn(6, family, 1);
     assert.equal(
-      await refusal(lab, "ADD", other, { config }),
+      await lab.refusal("ADD", other, { config }),
       `11 gateway ${gateway} is unreachable`,
     );
   });
