@@ -3,13 +3,13 @@ import type { Address } from "../inet/mod.ts";
 import {
   ANNOUNCE_PATH,
   type AnnouncedPod,
-  type EgressRef,
   formatAnnouncement,
   formatLossReport,
   LOSSES_PATH,
   parseRefusal,
   type ReportedLoss,
 } from "./wire.ts";
+import type { NamespacedName } from "../names/mod.ts";
 
 /**
  * A gateway that does not listen, such as one of upstream Coil, or does not
@@ -24,7 +24,7 @@ const MAX_REFUSAL_BYTES = 2_048;
 
 /** A pod of an Egress that takes announcements. */
 export interface AnnounceTarget {
-  readonly egress: EgressRef;
+  readonly egress: NamespacedName;
   /** The pod's address. */
   readonly address: Address;
 }
@@ -65,12 +65,12 @@ export interface AnnounceOutcome extends AnnounceTarget {
 export interface AnnounceTokens {
   /** Returns the token for an Egress; undefined when there is none now. Throws only what the signal says. */
   token(
-    egress: EgressRef,
+    egress: NamespacedName,
     options: { readonly signal: AbortSignal },
   ): Promise<string | undefined>;
 
   /** To be called when a gateway of the Egress refused its token. */
-  refused(egress: EgressRef, token: string): void;
+  refused(egress: NamespacedName, token: string): void;
 }
 
 /** How an {@linkcode AnnounceClient} works. */

@@ -23,7 +23,6 @@ export {
   ANNOUNCE_PATH,
   type AnnouncedPod,
   type Announcement,
-  type EgressRef,
   formatAnnouncement,
   formatLossReport,
   formatRefusal,

@@ -7,9 +7,6 @@ export const ANNOUNCE_PATH = "/v1/clients";
 /** Path that reports of lost gateways are sent to, by POST. */
 export const LOSSES_PATH = "/v1/losses";
 
-/** Which Egress a gateway serves. */
-export type EgressRef = NamespacedName;
-
 /** The pod that an announcement is about. */
 export interface AnnouncedPod extends NamespacedName {
   /** UID of the pod in the API: a later pod of that name is another one. */
@@ -19,7 +16,7 @@ export interface AnnouncedPod extends NamespacedName {
 /** A pod that is about to be a client, and the addresses it will send from. */
 export interface Announcement {
   /** The Egress of the gateway. */
-  readonly egress: EgressRef;
+  readonly egress: NamespacedName;
   readonly pod: AnnouncedPod;
   /** Its addresses, one of each family at most. */
   readonly addresses: readonly Address[];
@@ -39,7 +36,7 @@ export interface ReportedLoss {
 /** All gateways of an Egress that a node has lost; none once they all answer again. */
 export interface LossReport {
   /** The Egress of the gateway that it is sent to. */
-  readonly egress: EgressRef;
+  readonly egress: NamespacedName;
   readonly losses: readonly ReportedLoss[];
 }
 
@@ -146,7 +143,7 @@ function messageOf(text: string): Record<string, unknown> {
   return objectOf(parseJson(text), "announcement");
 }
 
-function egressOf(message: Record<string, unknown>): EgressRef {
+function egressOf(message: Record<string, unknown>): NamespacedName {
   const egress = objectOf(message["egress"], "egress");
   return {
     namespace: wordOf(egress, "egress", "namespace"),

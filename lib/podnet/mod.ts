@@ -21,11 +21,7 @@ export type {
   SetupResult,
   Teardown,
 } from "./pods/calls.ts";
-export {
-  calicoVethName,
-  hostVethName,
-  type PodName,
-} from "./base/host_name.ts";
+export { calicoVethName, hostVethName } from "./base/host_name.ts";
 export type { EndLack } from "./host/host_end_state.ts";
 export { type HostLack, HostProblem } from "./host/host_state.ts";
 export { type Husk, HuskReaper } from "./links/husk_reaper.ts";

@@ -15,7 +15,6 @@ import type {
 } from "./pods/calls.ts";
 import { checkHost, checkPod } from "./state/check.ts";
 import { PodCheckError } from "./base/errors.ts";
-import type { PodName } from "./base/host_name.ts";
 import { HuskReaper, isLinkOf } from "./links/husk_reaper.ts";
 import { KnownPods } from "./state/known_pods.ts";
 import { LinkIndexes } from "./links/link_indexes.ts";
@@ -42,6 +41,7 @@ import { type PodLink, type Survey, surveyOf } from "./state/survey.ts";
 import { Upkeep } from "./upkeep.ts";
 import type { AttachmentKey } from "../cni/mod.ts";
 import { findPodNetns } from "./netns/find_netns.ts";
+import type { NamespacedName } from "../names/mod.ts";
 
 /**
  * Connects pods to their node by veth pairs and routes. The kernel is the only
@@ -230,7 +230,8 @@ export class PodNetwork implements Disposable {
    */
   async beginTeardown(
     key: AttachmentKey,
-    options: { readonly pod?: PodName; readonly signal?: AbortSignal } = {},
+    options: { readonly pod?: NamespacedName; readonly signal?: AbortSignal } =
+      {},
   ): Promise<Teardown | undefined> {
     using _lock = await this.#locks.lock(key, options);
     const found = await this.#finder.find(key, options.pod);

@@ -7,7 +7,6 @@ import { createRegistry } from "../../lib/telemetry/mod.ts";
 import { AttachmentBook } from "../../roles/coild/calls/attachment_book.ts";
 import type { Attachment } from "../../roles/coild/calls/attachment.ts";
 import { EgressReconciler } from "../../roles/coild/egress/reconciler.ts";
-import { podKey } from "../../roles/coild/base/keys.ts";
 import { CoildMetrics } from "../../roles/coild/observe/metrics.ts";
 import type { PodSource } from "../../roles/coild/cluster/pod_source.ts";
 import { podAddresses } from "../../roles/coild/cluster/pod_status.ts";
@@ -15,6 +14,7 @@ import { eventually } from "../lab/wait.ts";
 import { type Parts, partsOn, requestFor } from "./coild_parts.ts";
 import { type TestNode, testNode } from "./podnet_testing.ts";
 import { netnsTest } from "./testing.ts";
+import { nameText } from "../../lib/names/mod.ts";
 
 const CLIENT = "old";
 const OTHER = "new";
@@ -61,7 +61,11 @@ class Pods {
   } as unknown as PodSource;
 
   put(object: V1Pod): void {
-    const key = podKey({ namespace: "default", name: "", ...object.metadata });
+    const key = nameText({
+      namespace: "default",
+      name: "",
+      ...object.metadata,
+    });
     this.#pods.set(key, object);
     this.#listener({ type: "updated", object, key });
   }

@@ -7,12 +7,7 @@ import { untilPasses } from "../../lib/async/testing.ts";
 import { type CNIArgs, CNIArgsSchema } from "../../lib/cnirpc/mod.ts";
 import type { NodeIpam } from "../../lib/ipam/mod.ts";
 import { FakeCluster, openNode } from "../../lib/ipam/testing.ts";
-import type {
-  PodLink,
-  PodName,
-  PodNetwork,
-  Survey,
-} from "../../lib/podnet/mod.ts";
+import type { PodLink, PodNetwork, Survey } from "../../lib/podnet/mod.ts";
 import { createRegistry } from "../../lib/telemetry/mod.ts";
 import { AddressedPods } from "../../roles/coild/pods/addressed_pods.ts";
 import type { AddRequest } from "../../roles/coild/calls/cni_request.ts";
@@ -25,6 +20,7 @@ import { Reconciler } from "../../roles/coild/pods/reconciler.ts";
 import { RouteRepair } from "../../roles/coild/network/route_repair.ts";
 import { Teardown } from "../../roles/coild/pods/teardown.ts";
 import type { FakeClock } from "../../lib/async/testing.ts";
+import type { NamespacedName } from "../../lib/names/mod.ts";
 
 const POOL = "default";
 const POD = { namespace: "default", name: "pod" };
@@ -43,7 +39,7 @@ export const FACTS: PodFacts = {
 export function requestFor(
   netns: string,
   containerId: string = "cid1",
-  pod: PodName = POD,
+  pod: NamespacedName = POD,
 ): AddRequest {
   return {
     containerId,

@@ -1,4 +1,4 @@
-import type { AnnounceTarget, EgressRef } from "../../announce/mod.ts";
+import type { AnnounceTarget } from "../../announce/mod.ts";
 import {
   type Egress,
   egressAnnotationProblem,
@@ -15,7 +15,7 @@ import {
   Prefix,
 } from "../../inet/mod.ts";
 import type { V1EndpointSlice, V1Service } from "../../kube/mod.ts";
-import { nameText } from "../../names/mod.ts";
+import { type NamespacedName, nameText } from "../../names/mod.ts";
 import { clusterIpsOf } from "./objects.ts";
 import type { ClientGateway } from "../plan/request.ts";
 
@@ -27,7 +27,7 @@ export interface EgressFacts {
 }
 
 /** Finds an Egress and what belongs to it. */
-export type EgressLookup = (ref: EgressRef) => EgressFacts;
+export type EgressLookup = (ref: NamespacedName) => EgressFacts;
 
 /** Where clients are. */
 export interface Place {
@@ -41,7 +41,7 @@ export interface Place {
 export type IsTaken = (address: Address, uid: string) => boolean;
 
 /** An object that an annotation leads to and that does not exist. */
-export interface MissingObject extends EgressRef {
+export interface MissingObject extends NamespacedName {
   readonly kind: "Egress" | "Service";
 }
 
@@ -69,7 +69,7 @@ type Annotations = Readonly<Record<string, string>> | undefined;
  * name. Names that no Egress can have are left out, and so is what is above
  * the limit; see {@linkcode problemOf}.
  */
-export function egressRefsOf(annotations: Annotations): EgressRef[] {
+export function egressRefsOf(annotations: Annotations): NamespacedName[] {
   return parseEgressAnnotations(annotations).flatMap(({ namespace, names }) =>
     names.filter(isEgressName).map((name) => ({ namespace, name }))
   ).slice(0, MAX_EGRESSES_OF_POD);
@@ -98,7 +98,7 @@ export interface SelectionOptions {
  * has of them. Endpoints whose addresses are taken count as gone. Pure.
  */
 export function selectGateways(
-  refs: readonly EgressRef[],
+  refs: readonly NamespacedName[],
   lookup: EgressLookup,
   { isTaken = () => false, place }: SelectionOptions = {},
 ): Selection {

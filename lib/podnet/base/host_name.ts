@@ -2,9 +2,6 @@ import { createHash } from "node:crypto";
 import { HOST_VETH_PREFIX, type NamespacedName } from "../../names/mod.ts";
 import { type AttachmentKey, keyText } from "../../cni/mod.ts";
 
-/** A pod's name as Kubernetes knows it. */
-export type PodName = NamespacedName;
-
 /** How many names a key may have. Two keys share the first one by chance of 2^-32. */
 export const MAX_SALT = 3;
 
@@ -22,7 +19,7 @@ export function hostVethName(key: AttachmentKey, salt: number = 0): string {
  * The name that Calico gives to a pod's host veth and Calico's policy engine
  * looks for: `veth` and 11 hexadecimal digits of the SHA-1 of `<namespace>.<name>`.
  */
-export function calicoVethName(pod: PodName): string {
+export function calicoVethName(pod: NamespacedName): string {
   return HOST_VETH_PREFIX + sha1(`${pod.namespace}.${pod.name}`).slice(0, 11);
 }
 

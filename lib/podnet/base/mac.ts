@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { Address } from "../../inet/mod.ts";
 import { formatMac, parseMac, type RandomBytes } from "../../netlink/mod.ts";
-import type { PodName } from "./host_name.ts";
+import type { NamespacedName } from "../../names/mod.ts";
 
 /** What the MAC address of a pod's host end begins with where the rest names the pod; a random one does by chance of 2^-14. */
 const MARK = "c2:0c:";
@@ -32,7 +32,7 @@ export function linkLocalOf(mac: string): Address {
  * administered. It outlives the daemon, and costs the kernel nothing; the
  * link's alias, in upstream's form, has no room for a name.
  */
-export function markedMac({ namespace, name }: PodName): string {
+export function markedMac({ namespace, name }: NamespacedName): string {
   const hash = createHash("sha1").update(`${namespace}/${name}`).digest("hex");
   return MARK + hash.slice(0, 8).replace(/..(?=.)/g, "$&:");
 }
@@ -43,7 +43,7 @@ export function markedMac({ namespace, name }: PodName): string {
  */
 export function isMarkedFor(
   mac: string | undefined,
-  pod: PodName,
+  pod: NamespacedName,
 ): boolean | undefined {
   if (mac === undefined || !mac.startsWith(MARK)) return undefined;
   return mac === markedMac(pod);

@@ -1,12 +1,8 @@
 import type { Link, RouteSocket } from "../../netlink/mod.ts";
 import { type LinkIdentity, parseAlias } from "../base/alias.ts";
-import {
-  calicoVethName,
-  hostVethName,
-  MAX_SALT,
-  type PodName,
-} from "../base/host_name.ts";
+import { calicoVethName, hostVethName, MAX_SALT } from "../base/host_name.ts";
 import { type AttachmentKey, keyText, sameKey } from "../../cni/mod.ts";
+import type { NamespacedName } from "../../names/mod.ts";
 
 /** A host veth of a key. */
 export interface FoundLink {
@@ -54,7 +50,7 @@ export class LinkFinder {
   }
 
   /** The names that an ADD may give to a key's link, in the order of preference. */
-  namesFor(key: AttachmentKey, pod?: PodName): string[] {
+  namesFor(key: AttachmentKey, pod?: NamespacedName): string[] {
     if (this.#calico && pod !== undefined) return [calicoVethName(pod)];
     return Array.from({ length: MAX_SALT + 1 }, (_, i) => hostVethName(key, i));
   }
@@ -78,7 +74,7 @@ export class LinkFinder {
   /** Finds a key's link. Lists all links only when its names lead nowhere. */
   async find(
     key: AttachmentKey,
-    pod?: PodName,
+    pod?: NamespacedName,
   ): Promise<FoundLink | undefined> {
     const irregular = await this.findIrregular(key);
     if (irregular !== undefined) return irregular;

@@ -1,10 +1,10 @@
 import type { Address, DualStack } from "../../inet/mod.ts";
 import type { LinkIdentity } from "../base/alias.ts";
-import type { PodName } from "../base/host_name.ts";
 import type { HostProblem } from "../host/host_state.ts";
 import type { Husk } from "../links/husk_reaper.ts";
 import type { PodSources } from "../base/sources.ts";
 import type { AttachmentKey } from "../../cni/mod.ts";
+import type { NamespacedName } from "../../names/mod.ts";
 
 /** What `setup()` is asked to make. */
 export interface SetupRequest extends LinkIdentity {
@@ -13,7 +13,7 @@ export interface SetupRequest extends LinkIdentity {
   /** The pod's addresses: IPv4, IPv6 or one of each. */
   readonly addresses: DualStack<Address>;
   /** Whose name the host's end is marked with, and in Calico mode called after. */
-  readonly pod?: PodName;
+  readonly pod?: NamespacedName;
   /** Which sources the pod's packets may have. Default `own`. */
   readonly sources?: PodSources;
 }
@@ -61,7 +61,7 @@ export interface CheckRequest extends AttachmentKey {
   /** Without it, only the host's end is looked at. */
   readonly netnsPath?: string;
   /** Needed in Calico mode only. */
-  readonly pod?: PodName;
+  readonly pod?: NamespacedName;
 }
 
 /** What `init()` found and could not do. */

@@ -1,6 +1,6 @@
 import { KeyedMutex, type WaitOptions } from "../../async/mod.ts";
 import { type AttachmentKey, keyText } from "../../cni/mod.ts";
-import type { PodName } from "../base/host_name.ts";
+import type { NamespacedName } from "../../names/mod.ts";
 
 /** Guards a key's link between looking at it and changing it: calls for one key follow each other. */
 export class PodLocks {
@@ -19,7 +19,7 @@ export class PodLocks {
   /** Waits for the lock of a key, and of the pod where that is needed and known. */
   async lock(
     key: AttachmentKey,
-    options: WaitOptions & { readonly pod?: PodName | undefined },
+    options: WaitOptions & { readonly pod?: NamespacedName | undefined },
   ): Promise<Disposable> {
     const { pod, ...waiting } = options;
     using held = new DisposableStack();

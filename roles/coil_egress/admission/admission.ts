@@ -2,7 +2,6 @@ import type {
   AnnouncedPod,
   Announcement,
   Caller,
-  EgressRef,
   Verdict,
 } from "../../../lib/announce/mod.ts";
 import { type Address, Prefix } from "../../../lib/inet/mod.ts";
@@ -13,6 +12,7 @@ import type { ClientWatcher } from "../clients/client_watcher.ts";
 import type { KernelSync } from "../kernel/kernel_sync.ts";
 import type { ControllerLease } from "./controller_lease.ts";
 import type { NodeBlocks } from "./node_blocks.ts";
+import type { NamespacedName } from "../../../lib/names/mod.ts";
 
 /** How long to wait for the slice that has the pod; coild waits a second for the answer. */
 const SLICE_MS = 800;
@@ -25,7 +25,7 @@ const NO_POD = [
 
 export interface AdmissionOptions {
   /** The Egress that is served here. */
-  readonly egress: EgressRef;
+  readonly egress: NamespacedName;
   /** The user that may announce. */
   readonly user: string;
   /** The gateway's own addresses. */

@@ -1,7 +1,7 @@
-import type { EgressRef } from "../../../lib/announce/mod.ts";
 import { Address, type DualStack, type Family } from "../../../lib/inet/mod.ts";
 import {
   EGRESS_NAME_ENV,
+  type NamespacedName,
   nameText,
   NODE_NAME_ENV,
   POD_ADDRESSES_ENV,
@@ -54,8 +54,8 @@ export function readIdentity(
 
 /** Why a message to the gateways of an Egress is not for this one; undefined when it is. */
 export function misdirected(
-  asked: EgressRef,
-  own: EgressRef,
+  asked: NamespacedName,
+  own: NamespacedName,
 ): string | undefined {
   return nameText(asked) === nameText(own)
     ? undefined

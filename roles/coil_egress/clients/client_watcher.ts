@@ -5,11 +5,11 @@ import {
   FIRST_SLICE,
 } from "../../../lib/api/mod.ts";
 import { abortable, Gate, withTimeout } from "../../../lib/async/mod.ts";
-import type { EgressRef } from "../../../lib/announce/mod.ts";
 import { Informer, type KubeClient } from "../../../lib/kube/mod.ts";
 import type { ClientPod } from "./client_pod.ts";
 import { type ClientChange, SliceClients } from "./slice_clients.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
+import type { NamespacedName } from "../../../lib/names/mod.ts";
 
 const log = getLogger("pod-watcher");
 
@@ -21,7 +21,7 @@ const LATE_MS = 5_000;
 
 export interface ClientWatcherOptions {
   readonly client: KubeClient;
-  readonly egress: EgressRef;
+  readonly egress: NamespacedName;
   /** Called on each change; must only take note. */
   readonly onChange: (change: ClientChange) => void;
   /** How long the clients of a slice stay that was deleted with them. Default 30 s. */
@@ -44,7 +44,7 @@ export class ClientWatcher implements Disposable {
   }
 
   /** The Egress whose clients are followed. */
-  get egress(): EgressRef {
+  get egress(): NamespacedName {
     return this.#options.egress;
   }
 

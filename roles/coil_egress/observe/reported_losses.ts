@@ -1,6 +1,5 @@
 import type {
   Caller,
-  EgressRef,
   LossReport,
   ReportedLoss,
   Verdict,
@@ -8,6 +7,7 @@ import type {
 import type { EgressLoss } from "../../../lib/api/mod.ts";
 import { type Clock, systemClock } from "../../../lib/async/mod.ts";
 import { misdirected } from "../base/identity.ts";
+import type { NamespacedName } from "../../../lib/names/mod.ts";
 
 /** Nodes report a loss within so long of each other; what they say is looked at together. */
 const GATHER_MS = 5_000;
@@ -38,7 +38,7 @@ interface Loss {
 
 export interface ReportedLossesOptions {
   /** The Egress that is served here. */
-  readonly egress: EgressRef;
+  readonly egress: NamespacedName;
   /** The user that may report. */
   readonly user: string;
   /** Called some seconds after the first report of something. */

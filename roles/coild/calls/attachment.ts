@@ -1,7 +1,7 @@
 import type { AttachmentKey } from "../../../lib/cni/mod.ts";
 import type { Address, DualStack } from "../../../lib/inet/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
-import type { PodName } from "../../../lib/podnet/mod.ts";
+import type { NamespacedName } from "../../../lib/names/mod.ts";
 
 /**
  * The interface of a pod that egress is about: the one whose addresses are in
@@ -13,7 +13,7 @@ export const POD_INTERFACE = "eth0";
 export interface Attachment {
   /** The key of its lock; see `Attachments.connect()`. */
   readonly key: AttachmentKey;
-  readonly pod: PodName;
+  readonly pod: NamespacedName;
   /** The pod's UID in the API, where it is known. */
   readonly uid?: string | undefined;
   readonly addresses: DualStack<Address>;

@@ -2,8 +2,8 @@ import { valuesOf } from "../../../lib/inet/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
 import { type AttachmentKey, keyText } from "../../../lib/cni/mod.ts";
 import type { Attachment } from "./attachment.ts";
-import { podKey } from "../base/keys.ts";
 import { podAddresses } from "../cluster/pod_status.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 
 /** Which attachment each pod of this node has, as far as this process knows. */
 export class AttachmentBook {
@@ -12,7 +12,7 @@ export class AttachmentBook {
 
   /** Notes a pod's attachment; of several, as of a sandbox that is recreated, the last one counts. */
   add(attachment: Attachment): void {
-    const pod = podKey(attachment.pod);
+    const pod = nameText(attachment.pod);
     const old = this.#byPod.get(pod);
     if (old !== undefined) this.#pods.delete(keyText(old.key));
     // A pod that had it by its address, before the ADD that made it had ended, has nothing.
@@ -31,7 +31,7 @@ export class AttachmentBook {
    */
   of(pod: V1Pod): Attachment | undefined {
     const { namespace = "", name = "", uid } = pod.metadata ?? {};
-    const found = this.#byPod.get(podKey({ namespace, name }));
+    const found = this.#byPod.get(nameText({ namespace, name }));
     if (found === undefined) return undefined;
     if (found.uid !== undefined && found.uid !== uid) return undefined;
     const isProven = found.uid !== undefined && found.byAddress === undefined;
@@ -56,7 +56,7 @@ export class AttachmentBook {
   isOfAnother({ key, pod }: Attachment): boolean {
     const known = this.at(key);
     return known !== undefined && known.byAddress === undefined &&
-      podKey(known.pod) !== podKey(pod);
+      nameText(known.pod) !== nameText(pod);
   }
 
   forget(key: AttachmentKey): void {

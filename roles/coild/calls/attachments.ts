@@ -1,11 +1,11 @@
 import type { AttachmentKey, Result } from "../../../lib/cni/mod.ts";
 import type { CniRequest } from "../../../lib/plugin/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
-import type { PodName } from "../../../lib/podnet/mod.ts";
 import type { Attachment } from "./attachment.ts";
 import type { AddRequest } from "./cni_request.ts";
 import type { PodFacts } from "../cluster/pod_source.ts";
 import type { Announcement } from "./announcement.ts";
+import type { NamespacedName } from "../../../lib/names/mod.ts";
 
 /** What ADD made. */
 export interface Connected extends Attachment {
@@ -51,7 +51,7 @@ export interface Attachments {
   /** Takes a pod off the network. Ignores what is already gone. Returns by which key it was known. */
   disconnect(
     key: AttachmentKey,
-    options: LockedOptions & { readonly pod?: PodName },
+    options: LockedOptions & { readonly pod?: NamespacedName },
   ): Promise<AttachmentKey>;
 
   /** Compares a pod's network with what ADD made. Returns by which key it is known. */

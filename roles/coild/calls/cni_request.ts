@@ -9,9 +9,9 @@ import {
   type Result,
 } from "../../../lib/cni/mod.ts";
 import type { CniRequest } from "../../../lib/plugin/mod.ts";
-import type { PodName } from "../../../lib/podnet/mod.ts";
 import { InvalidCallError, InvalidNetworkError } from "../base/errors.ts";
 import type { PodQuery } from "../cluster/pod_source.ts";
+import type { NamespacedName } from "../../../lib/names/mod.ts";
 
 /**
  * Capability under which containerd hands the pod's annotations to a plugin
@@ -76,7 +76,9 @@ export function parseStrictKey(args: CniRequest): AttachmentKey {
 }
 
 /** The pod's name where the runtime gave one: DEL and CHECK may come without. */
-export function parsePodName(args: CniRequest): { readonly pod?: PodName } {
+export function parsePodName(
+  args: CniRequest,
+): { readonly pod?: NamespacedName } {
   const name = args.args["K8S_POD_NAME"] ?? "";
   const namespace = args.args["K8S_POD_NAMESPACE"] ?? "";
   return name === "" || namespace === "" ? {} : { pod: { name, namespace } };

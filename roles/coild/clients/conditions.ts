@@ -1,4 +1,3 @@
-import type { EgressRef } from "../../../lib/announce/mod.ts";
 import type {
   ClientGateway,
   ClientPlan,
@@ -7,7 +6,7 @@ import type {
   SkippedDestination,
 } from "../../../lib/egress/mod.ts";
 import { FAMILIES, type Family } from "../../../lib/inet/mod.ts";
-import { nameText } from "../../../lib/names/mod.ts";
+import { type NamespacedName, nameText } from "../../../lib/names/mod.ts";
 
 /** The reasons of conditions, as in Events and metrics. */
 export const CONDITION_REASONS = [
@@ -69,7 +68,7 @@ function missingObjects(selection: Selection): ClientCondition[] {
 }
 
 /** What becomes of packets while an Egress has no gateway. */
-function fateAt({ gateways }: Selection, ref: EgressRef): string {
+function fateAt({ gateways }: Selection, ref: NamespacedName): string {
   const gateway = gateways.find(({ name }) => name === nameText(ref));
   return fateOf(gateway?.failurePolicy);
 }

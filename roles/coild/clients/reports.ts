@@ -8,7 +8,7 @@ import {
   type ConditionReason,
 } from "./conditions.ts";
 import type { PodEvents } from "../observe/pod_events.ts";
-import type { PodName } from "../../../lib/podnet/mod.ts";
+import type { NamespacedName } from "../../../lib/names/mod.ts";
 
 /** Before that, neither the begin of a condition nor its end has another Event on the same pod. */
 const QUIET_MS = 5 * 60_000;
@@ -138,7 +138,7 @@ export class EgressReports implements Disposable {
 
   /** Sends the Event after the delay, and none when the condition is over before. */
   #follow(
-    pod: PodName,
+    pod: NamespacedName,
     report: Report,
     { delayMs }: { readonly delayMs: number },
   ): void {
@@ -152,7 +152,7 @@ export class EgressReports implements Disposable {
     else report.timer = this.#clock.after(waitMs, say);
   }
 
-  #say(pod: PodName, report: Report): void {
+  #say(pod: NamespacedName, report: Report): void {
     report.timer = undefined;
     report.isTold = report.isSo;
     const { events } = this.#options;

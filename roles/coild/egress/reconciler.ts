@@ -8,7 +8,6 @@ import {
 } from "../../../lib/kube/mod.ts";
 import { GatewayNetnsError, namesEgress } from "../../../lib/egress/mod.ts";
 import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
-import type { PodName } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { AttachmentBook } from "../calls/attachment_book.ts";
 import type { Attachments } from "../calls/attachments.ts";
@@ -18,13 +17,13 @@ import { InvalidAnnotationError } from "../base/errors.ts";
 import type { EgressSource } from "../gateways/source.ts";
 import { isGatewayPod } from "../../../lib/api/mod.ts";
 import { gatewayRefusal } from "../cluster/gateway_pods.ts";
-import { podKey } from "../base/keys.ts";
 import type { CoildMetrics } from "../observe/metrics.ts";
 import type { PodEvents } from "../observe/pod_events.ts";
 import type { PodSource } from "../cluster/pod_source.ts";
 import { hasOwnNetwork, podAddresses } from "../cluster/pod_status.ts";
 import { keyText } from "../../../lib/cni/mod.ts";
 import type { Attachment } from "../calls/attachment.ts";
+import { type NamespacedName, nameText } from "../../../lib/names/mod.ts";
 
 const log = getLogger("egress-watcher");
 
@@ -85,8 +84,8 @@ export class EgressReconciler {
   }
 
   /** Asks for a look at a pod. */
-  enqueue(pod: PodName): void {
-    this.#controller.enqueue(podKey(pod));
+  enqueue(pod: NamespacedName): void {
+    this.#controller.enqueue(nameText(pod));
   }
 
   /** Asks for a look at each pod whose annotations name an Egress, given by its key. */
@@ -248,7 +247,7 @@ export class EgressReconciler {
     error: FouUnsupportedError | InvalidAnnotationError,
     { reason }: { readonly reason: "EgressInvalid" | "EgressUnsupported" },
   ): void {
-    const key = podKey(pod);
+    const key = nameText(pod);
     const { message } = error;
     this.#with.setup.refused(attachmentKey, reason);
     if (this.#notes.get(key)?.refused === message) return;
@@ -327,5 +326,5 @@ function soughtOf(pod: V1Pod): string {
 
 function nameOf({ metadata }: V1Pod): string {
   const { namespace = "", name = "" } = metadata ?? {};
-  return podKey({ namespace, name });
+  return nameText({ namespace, name });
 }

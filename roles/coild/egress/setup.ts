@@ -19,7 +19,6 @@ import {
   InvalidEgressError,
   InvalidNetworkError,
 } from "../base/errors.ts";
-import { podKey } from "../base/keys.ts";
 import { lostOf } from "../gateways/chosen_gateways.ts";
 import type { PodFacts } from "../cluster/pod_source.ts";
 import {
@@ -28,6 +27,7 @@ import {
   POD_INTERFACE,
 } from "../calls/attachment.ts";
 import { ClientUpdates, type UpdateOutcome } from "./updates.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 
 export interface EgressSetupOptions
   extends ClientPlannerOptions, ConnectionEndingsOptions {
@@ -220,7 +220,7 @@ function assertAddressed({ addresses, pod }: Attachment): void {
   if (valuesOf(addresses).length > 0) return;
   throw new InvalidNetworkError(
     `Cannot make pod "${
-      podKey(pod)
+      nameText(pod)
     }" an egress client: the previous plugin returned no address of interface "${POD_INTERFACE}"`,
   );
 }

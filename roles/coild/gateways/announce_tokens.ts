@@ -6,13 +6,17 @@ import {
   sleep,
   systemClock,
 } from "../../../lib/async/mod.ts";
-import type { AnnounceTokens, EgressRef } from "../../../lib/announce/mod.ts";
+import type { AnnounceTokens } from "../../../lib/announce/mod.ts";
 import {
   type KubeClient,
   SELF_SUBJECT_REVIEWS,
   TOKEN_REQUESTS,
 } from "../../../lib/kube/mod.ts";
-import { announceAudience, nameText } from "../../../lib/names/mod.ts";
+import {
+  announceAudience,
+  type NamespacedName,
+  nameText,
+} from "../../../lib/names/mod.ts";
 import { getLogger, RepeatFilter } from "../../../lib/telemetry/mod.ts";
 
 const log = getLogger("egress");
@@ -45,7 +49,7 @@ export interface EgressTokensOptions {
 }
 
 interface Held {
-  readonly egress: EgressRef;
+  readonly egress: NamespacedName;
   /** Undefined when the API server gave none. */
   readonly token: string | undefined;
   readonly issuedMs: number;
@@ -85,7 +89,7 @@ export class EgressTokens implements AnnounceTokens {
   }
 
   async token(
-    egress: EgressRef,
+    egress: NamespacedName,
     { signal }: { readonly signal: AbortSignal },
   ): Promise<string | undefined> {
     const audience = announceAudience(egress);
@@ -106,7 +110,7 @@ export class EgressTokens implements AnnounceTokens {
     }
   }
 
-  refused(egress: EgressRef, token: string): void {
+  refused(egress: NamespacedName, token: string): void {
     const audience = announceAudience(egress);
     const held = this.#held.get(audience);
     if (held?.token !== token) return;
@@ -144,7 +148,7 @@ export class EgressTokens implements AnnounceTokens {
   }
 
   /** Never rejects. */
-  #request(egress: EgressRef): Promise<string | undefined> {
+  #request(egress: NamespacedName): Promise<string | undefined> {
     const audience = announceAudience(egress);
     return this.#flights.do(audience, async () => {
       const before = this.#held.get(audience);
@@ -228,7 +232,7 @@ export class EgressTokens implements AnnounceTokens {
   }
 
   /** For a while callers get no token. */
-  #holdNone(egress: EgressRef): void {
+  #holdNone(egress: NamespacedName): void {
     const issuedMs = this.#clock.nowMs();
     this.#hold(announceAudience(egress), {
       egress,
@@ -240,7 +244,7 @@ export class EgressTokens implements AnnounceTokens {
     });
   }
 
-  #noteFailure(egress: EgressRef, err: unknown): void {
+  #noteFailure(egress: NamespacedName, err: unknown): void {
     if (this.#failures.passes(err)) {
       log.warn(
         "Cannot get a token to announce clients with; gateways drop the first packets of new clients until their pods' status has the addresses",

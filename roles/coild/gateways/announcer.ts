@@ -6,7 +6,6 @@ import { valuesOf } from "../../../lib/inet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { CallOptions } from "../calls/attachments.ts";
 import { nameText } from "../../../lib/names/mod.ts";
-import { podKey } from "../base/keys.ts";
 import type { CoildMetrics } from "../observe/metrics.ts";
 import type { Addressed } from "../calls/attachment.ts";
 
@@ -56,7 +55,7 @@ export class Announcer {
       if (result !== "accepted") {
         log[LEVELS[result]]("Cannot announce a new client to a gateway", {
           egress: nameText(egress),
-          client: podKey(pod),
+          client: nameText(pod),
           gateway: address.toString(),
           result,
           reason,

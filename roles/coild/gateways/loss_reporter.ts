@@ -1,7 +1,6 @@
 import type {
   AnnounceClient,
   AnnounceTarget,
-  EgressRef,
 } from "../../../lib/announce/mod.ts";
 import {
   type Clock,
@@ -14,6 +13,7 @@ import type { Address } from "../../../lib/inet/mod.ts";
 import { splitKey } from "../../../lib/kube/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { Loss } from "./losses.ts";
+import type { NamespacedName } from "../../../lib/names/mod.ts";
 
 const log = getLogger("egress");
 
@@ -134,7 +134,7 @@ export class LossReporter {
   }
 }
 
-function egressOf(name: string): EgressRef {
+function egressOf(name: string): NamespacedName {
   const { namespace = "", name: own } = splitKey(name);
   return { namespace, name: own };
 }

@@ -1,12 +1,11 @@
-import type { EgressRef } from "../../../lib/announce/mod.ts";
 import type { ClientGateway, Selection } from "../../../lib/egress/mod.ts";
 import type { Prefix } from "../../../lib/inet/mod.ts";
-import { nameText } from "../../../lib/names/mod.ts";
+import { type NamespacedName, nameText } from "../../../lib/names/mod.ts";
 
 /** Gateways, and the Egresses of which nothing is known. */
 export interface Recalled {
   readonly gateways: readonly ClientGateway[];
-  readonly lost: readonly EgressRef[];
+  readonly lost: readonly NamespacedName[];
 }
 
 /**
@@ -19,7 +18,7 @@ export function recall(
   known: ReadonlyMap<string, ClientGateway> = new Map(),
 ): Recalled {
   const filled = [...gateways];
-  const lost: EgressRef[] = [];
+  const lost: NamespacedName[] = [];
   for (const { kind, ...ref } of missing) {
     const before = known.get(nameText(ref));
     if (kind === "Service") {
@@ -42,7 +41,7 @@ export function recall(
  * were there is left what the pod refuses, as far as no other Egress has it.
  */
 export function unknownGateways(
-  lost: readonly EgressRef[],
+  lost: readonly NamespacedName[],
   refused: readonly Prefix[],
   others: readonly ClientGateway[],
 ): ClientGateway[] {

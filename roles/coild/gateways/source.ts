@@ -7,7 +7,6 @@ import {
   TaskGroup,
   withTimeout,
 } from "../../../lib/async/mod.ts";
-import type { EgressRef } from "../../../lib/announce/mod.ts";
 import { EGRESSES } from "../../../lib/api/mod.ts";
 import {
   ENDPOINT_SLICES,
@@ -23,7 +22,7 @@ import {
   type EgressFacts,
   SERVICE_NAME_LABEL,
 } from "../../../lib/egress/mod.ts";
-import { nameText } from "../../../lib/names/mod.ts";
+import { type NamespacedName, nameText } from "../../../lib/names/mod.ts";
 import { NotReadyError } from "../base/errors.ts";
 import { NamespaceWatch } from "./namespace_watch.ts";
 
@@ -110,7 +109,7 @@ export class EgressSource {
    * @throws {NotReadyError} when the endpoints have not been listed yet
    */
   async find(
-    refs: readonly EgressRef[],
+    refs: readonly NamespacedName[],
     { signal }: { readonly signal: AbortSignal },
   ): Promise<ReadonlyMap<string, EgressFacts>> {
     const found = new Map<string, EgressFacts>();
@@ -130,14 +129,14 @@ export class EgressSource {
     return this.#followed.has(namespace);
   }
 
-  #isCached(ref: EgressRef): boolean {
+  #isCached(ref: NamespacedName): boolean {
     const key = nameText(ref);
     const watch = this.#followed.get(ref.namespace)?.watch;
     return watch?.egresses.store.get(key) !== undefined &&
       watch.services.store.get(key) !== undefined;
   }
 
-  async #factsOf(ref: EgressRef, options: Asking): Promise<EgressFacts> {
+  async #factsOf(ref: NamespacedName, options: Asking): Promise<EgressFacts> {
     const known = this.#followed.get(ref.namespace);
     const [egress, service] = await Promise.all([
       this.#read(known?.watch.egresses, EGRESSES, { ...options, ref }),
@@ -159,7 +158,7 @@ export class EgressSource {
   async #read<T extends KubeObject>(
     informer: Informer<T> | undefined,
     type: ResourceType<T>,
-    { ref, isAsked, signal }: Asking & { readonly ref: EgressRef },
+    { ref, isAsked, signal }: Asking & { readonly ref: NamespacedName },
   ): Promise<T | undefined> {
     // After a start all clients look at once: one list serves them.
     if (informer !== undefined) await isListed(informer, signal);
@@ -171,7 +170,7 @@ export class EgressSource {
 
   /** Without them it is not known whether a gateway is available. */
   async #slicesOf(
-    ref: EgressRef,
+    ref: NamespacedName,
     { watch, signal }: {
       readonly watch: NamespaceWatch;
       readonly signal: AbortSignal;
@@ -186,7 +185,7 @@ export class EgressSource {
   }
 
   async #listSlices(
-    { namespace, name }: EgressRef,
+    { namespace, name }: NamespacedName,
     signal: AbortSignal,
   ): Promise<readonly V1EndpointSlice[]> {
     const { items } = await this.#client.listAll(ENDPOINT_SLICES, {

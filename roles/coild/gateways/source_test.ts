@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import type { EgressRef } from "../../../lib/announce/mod.ts";
 import { sleep } from "../../../lib/async/mod.ts";
 import {
   FakeClock,
@@ -10,11 +9,12 @@ import { KubeClient } from "../../../lib/kube/mod.ts";
 import { FakeTransport } from "../../../lib/kube/testing.ts";
 import { configureLogging } from "../../../lib/telemetry/mod.ts";
 import { EgressSource } from "./source.ts";
+import type { NamespacedName } from "../../../lib/names/mod.ts";
 
 configureLogging({ write: () => {} });
 
 /** 50 Egresses of 20 namespaces. */
-const REFS: readonly EgressRef[] = Array.from({ length: 50 }, (_, n) => ({
+const REFS: readonly NamespacedName[] = Array.from({ length: 50 }, (_, n) => ({
   namespace: `nat${n % 20}`,
   name: `e${n}`,
 }));
@@ -25,7 +25,7 @@ const labels = {
 };
 
 /** An Egress, and what belongs to it. */
-function objectOf(plural: string, { namespace, name }: EgressRef): object {
+function objectOf(plural: string, { namespace, name }: NamespacedName): object {
   const spec = { destinations: ["0.0.0.0/0"], clusterIPs: ["10.8.0.1"] };
   const own = { ...labels, "kubernetes.io/service-name": name };
   const metadata = { namespace, name, uid: `${plural}-${name}`, labels: own };
@@ -34,7 +34,7 @@ function objectOf(plural: string, { namespace, name }: EgressRef): object {
 
 /** Finds Egresses where these exist. */
 async function finding(
-  existing: readonly EgressRef[],
+  existing: readonly NamespacedName[],
   work: (f: {
     readonly source: EgressSource;
     readonly signal: AbortSignal;

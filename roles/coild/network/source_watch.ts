@@ -5,9 +5,9 @@ import {
   type SourceChoice,
   sourceRefusal,
 } from "../cluster/any_source.ts";
-import { podKey } from "../base/keys.ts";
 import type { PodEvents } from "../observe/pod_events.ts";
 import type { PodSource } from "../cluster/pod_source.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 
 export interface SourceWatchOptions {
   readonly pods: Pick<
@@ -61,7 +61,7 @@ export class SourceWatch {
 
   #podChanged(pod: V1Pod, { asks }: { readonly asks: boolean }): boolean {
     const { namespace = "", name = "" } = pod.metadata ?? {};
-    const key = podKey({ namespace, name });
+    const key = nameText({ namespace, name });
     const asked = this.#asking.has(key);
     if (asks) this.#asking.add(key);
     else this.#asking.delete(key);

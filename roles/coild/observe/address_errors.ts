@@ -1,5 +1,8 @@
 import { REASON_OUT_OF_BLOCKS } from "../../../lib/api/mod.ts";
-import { POOL_ANNOTATION } from "../../../lib/names/mod.ts";
+import {
+  type NamespacedName,
+  POOL_ANNOTATION,
+} from "../../../lib/names/mod.ts";
 import {
   BlockTimeoutError,
   OutOfBlocksError,
@@ -8,12 +11,11 @@ import {
   PoolPausedError,
   QuarantinedError,
 } from "../../../lib/ipam/mod.ts";
-import type { PodName } from "../../../lib/podnet/mod.ts";
 import { AddressError, type AddressFinding } from "../base/errors.ts";
 
 /** What an explanation can draw on. */
 export interface AddressContext {
-  readonly pod: PodName;
+  readonly pod: NamespacedName;
   readonly pool: string;
   /** What there is to say of the error, where it is not a matter of pools. */
   readonly finding?: AddressFinding | undefined;

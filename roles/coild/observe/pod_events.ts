@@ -1,8 +1,8 @@
 import type { EventInfo, EventRecorder } from "../../../lib/kube/mod.ts";
-import type { PodName } from "../../../lib/podnet/mod.ts";
 import { AddressError } from "../base/errors.ts";
 import { failureOf } from "./cni_errors.ts";
 import type { PodSource } from "../cluster/pod_source.ts";
+import type { NamespacedName } from "../../../lib/names/mod.ts";
 
 /**
  * Reports by an Event on a pod why the pod cannot start, or what is wrong
@@ -19,7 +19,7 @@ export class PodEvents {
   }
 
   /** Reports the failure of an ADD. Never throws. */
-  addFailed(pod: PodName, error: unknown): void {
+  addFailed(pod: NamespacedName, error: unknown): void {
     const { event } = failureOf(error);
     if (event === undefined || !(error instanceof Error)) return;
     const message = error instanceof AddressError ? error.event : error.message;
@@ -27,7 +27,7 @@ export class PodEvents {
   }
 
   /** Reports something about a pod. Never throws. */
-  tell({ namespace, name }: PodName, info: EventInfo): void {
+  tell({ namespace, name }: NamespacedName, info: EventInfo): void {
     const uid = this.#pods.uidOf(namespace, name);
     this.#recorder.event({
       apiVersion: "v1",

@@ -17,7 +17,6 @@ import type { V1Pod } from "../../../lib/kube/mod.ts";
 import {
   isMarkedFor,
   type PodLink,
-  type PodName,
   type PodNetwork,
   type PodSources,
   type SetupResult,
@@ -39,7 +38,6 @@ import {
   refuseChained,
 } from "../calls/cni_request.ts";
 import type { GarbageCollector } from "./garbage.ts";
-import { podKey } from "../base/keys.ts";
 import type { CoildMetrics } from "../observe/metrics.ts";
 import type { NetworkMemory } from "../network/memory.ts";
 import type { PodFacts, PodSource } from "../cluster/pod_source.ts";
@@ -47,7 +45,12 @@ import { podAddresses } from "../cluster/pod_status.ts";
 import { allocateFromFirst } from "./pool_fallback.ts";
 import type { Teardown } from "./teardown.ts";
 import { AddressError } from "../base/errors.ts";
-import { DEFAULT_POOL, POOL_ANNOTATION } from "../../../lib/names/mod.ts";
+import {
+  DEFAULT_POOL,
+  type NamespacedName,
+  nameText,
+  POOL_ANNOTATION,
+} from "../../../lib/names/mod.ts";
 import { type Attachment, POD_INTERFACE } from "../calls/attachment.ts";
 
 const log = getLogger("coild");
@@ -137,7 +140,7 @@ export class AddressedPods implements Attachments {
 
   async disconnect(
     key: AttachmentKey,
-    { held, pod }: LockedOptions & { readonly pod?: PodName },
+    { held, pod }: LockedOptions & { readonly pod?: NamespacedName },
   ): Promise<AttachmentKey> {
     const { ipam, networks, teardown } = this.#with;
     const known = ipam.lookup(key);
@@ -200,7 +203,7 @@ export class AddressedPods implements Attachments {
         .find((known) => known !== undefined && mayBeOf(known, pod));
       if (link === undefined) continue;
       const { namespace = "", name = "", uid } = pod.metadata ?? {};
-      found.set(podKey({ namespace, name }), {
+      found.set(nameText({ namespace, name }), {
         key: keyOf(link),
         pod: { namespace, name },
         uid,
@@ -215,7 +218,7 @@ export class AddressedPods implements Attachments {
   /** @throws {AddressError} when the namespace names a pool where there are none */
   #poolsFor(
     named: readonly string[],
-    { namespace, name }: PodName,
+    { namespace, name }: NamespacedName,
   ): readonly string[] {
     const { pool } = this.#with.blocks;
     if (pool === undefined) return named;

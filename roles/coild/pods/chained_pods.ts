@@ -8,11 +8,7 @@ import {
 } from "../../../lib/cni/mod.ts";
 import type { CniRequest } from "../../../lib/plugin/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
-import type {
-  ChainedNetwork,
-  ChainedPod,
-  PodName,
-} from "../../../lib/podnet/mod.ts";
+import type { ChainedNetwork, ChainedPod } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type {
   Attachments,
@@ -28,12 +24,12 @@ import {
   parseGc,
   requireChained,
 } from "../calls/cni_request.ts";
-import { podKey } from "../base/keys.ts";
 import type { CoildMetrics } from "../observe/metrics.ts";
 import { NetworkMemory } from "../network/memory.ts";
 import type { PodFacts, PodSource } from "../cluster/pod_source.ts";
 import { podAddressesByFamily } from "../cluster/pod_status.ts";
 import { type Attachment, POD_INTERFACE } from "../calls/attachment.ts";
+import { type NamespacedName, nameText } from "../../../lib/names/mod.ts";
 
 const log = getLogger("coild");
 
@@ -111,7 +107,7 @@ export class ChainedPods implements Attachments {
 
   async disconnect(
     key: AttachmentKey,
-    { held, signal }: LockedOptions & { readonly pod?: PodName },
+    { held, signal }: LockedOptions & { readonly pod?: NamespacedName },
   ): Promise<AttachmentKey> {
     const own = this.#keys.get(keyText(key))?.own;
     if (own === undefined) return key;
@@ -173,7 +169,7 @@ export class ChainedPods implements Attachments {
     return new Map(
       found.map((
         { pod, ...chained },
-      ) => [podKey(pod), {
+      ) => [nameText(pod), {
         key: { containerId: chained.id, ifname: chained.ifname },
         pod,
         uid: chained.id,

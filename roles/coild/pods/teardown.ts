@@ -1,13 +1,13 @@
 import { Backoff, retry, TaskGroup } from "../../../lib/async/mod.ts";
 import type { NodeIpam, Releasing } from "../../../lib/ipam/mod.ts";
 import type {
-  PodName,
   PodNetwork,
   Teardown as CutOff,
 } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { RestStore } from "../blocks/supply.ts";
 import type { AttachmentKey } from "../../../lib/cni/mod.ts";
+import type { NamespacedName } from "../../../lib/names/mod.ts";
 
 const log = getLogger("pod-network");
 
@@ -69,7 +69,7 @@ export class Teardown implements AsyncDisposable {
   async start(
     key: AttachmentKey,
     held: DisposableStack,
-    { pod }: { readonly pod?: PodName } = {},
+    { pod }: { readonly pod?: NamespacedName } = {},
   ): Promise<void> {
     const releasing = this.#ipam.beginRelease(key);
     let cutOff: CutOff | undefined;
@@ -135,7 +135,7 @@ export class Teardown implements AsyncDisposable {
   async undo(
     key: AttachmentKey,
     held: DisposableStack,
-    options: { readonly pod?: PodName },
+    options: { readonly pod?: NamespacedName },
   ): Promise<void> {
     try {
       await this.start(key, held, options);
