@@ -14,12 +14,14 @@ import { DefaultsKeeper } from "./coordinator/defaults_keeper.ts";
 import { CoordinatorMetrics } from "./coordinator/metrics.ts";
 import { PairDeletions } from "./coordinator/pair_deletions.ts";
 import { CoordinatorUpkeep } from "./coordinator/upkeep.ts";
-import { CallCounter } from "./observe/call_counter.ts";
+import { CallsInFlight } from "./observe/calls_in_flight.ts";
 import type { Loops, NodeDependencies } from "./node_part.ts";
 import { servePlugins } from "./server/plugin_server.ts";
 
 /** The plugin `coordinator`, with all that works for it. */
 export interface CoordinatorPart {
+  /** Those of the plugin `coordinator`. */
+  readonly calls: CallsInFlight;
   readonly loops: Loops;
   /** Whether calls are answered as the cluster wants it; what is waited for, in words. */
   check(): true | string;
@@ -35,7 +37,7 @@ export function connectCoordinator(
   const { socketPath, defaultsPath } = coordinatorPlaces(options.socketPath);
   const defaults = new DefaultsKeeper(client, { path: defaultsPath });
   const deletions = stack.use(PairDeletions.open());
-  const running = new CallCounter();
+  const inFlight = new CallsInFlight();
   const machine = machineOf(
     podnetWith((host, id) => new NetnsIndex(host).pathOf(id)),
   );
@@ -53,15 +55,15 @@ export function connectCoordinator(
       },
     }),
     locks: new KeyedMutex(),
-    counter: dependencies.calls,
   });
   const upkeep = new CoordinatorUpkeep({
     open: () => openLook(deletions),
     watch: () =>
       RouteMonitor.open({ interests: { addresses: "both", rules: true } }),
-    counter: running,
+    calls: inFlight,
   });
   return {
+    calls: inFlight,
     loops: {
       ...defaults.loops,
       "coordinator upkeep": (signal) => upkeep.run(signal),
@@ -74,7 +76,10 @@ export function connectCoordinator(
         socketPath,
         signal,
         perform: (call, caller) =>
-          running.count(() => calls.perform(call, caller)),
+          inFlight.track(
+            { method: call.command, request: call.request },
+            () => calls.perform(call, caller),
+          ),
         onOutcome: (outcome) => dependencies.metrics.launcherCalled(outcome),
       }),
   };

@@ -33,7 +33,6 @@ import {
   serveHealth,
   serveMetrics,
 } from "../../lib/telemetry/mod.ts";
-import { CallCounter } from "./observe/call_counter.ts";
 import { CniCalls } from "./server/cni_calls.ts";
 import { CniService } from "./server/cni_service.ts";
 import { NO_EGRESS } from "./egress/calls.ts";
@@ -146,26 +145,26 @@ async function connect(
     }),
   );
   const { enableCoordinator, enableIpam } = options;
-  const metrics = new CoildMetrics(registry);
   const pods = new PodSource(client, { nodeName, pools: enableIpam });
   const recorder = new EventRecorder(client, {
     component: "coild",
     host: nodeName,
   });
   const events = new PodEvents(recorder, pods);
+  const calls = new CallsInFlight({ onLong: (call) => onLong(call, events) });
   const dependencies: NodeDependencies = {
     options,
     nodeName,
     client,
     registry,
-    metrics,
+    metrics: new CoildMetrics(registry, calls),
     kubeMetrics,
     recorder,
     pods,
     events,
     stack,
     locks: new KeyedMutex(),
-    calls: new CallCounter(),
+    calls,
   };
   const coordinator = enableCoordinator
     ? await connectCoordinator(dependencies)
@@ -246,12 +245,9 @@ async function listen(
     },
     signal,
   });
-  const { calls: counter, events, metrics, service } = parts;
-  const inFlight = new CallsInFlight({
-    onLong: (call) => onLong(call, events),
-  });
+  const { calls: inFlight, metrics, service } = parts;
   const ofCoil = service && await openDoors({
-    calls: new CniCalls({ methods: service, registry, counter, inFlight }),
+    calls: new CniCalls({ methods: service, registry, inFlight }),
     socketPath,
     signal,
     onOutcome: (outcome) => metrics.launcherCalled(outcome),
@@ -273,7 +269,9 @@ async function work(parts: Connected, signal: AbortSignal): Promise<void> {
   const { calls, coordinator, egress, node, pods, recorder } = parts;
   await using tasks = new TaskGroup({ signal });
   const heap = new HeapKeeper({
-    isBusy: () => calls.isBusy(),
+    // All are asked: each answers for the time since it was asked last.
+    isBusy: () =>
+      [calls, coordinator?.calls].map((each) => each?.isBusy()).includes(true),
     busyBytes: BUSY_BYTES,
   });
   // mutate: it gives memory back; tests/bench measures how much is held.

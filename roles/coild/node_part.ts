@@ -7,7 +7,7 @@ import type {
 } from "../../lib/kube/mod.ts";
 import type { Registry } from "../../lib/telemetry/mod.ts";
 import type { Attachments } from "./calls/attachments.ts";
-import type { CallCounter } from "./observe/call_counter.ts";
+import type { CallsInFlight } from "./observe/calls_in_flight.ts";
 import type { CoildOptions } from "./flags.ts";
 import type { CoildMetrics } from "./observe/metrics.ts";
 import type { PodEvents } from "./observe/pod_events.ts";
@@ -31,7 +31,8 @@ export interface NodeDependencies {
   readonly events: PodEvents;
   /** Guards everything about one attachment. */
   readonly locks: KeyedMutex;
-  readonly calls: CallCounter;
+  /** Those of the plugin `coil`. */
+  readonly calls: CallsInFlight;
   /** Takes what has to be closed at the end. */
   readonly stack: AsyncDisposableStack;
 }

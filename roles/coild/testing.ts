@@ -29,7 +29,7 @@ import { type PodFacts, PodSource } from "./cluster/pod_source.ts";
 import type { EgressPlane } from "./egress/plane.ts";
 import { connectEgress, type EgressPart } from "./egress_part.ts";
 import { parseCoildFlags } from "./flags.ts";
-import { CallCounter } from "./observe/call_counter.ts";
+import { CallsInFlight } from "./observe/calls_in_flight.ts";
 import { CoildMetrics } from "./observe/metrics.ts";
 import { PodEvents } from "./observe/pod_events.ts";
 
@@ -170,7 +170,7 @@ export class ClientLab implements AsyncDisposable {
       events: new PodEvents(recorder, pods),
       stack: this.#stack,
       locks: this.locks,
-      calls: new CallCounter(),
+      calls: new CallsInFlight(),
       attachments: { find } as unknown as Attachments,
       plane: this.plane,
       openProbe,

@@ -18,7 +18,6 @@ import type {
 import { CoordinatorCalls } from "../../roles/coild/coordinator/calls.ts";
 import { CoordinatorMetrics } from "../../roles/coild/coordinator/metrics.ts";
 import { PairDeletions } from "../../roles/coild/coordinator/pair_deletions.ts";
-import { CallCounter } from "../../roles/coild/observe/call_counter.ts";
 import { servePlugins } from "../../roles/coild/server/plugin_server.ts";
 import {
   CoordinatorLab,
@@ -71,7 +70,6 @@ class CoildDoor implements AsyncDisposable {
         },
       }),
       locks: new KeyedMutex(),
-      counter: new CallCounter(),
     });
     const { finished } = await servePlugins({
       socketPath,

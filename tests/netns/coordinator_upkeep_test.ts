@@ -4,8 +4,9 @@ import { untilPasses, untilQuiet } from "../../lib/async/testing.ts";
 import { FAMILIES } from "../../lib/inet/mod.ts";
 import { Netns } from "../../lib/linux/mod.ts";
 import { RouteMonitor } from "../../lib/netlink/mod.ts";
+import { requestOf } from "../../lib/plugin/testing.ts";
 import { CoordinatorUpkeep } from "../../roles/coild/coordinator/upkeep.ts";
-import { CallCounter } from "../../roles/coild/observe/call_counter.ts";
+import { CallsInFlight } from "../../roles/coild/observe/calls_in_flight.ts";
 import {
   addressIn,
   CoordinatorLab,
@@ -25,7 +26,7 @@ const NET1: NicSpec = { name: "net1", network: 7, number: 100 };
 /** coild's upkeep of the lab's host, which looks only when it hears something, unless it is to do so from time to time. */
 class Upkeep implements AsyncDisposable {
   looks = 0;
-  readonly counter = new CallCounter();
+  readonly calls = new CallsInFlight();
   readonly #tasks = new TaskGroup();
   readonly #netns: Netns;
 
@@ -42,11 +43,17 @@ class Upkeep implements AsyncDisposable {
           netns,
           interests: { addresses: "both", rules: true },
         }),
-      counter: this.counter,
+      calls: this.calls,
       leastMs: 20,
       lookMs,
     });
     this.#tasks.run("upkeep", (signal) => upkeep.run(signal));
+  }
+
+  /** An ADD that ends with the promise. */
+  add(call: Promise<void>): Promise<void> {
+    const request = requestOf("a");
+    return this.calls.track({ method: "ADD", request }, () => call);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -194,7 +201,7 @@ netnsTest(
     assert.deepEqual(await rules(), [true, true]);
     // An ADD that is under way has seen the rule.
     const call = Promise.withResolvers<void>();
-    const running = upkeep.counter.count(() => call.promise);
+    const running = upkeep.add(call.promise);
     await lab.ok("DEL", other);
     const looks = upkeep.looks;
     await lab.host.ip("rule", "add", "pref", "8", "lookup", "8");
@@ -233,7 +240,7 @@ netnsTest(
     await using upkeep = new Upkeep(lab);
     await untilPasses(() => assert.ok(failures > many));
     const call = Promise.withResolvers<void>();
-    const running = upkeep.counter.count(() => call.promise);
+    const running = upkeep.add(call.promise);
     await changeAddress(lab, "add", 11);
     await more(upkeep);
     call.resolve();
@@ -241,7 +248,7 @@ netnsTest(
     // What a call may be at work on is left for the next look.
     await untilQuiet(() => upkeep.looks, 200);
     const other = Promise.withResolvers<void>();
-    const counted = upkeep.counter.count(() => other.promise);
+    const counted = upkeep.add(other.promise);
     await lab.host.ip("rule", "delete", "pref", "1000");
     await more(upkeep);
     other.resolve();

@@ -11,7 +11,6 @@ import type { Answer, PluginCall } from "../../../lib/plugin/mod.ts";
 import { getLogger, withLogContext } from "../../../lib/telemetry/mod.ts";
 import { NotReadyError, PodNotFoundError } from "../base/errors.ts";
 import { isUnanswered, type PodSource } from "../cluster/pod_source.ts";
-import type { CallCounter } from "../observe/call_counter.ts";
 import type { EventInfo } from "../../../lib/kube/mod.ts";
 import type { PodEvents } from "../observe/pod_events.ts";
 import type { CoordinatorMetrics } from "./metrics.ts";
@@ -27,7 +26,6 @@ export interface CoordinatorCallsOptions {
   readonly metrics: CoordinatorMetrics;
   /** Guards a container's interfaces, which share tables. */
   readonly locks: KeyedMutex;
-  readonly counter: CallCounter;
 }
 
 /** Makes calls of the plugin `coordinator`, those of one container one after the other. */
@@ -45,7 +43,7 @@ export class CoordinatorCalls {
   ): Promise<Answer> {
     return await withLogContext(
       fieldsOf(call),
-      () => this.#with.counter.count(() => this.#recorded(call, caller)),
+      () => this.#recorded(call, caller),
     );
   }
 

@@ -7,7 +7,6 @@ import {
   configureLogging,
   createRegistry,
 } from "../../../lib/telemetry/mod.ts";
-import { CallCounter } from "../observe/call_counter.ts";
 import { CoordinatorCalls, type CoordinatorCallsOptions } from "./calls.ts";
 import { CoordinatorMetrics } from "./metrics.ts";
 
@@ -26,7 +25,6 @@ function statusCalls(): CoordinatorCalls {
       countPods: () => Promise.resolve(0),
     }),
     locks: new KeyedMutex(),
-    counter: new CallCounter(),
   });
 }
 

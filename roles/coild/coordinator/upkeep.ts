@@ -16,7 +16,7 @@ import {
   warnOfDeafness,
 } from "../../../lib/netlink/mod.ts";
 import { getLogger, RepeatFilter } from "../../../lib/telemetry/mod.ts";
-import type { CallCounter } from "../observe/call_counter.ts";
+import type { CallsInFlight } from "../observe/calls_in_flight.ts";
 
 const log = getLogger("coordinator");
 
@@ -36,8 +36,8 @@ export interface CoordinatorUpkeepOptions {
   readonly open: () => Surroundings & Disposable;
   /** Listens to the host's addresses and rules. */
   readonly watch: () => Listener;
-  /** Of the coordinator's calls. */
-  readonly counter: Pick<CallCounter, "watch">;
+  /** The coordinator's. */
+  readonly calls: Pick<CallsInFlight, "watch">;
   /** Default 1 s. */
   readonly leastMs?: number;
   /** Default about a minute. */
@@ -96,7 +96,7 @@ export class CoordinatorUpkeep {
   async #look(): Promise<void> {
     try {
       using outside = this.#with.open();
-      const isQuiet = this.#with.counter.watch();
+      const isQuiet = this.#with.calls.watch();
       using host = outside.openRoutes(outside.hostNetns);
       const found = await keepHost(outside, host, { isQuiet });
       const changed = await this.#tellPods(outside, { ...found, isQuiet });

@@ -45,6 +45,8 @@ export class CallsInFlight {
   readonly #onLong: (call: CallEntry) => void;
   readonly #clock: Clock;
   readonly #calls = new Set<Call>();
+  #started = 0;
+  #startedAtLastLook = 0;
 
   constructor(
     { onLong = () => {}, clock = systemClock }: CallsInFlightOptions = {},
@@ -56,6 +58,20 @@ export class CallsInFlight {
   /** All of them, the longest first. */
   get list(): readonly CallEntry[] {
     return [...this.#calls].map((call) => this.#entryOf(call));
+  }
+
+  /** Whether a call is under way, or one has come since this was asked last. */
+  isBusy(): boolean {
+    const came = this.#started !== this.#startedAtLastLook;
+    this.#startedAtLastLook = this.#started;
+    return came || this.#calls.size > 0;
+  }
+
+  /** Begins a look: the returned function returns whether no call has run since. */
+  watch(): () => boolean {
+    const started = this.#started;
+    const wasIdle = this.#calls.size === 0;
+    return () => wasIdle && this.#started === started;
   }
 
   /** Makes a call; {@linkcode enterPhase} says where it is. */
@@ -77,6 +93,7 @@ export class CallsInFlight {
       LONG_MS,
       () => this.#onLong(this.#entryOf(call)),
     );
+    this.#started++;
     this.#calls.add(call);
     try {
       return await current.run(call, make);

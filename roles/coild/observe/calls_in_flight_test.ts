@@ -2,24 +2,14 @@ import assert from "node:assert/strict";
 import { FakeClock } from "../../../lib/async/testing.ts";
 import type { CallEntry } from "../../../lib/cnirpc/inspection/mod.ts";
 import type { EventInfo } from "../../../lib/kube/mod.ts";
-import type { CniRequest } from "../../../lib/plugin/mod.ts";
+import { requestOf } from "../../../lib/plugin/testing.ts";
 import { configureLogging } from "../../../lib/telemetry/mod.ts";
 import { CallsInFlight, enterPhase, onLong } from "./calls_in_flight.ts";
 
 configureLogging({ write: () => {} });
 
-function requestOf(pod: string): CniRequest {
-  return {
-    containerId: `c-${pod}`,
-    netns: "/netns",
-    ifname: "eth0",
-    args: { K8S_POD_NAMESPACE: "apps", K8S_POD_NAME: pod },
-    path: "",
-    stdinData: new Uint8Array(),
-    ips: [],
-    interfaces: {},
-    validAttachments: [],
-  };
+function track(calls: CallsInFlight, make: () => Promise<void>) {
+  return calls.track({ method: "Add", request: requestOf("a") }, make);
 }
 
 class Lab {
@@ -110,6 +100,29 @@ Deno.test("CallsInFlight reports a call that takes five seconds once, and forget
   );
   await assert.rejects(failing, /x/);
   assert.deepEqual(lab.phases, []);
+});
+
+Deno.test("CallsInFlight.isBusy() is true during a call and once after it", async () => {
+  const { calls } = new Lab();
+  assert.equal(calls.isBusy(), false);
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const call = track(calls, () => promise);
+  assert.deepEqual([calls.isBusy(), calls.isBusy()], [true, true]);
+  resolve();
+  await call;
+  assert.equal(calls.isBusy(), false);
+  // Between two looks, as pods that come one by one.
+  await track(calls, () => Promise.resolve());
+  assert.deepEqual([calls.isBusy(), calls.isBusy()], [true, false]);
+});
+
+Deno.test("CallsInFlight.track() passes errors on, and the call is over", async () => {
+  const { calls } = new Lab();
+  await assert.rejects(track(calls, () => Promise.reject(new Error("no"))), {
+    message: "no",
+  });
+  calls.isBusy();
+  assert.equal(calls.isBusy(), false);
 });
 
 const CALL: CallEntry = {

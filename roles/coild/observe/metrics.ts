@@ -1,6 +1,6 @@
 import type { AnnounceResult } from "../../../lib/announce/mod.ts";
 import type { IpamObserver, NodeIpam } from "../../../lib/ipam/mod.ts";
-import { enterPhase } from "./calls_in_flight.ts";
+import { type CallsInFlight, enterPhase } from "./calls_in_flight.ts";
 import {
   Counter,
   Gauge,
@@ -79,7 +79,6 @@ export class CoildMetrics implements IpamObserver {
   readonly #phases: Histogram<"phase">;
   /** Observed when there are many or they are read: that takes as long as a phase without the kernel. */
   #timed: (readonly [phase: AddPhase, seconds: number])[] = [];
-  #inFlight = 0;
   readonly #audits: Counter<"result">;
   readonly #requests: Histogram<"pool" | "outcome">;
   readonly #returns: Counter<"pool" | "result">;
@@ -89,10 +88,12 @@ export class CoildMetrics implements IpamObserver {
   readonly #updates: Counter<"result">;
   readonly #repairs: Counter<"what">;
 
-  constructor(registry: Registry) {
+  constructor(
+    registry: Registry,
+    calls: Pick<CallsInFlight, "list"> = { list: [] },
+  ) {
     const registers = [registry];
     const observeTimed = () => this.#observeTimed();
-    const inFlight = () => this.#inFlight;
     this.#phases = new Histogram({
       name: "coil_coild_add_phase_seconds",
       help: "Duration of each phase of an ADD",
@@ -106,7 +107,7 @@ export class CoildMetrics implements IpamObserver {
       help: "Running ADD calls",
       registers,
       collect() {
-        this.set(inFlight());
+        this.set(calls.list.filter(({ method }) => method === "Add").length);
       },
     });
     this.#audits = new Counter({
@@ -255,12 +256,6 @@ export class CoildMetrics implements IpamObserver {
       this.#phases.observe({ phase }, seconds);
     }
     this.#timed = [];
-  }
-
-  /** Counts an ADD as in flight until it is disposed of. */
-  addStarted(): Disposable {
-    this.#inFlight++;
-    return { [Symbol.dispose]: () => void this.#inFlight-- };
   }
 
   /** Counts the outcome of a launcher's call. */

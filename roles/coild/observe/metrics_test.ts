@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import type { CallEntry } from "../../../lib/cnirpc/inspection/mod.ts";
 import { Registry } from "../../../lib/telemetry/mod.ts";
 import { CoildMetrics } from "./metrics.ts";
 
@@ -13,15 +14,14 @@ async function samplesOf(registry: Registry, name: string): Promise<string[]> {
 
 Deno.test("CoildMetrics count what is reported to them", async () => {
   const registry = new Registry();
-  const metrics = new CoildMetrics(registry);
+  const metrics = new CoildMetrics(registry, {
+    list: ["Add", "Del"].map((method) => ({ method })) as unknown as CallEntry[],
+  });
   assert.equal(await metrics.phase("pod", () => Promise.resolve(7)), 7);
   await assert.rejects(
     metrics.phase("lock", () => Promise.reject(new Error("late"))),
     /late/,
   );
-  const ended = metrics.addStarted();
-  metrics.addStarted();
-  ended[Symbol.dispose]();
   metrics.launcherCalled("answered");
   metrics.blockRequested({ pool: "p", outcome: "granted", seconds: 1 });
   for (let i = 0; i < 2; i++) metrics.blockReturned({ pool: "p", ok: true });

@@ -9,7 +9,6 @@ import { codeName, StatusCode } from "../../../lib/grpc/mod.ts";
 import type { CniRequest } from "../../../lib/plugin/mod.ts";
 import { type Registry, withLogContext } from "../../../lib/telemetry/mod.ts";
 import { CallError } from "../base/errors.ts";
-import type { CallCounter } from "../observe/call_counter.ts";
 import { CallsInFlight } from "../observe/calls_in_flight.ts";
 import { toCallError } from "../observe/cni_errors.ts";
 import { callFields, logFinished, requestFields } from "./call_log.ts";
@@ -51,7 +50,6 @@ export interface CniCallsOptions {
   readonly methods: CniMethods;
   /** Where calls are counted. */
   readonly registry?: Registry;
-  readonly counter?: CallCounter;
   readonly inFlight?: CallsInFlight;
 }
 
@@ -62,18 +60,15 @@ export interface CniCallsOptions {
 export class CniCalls {
   readonly #methods: CniMethods;
   readonly #metrics: CallMetrics | undefined;
-  readonly #counter: CallCounter | undefined;
   readonly #inFlight: CallsInFlight;
   readonly #tasks = new TaskGroup();
   readonly #stop = new AbortController();
 
   constructor(
-    { methods, registry, counter, inFlight = new CallsInFlight() }:
-      CniCallsOptions,
+    { methods, registry, inFlight = new CallsInFlight() }: CniCallsOptions,
   ) {
     this.#methods = methods;
     this.#metrics = registry && new CallMetrics(registry);
-    this.#counter = counter;
     this.#inFlight = inFlight;
   }
 
@@ -120,10 +115,7 @@ export class CniCalls {
         () =>
           this.#inFlight.track(
             { method, request },
-            () =>
-              this.#counted(() =>
-                this.#run(method, request, { signal, remainingMs })
-              ),
+            () => this.#run(method, request, { signal, remainingMs }),
           ),
       );
       signal.throwIfAborted();
@@ -138,10 +130,6 @@ export class CniCalls {
       });
       logFinished(fields, { elapsedMs, error });
     }
-  }
-
-  #counted<T>(call: () => Promise<T>): Promise<T> {
-    return this.#counter === undefined ? call() : this.#counter.count(call);
   }
 
   async #run(

@@ -1,45 +1,36 @@
 import assert from "node:assert/strict";
 import { parseResult } from "../../../lib/cni/mod.ts";
-import type { CniRequest } from "../../../lib/plugin/mod.ts";
+import { requestOf } from "../../../lib/plugin/testing.ts";
 import { configureLogging, Registry } from "../../../lib/telemetry/mod.ts";
 import { CallError } from "../base/errors.ts";
+import { CallsInFlight } from "../observe/calls_in_flight.ts";
+import { CoildMetrics } from "../observe/metrics.ts";
 import { CniCalls } from "./cni_calls.ts";
 
 configureLogging({ write: () => {} });
 
-const REQUEST: CniRequest = {
-  containerId: "c1",
-  netns: "/netns",
-  ifname: "eth0",
-  args: {},
-  path: "",
-  stdinData: new Uint8Array(),
-  ips: [],
-  interfaces: {},
-  validAttachments: [],
-};
+const nothing = () => Promise.resolve();
+
+/** All but ADD. */
+const METHODS = { del: nothing, check: nothing, gc: nothing, status: nothing };
 
 Deno.test("a call whose work ends after its caller has gone counts as cancelled", async () => {
   const registry = new Registry();
   const work = Promise.withResolvers<void>();
-  const nothing = () => Promise.resolve();
   const calls = new CniCalls({
     methods: {
       async add() {
         await work.promise;
         return parseResult({ cniVersion: "1.0.0" });
       },
-      del: nothing,
-      check: nothing,
-      gc: nothing,
-      status: nothing,
+      ...METHODS,
     },
     registry,
   });
   const caller = new AbortController();
   const answer = calls.call({
     method: "Add",
-    read: () => REQUEST,
+    read: () => requestOf("a"),
     signal: caller.signal,
     remainingMs: undefined,
   });
@@ -52,4 +43,47 @@ Deno.test("a call whose work ends after its caller has gone counts as cancelled"
   );
   assert.equal(counts.length, 1);
   assert.match(counts.join(), /grpc_code="Canceled".* 1$/);
+});
+
+Deno.test("ADDs are in flight from their begin to their end, also when they fail", async () => {
+  const registry = new Registry();
+  const inFlight = new CallsInFlight();
+  new CoildMetrics(registry, inFlight);
+  const ends = [
+    Promise.withResolvers<void>(),
+    Promise.withResolvers<void>(),
+  ] as const;
+  const left = ends.map(({ promise }) => promise);
+  const calls = new CniCalls({
+    methods: {
+      async add() {
+        await left.shift();
+        return parseResult({ cniVersion: "1.0.0" });
+      },
+      ...METHODS,
+      del: () => assertCount("2"),
+    },
+    inFlight,
+  });
+  async function assertCount(count: string): Promise<void> {
+    const text = await registry.metrics();
+    assert.equal(/^coil_coild_adds_in_flight (\d+)$/m.exec(text)?.[1], count);
+  }
+  const call = (method: "Add" | "Del") =>
+    calls.call({
+      method,
+      read: () => requestOf("a"),
+      signal: new AbortController().signal,
+      remainingMs: undefined,
+    });
+  await assertCount("0");
+  const fails = call("Add");
+  const succeeds = call("Add");
+  await call("Del");
+  ends[0].reject(new Error("no"));
+  await assert.rejects(fails, CallError);
+  await assertCount("1");
+  ends[1].resolve();
+  await succeeds;
+  await assertCount("0");
 });

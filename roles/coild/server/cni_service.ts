@@ -50,7 +50,6 @@ export class CniService implements CniMethods {
     { signal }: { signal: AbortSignal },
   ): Promise<Result> {
     const { attachments, locks, metrics, readiness, events } = this.#with;
-    using _inFlight = metrics.addStarted();
     const request = parseAdd(args);
     attachments.accept(request);
     readiness.assertReady();

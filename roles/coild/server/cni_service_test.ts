@@ -30,7 +30,6 @@ const REQUEST = {
 function serviceOf() {
   const done: string[] = [];
   const locks = new KeyedMutex();
-  const registry = createRegistry({ defaults: false });
   const readiness = new Readiness({ listed: "a list" });
   /** Steps that fail. */
   const failing = new Set<string>();
@@ -110,9 +109,9 @@ function serviceOf() {
       addFailed: (_: unknown, error: unknown) =>
         void done.push(`Event: ${error instanceof Error && error.message}`),
     } as unknown as PodEvents,
-    metrics: new CoildMetrics(registry),
+    metrics: new CoildMetrics(createRegistry({ defaults: false })),
   });
-  return { service, done, locks, readiness, failing, registry };
+  return { service, done, locks, readiness, failing };
 }
 
 function readyService() {
@@ -191,17 +190,4 @@ Deno.test("CHECK looks at the network and then at egress; GC forgets what it rel
   await service.check(REQUEST, { signal });
   await service.gc(REQUEST, { signal });
   assert.deepEqual(done, ["check", "egress check", "gc", "forget c1"]);
-});
-
-Deno.test("ADDs are in flight from their begin to their end, also when they fail", async () => {
-  const { service, registry, readiness } = serviceOf();
-  const inFlight = async () =>
-    /^coil_coild_adds_in_flight (\d+)$/m.exec(await registry.metrics())?.[1];
-  await assert.rejects(service.add(REQUEST, { signal }), NotReadyError);
-  assert.equal(await inFlight(), "0");
-  readiness.met("listed");
-  const adding = service.add(REQUEST, { signal });
-  assert.equal(await inFlight(), "1");
-  await adding;
-  assert.equal(await inFlight(), "0");
 });
