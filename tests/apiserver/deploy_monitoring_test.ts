@@ -12,6 +12,7 @@ import { DEPLOY } from "./deploy_render.ts";
 import type { ClientsKernel } from "./clients_kernel.ts";
 import { EgressLab, untilReady } from "./egress_gateway_lab.ts";
 import { alertRules } from "./monitoring_rules.ts";
+import { patchStatus } from "./patch_status.ts";
 import {
   evaluate,
   labelsOf,
@@ -100,7 +101,7 @@ async function scrapeDaemons(): Promise<readonly Scrape[]> {
   const scrapes = [
     await scrape("coil-controller", {
       get: () => run("curl", ["-sf", url(9386, host)]),
-      has: /^coil_controller_egress_ready\{/m,
+      has: /^coil_controller_egress_gateway_lost_nodes\{/m,
     }),
     await scrape("coild", { get: onNode(9384), has: /^coil_coild_blocks\{/m }),
     await scrape("coil-router", { get: onNode(9388), has: /^coil_router/m }),
@@ -128,7 +129,7 @@ async function scrapeVpc(): Promise<Scrape> {
   return { text, target: { ...targetOf("coild"), node: "n2", pod: "coild-2" } };
 }
 
-/** Takes the only address of a pool, asks for another one, and wants an Egress. */
+/** Takes the only address of a pool, asks for another one, and wants an Egress, which has a gateway. */
 async function usePoolUp(cluster: CoilCluster, node: LabNode): Promise<void> {
   const { plane } = cluster;
   await plane.apply(
@@ -153,6 +154,9 @@ async function usePoolUp(cluster: CoilCluster, node: LabNode): Promise<void> {
       spec: { destinations: ["0.0.0.0/0"] },
     },
   );
+  await patchStatus(plane, `${COIL_API}/namespaces/tiny/egresses/nat`, {
+    gateways: [{ name: "nat-1" }],
+  });
   const one = await cluster.createSandbox(node, {
     namespace: "tiny",
     name: "one",

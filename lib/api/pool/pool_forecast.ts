@@ -2,7 +2,7 @@ import type { BlockCounts } from "./address_pool.ts";
 import type { Condition, ConditionDraft } from "../base/condition.ts";
 import { conditionOf } from "../base/condition.ts";
 
-/** Condition of an AddressPool, there only while it is true: at the present rate no block is left within a day. */
+/** Condition of an AddressPool, there only while it is true: most of its blocks are in use, and at the present rate none is left within a day. */
 export const CONDITION_USED_UP_SOON = "UsedUpSoon";
 
 /** The condition comes below so many hours, and goes above so many. */
@@ -19,7 +19,8 @@ export interface PoolForecast {
 
 /**
  * Reports that a pool is used up soon. As long as there is no forecast, what was
- * said before stands; where no block is left, `Ready` says so.
+ * said before stands; where no block is left, `Ready` says so. Of a pool that is
+ * not even half used nothing is said: its first pods come all at once.
  */
 export function usedUpCondition(
   forecast: PoolForecast | undefined,
@@ -28,7 +29,8 @@ export function usedUpCondition(
     readonly previous: readonly Condition[] | undefined;
   },
 ): ConditionDraft | undefined {
-  if (blocks.free === 0) return undefined;
+  const { allocated, free } = blocks;
+  if (free === 0 || free >= allocated) return undefined;
   const before = conditionOf(previous, CONDITION_USED_UP_SOON);
   if (forecast === undefined) return before;
   const { hoursLeft = Infinity, blocksPerHour } = forecast;

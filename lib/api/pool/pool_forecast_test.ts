@@ -43,3 +43,13 @@ Deno.test("usedUpCondition() stands while there is no forecast, and gives way to
   const blocks = { total: 64, allocated: 64, free: 0 };
   assert.equal(usedUpCondition(forecast, { blocks, previous }), undefined);
 });
+
+Deno.test("usedUpCondition() says nothing of the first pods of a pool", () => {
+  const of = (allocated: number) =>
+    usedUpCondition({ blocksPerHour: 4, hoursLeft: 8 }, {
+      blocks: { total: 64, allocated, free: 64 - allocated },
+      previous: undefined,
+    });
+  assert.equal(of(32), undefined);
+  assert.equal(of(33)?.type, "UsedUpSoon");
+});

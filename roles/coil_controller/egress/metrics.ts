@@ -2,11 +2,12 @@ import {
   conditionOf,
   type Egress,
   EGRESS_READY,
+  gatewayLosses,
 } from "../../../lib/api/mod.ts";
 import type { Store } from "../../../lib/kube/mod.ts";
 import { Gauge, type Registry } from "../../../lib/telemetry/mod.ts";
 
-/** Registers the gauge of ready Egresses, which reads the cache when scraped. One without a status counts as not ready. */
+/** Registers gauges of Egresses and their gateways, which read the cache when scraped. An Egress without a status counts as not ready. */
 export function observeEgresses(
   registry: Registry,
   egresses: Pick<Store<Egress>, "list">,
@@ -26,6 +27,28 @@ export function observeEgresses(
           { egress_namespace: namespace, egress: name },
           ready?.status === "True" ? 1 : 0,
         );
+      }
+    },
+  });
+  new Gauge({
+    name: "coil_controller_egress_gateway_lost_nodes",
+    help: "Nodes that have lost the gateway, as far as nodes reported it.",
+    labelNames: ["egress_namespace", "egress", "gateway"],
+    registers: [registry],
+    collect() {
+      this.reset();
+      for (const { metadata, status } of egresses.list()) {
+        const { namespace = "", name = "" } = metadata;
+        const gateways = status?.gateways ?? [];
+        const lost = new Map(
+          gatewayLosses(gateways).map((loss) => [loss.name, loss.nodes]),
+        );
+        for (const { name: gateway } of gateways) {
+          this.set(
+            { egress_namespace: namespace, egress: name, gateway },
+            lost.get(gateway) ?? 0,
+          );
+        }
       }
     },
   });

@@ -2,6 +2,7 @@ import {
   type AddressPoolStatus,
   CONDITION_CLUSTER_ADDRESSES,
   CONDITION_OVERLAPPING,
+  CONDITION_USED_UP_SOON,
   conditionOf,
   type PoolForecast,
   REASON_IN_POD_CIDR,
@@ -27,6 +28,7 @@ export class IpamMetrics {
   readonly addresses: Gauge<"pool" | "family" | "state">;
   readonly blocksPerHour: Gauge<"pool">;
   readonly usedUpSeconds: Gauge<"pool">;
+  readonly usedUpSoon: Gauge<"pool">;
   readonly requests: Counter<"pool" | "result">;
   readonly requestSeconds: Histogram;
   readonly gcReleased: Counter;
@@ -79,6 +81,12 @@ export class IpamMetrics {
       name: "coil_controller_pool_used_up_seconds",
       help:
         "Time until no block of the pool is left at this rate; absent while its use does not grow.",
+      labelNames: ["pool"],
+      registers,
+    });
+    this.usedUpSoon = new Gauge({
+      name: "coil_controller_pool_used_up_soon",
+      help: "1 while the pool has the condition UsedUpSoon.",
       labelNames: ["pool"],
       registers,
     });
@@ -135,6 +143,8 @@ export class IpamMetrics {
       .map((type) => conditionOf(conditions, type)?.reason)
       .some((reason) => reason !== undefined && reason !== REASON_IN_POD_CIDR);
     this.overlaps.set({ pool }, isShared ? 1 : 0);
+    const soon = conditionOf(conditions, CONDITION_USED_UP_SOON);
+    this.usedUpSoon.set({ pool }, soon === undefined ? 0 : 1);
   }
 
   /** Takes over how fast a pool is used up. */
@@ -195,6 +205,7 @@ export class IpamMetrics {
       this.overlaps,
       this.blocksPerHour,
       this.usedUpSeconds,
+      this.usedUpSoon,
     ];
   }
 }

@@ -1,5 +1,9 @@
 import assert from "node:assert/strict";
-import { poolOf, poolStatus } from "../../../lib/api/mod.ts";
+import {
+  CONDITION_USED_UP_SOON,
+  poolOf,
+  poolStatus,
+} from "../../../lib/api/mod.ts";
 import { createRegistry } from "../../../lib/telemetry/mod.ts";
 import { IpamMetrics } from "./metrics.ts";
 
@@ -45,10 +49,29 @@ Deno.test("IpamMetrics has no pools when another replica leads, and failed reque
     (await registry.metrics()).split("\n").filter((l) => l.includes('"p"'));
   const failed =
     'coil_controller_block_requests_total{pool="p",result="failed"} 0';
-  assert.equal((await lines()).length, 4);
+  assert.equal((await lines()).length, 5);
   assert.ok((await lines()).includes(failed));
   metrics.dropPools();
   assert.deepEqual(await lines(), [failed]);
+});
+
+Deno.test("IpamMetrics says which pools are used up soon, by their condition", async () => {
+  const registry = createRegistry();
+  const metrics = new IpamMetrics(registry);
+  const soon = {
+    type: CONDITION_USED_UP_SOON,
+    status: "True",
+    reason: "BlocksRunOut",
+    message: "",
+    lastTransitionTime: "2026-01-02T03:04:05Z",
+  } as const;
+  for (const conditions of [[soon], []]) {
+    metrics.poolCounted("p", { conditions });
+    const lines = (await registry.metrics()).split("\n");
+    const value = conditions.length;
+    const line = `coil_controller_pool_used_up_soon{pool="p"} ${value}`;
+    assert.ok(lines.includes(line), line);
+  }
 });
 
 Deno.test("IpamMetrics times each request once, and none that went without an answer", async () => {
@@ -85,9 +108,9 @@ Deno.test("IpamMetrics forget a pool that is gone, and no other", async () => {
   const gauges = async (pool: string) =>
     (await registry.metrics()).split("\n")
       .filter((line) => line.includes(`{pool="${pool}"}`)).length;
-  assert.deepEqual([await gauges("p"), await gauges("q")], [4, 4]);
+  assert.deepEqual([await gauges("p"), await gauges("q")], [5, 5]);
   metrics.dropPool("p");
-  assert.deepEqual([await gauges("p"), await gauges("q")], [0, 4]);
+  assert.deepEqual([await gauges("p"), await gauges("q")], [0, 5]);
 });
 
 Deno.test("IpamMetrics counts a pool's addresses by family and state, which add up, and how fast it is used up", async () => {
@@ -95,7 +118,9 @@ Deno.test("IpamMetrics counts a pool's addresses by family and state, which add 
   const metrics = new IpamMetrics(registry);
   const lines = async () =>
     (await registry.metrics()).split("\n")
-      .filter((line) => /^coil_controller_pool_[abu]/.test(line)).sort();
+      .filter((line) =>
+        /^coil_controller_pool_[abu]/.test(line) && !line.includes("_soon")
+      ).sort();
   const pool = poolOf({
     apiVersion: "coil.cybozu.com/v2",
     kind: "AddressPool",

@@ -32,7 +32,14 @@ const ready = (pod: string) =>
 const condition = (reason: string) =>
   `coil_coild_egress_client_conditions{${COILD},reason="${reason}"}`;
 const lostGateways = `coil_coild_egress_gateways{${COILD},state="lost"}`;
+const lostNodes = (pod: string) =>
+  `coil_controller_egress_gateway_lost_nodes{${pod},egress_namespace="internet",egress="nat",gateway="nat-1"}`;
 const losses = `coil_coild_egress_gateway_loss_seconds_count{${COILD}}`;
+/** A counter that grows by one each so many samples. */
+const lossEvery = (samples: number) =>
+  Array.from({ length: 10 }, (_, count) => `${count}+0x${samples - 1}`).join(
+    " ",
+  );
 const ports = 'protocol="tcp",destination="192.0.2.1",port="443"';
 const client = 'client="shop/front",client_ip="10.1.0.1"';
 
@@ -139,37 +146,14 @@ export const CLUSTER: readonly Situation[] = [
     },
   },
   {
-    name: "a pool fills by 30 addresses an hour",
-    series: {
-      [addresses(COILD, "used")]: "76+2.5x70",
-      [addresses(COILD, "free")]: "404-2.5x70",
-      [`coil_coild_blocks{${COILD},${POOL}}`]: always(15),
-      [ofPool("free_blocks")]: always(0),
-    },
-    intervalMinutes: 5,
+    name: "no block of a pool is left in a day",
+    series: { [ofPool("pool_used_up_soon")]: always(1) },
     fires: { CoilPoolUsedUpSoon: POOL },
   },
   {
-    name: "a small pool got its first pods",
+    name: "a pool grew fast for ten minutes",
     nearly: ["CoilPoolUsedUpSoon"],
-    series: {
-      [ofPool("max_blocks")]: always(4),
-      [ofPool("free_blocks")]: always(2),
-      [addresses(COILD, "used")]: "0+0x50 0+3x9",
-      [addresses(COILD, "free")]: "32+0x50 32-3x9",
-    },
-    intervalMinutes: 5,
-  },
-  {
-    name: "a large part of a pool is used, and it stays so",
-    nearly: ["CoilPoolUsedUpSoon"],
-    series: {
-      [addresses(COILD, "used")]: always(300),
-      [addresses(COILD, "free")]: always(84),
-      [`coil_coild_blocks{${COILD},${POOL}}`]: always(12),
-      [ofPool("free_blocks")]: always(3),
-    },
-    intervalMinutes: 5,
+    series: { [ofPool("pool_used_up_soon")]: `0+0x48 1+0x9 ${always(0)}` },
   },
   {
     name: "another pool has the addresses",
@@ -340,14 +324,30 @@ export const CLUSTER: readonly Situation[] = [
     series: { [`up{${GATEWAY}}`]: `_x52 0+0x4 ${always(1)}` },
   },
   {
-    name: "a node has lost a gateway",
-    series: { [lostGateways]: always(1) },
-    fires: { CoilGatewayLost: 'node="n1"' },
+    name: "three nodes have lost a gateway, and say so",
+    nearly: ["CoilGatewayLossUnreported"],
+    series: {
+      [lostGateways]: always(1),
+      [lostNodes(LEADER)]: always(3),
+      [lostNodes(STANDBY)]: always(3),
+    },
+    fires: {
+      CoilGatewayLost:
+        'egress_namespace="internet",egress="nat",gateway="nat-1"',
+    },
   },
   {
     name: "a gateway's node restarted",
     nearly: ["CoilGatewayLost"],
-    series: { [lostGateways]: `0+0x52 1+0x3 ${always(0)}` },
+    series: {
+      [lostGateways]: `0+0x52 1+0x3 ${always(0)}`,
+      [lostNodes(LEADER)]: `0+0x52 1+0x3 ${always(0)}`,
+    },
+  },
+  {
+    name: "a node has lost a gateway, and cannot say so",
+    series: { [lostGateways]: always(1) },
+    fires: { CoilGatewayLossUnreported: "" },
   },
   {
     name: "a gateway is suspected now and then",
@@ -359,6 +359,32 @@ export const CLUSTER: readonly Situation[] = [
     name: "a node loses a gateway every four minutes",
     series: { [losses]: "0+0.25x70" },
     fires: { CoilGatewaysFlap: 'node="n1"' },
+  },
+  {
+    name: "a node loses a gateway every 40 minutes",
+    series: { [losses]: lossEvery(8) },
+    intervalMinutes: 5,
+    after: 68,
+    fires: { CoilGatewaysFlap: 'node="n1"' },
+  },
+  {
+    name: "a node loses a gateway every 80 minutes",
+    nearly: ["CoilGatewaysFlap"],
+    series: { [losses]: lossEvery(16) },
+    intervalMinutes: 5,
+    after: 68,
+  },
+  {
+    name:
+      "a node lost each of ten gateways, as they were replaced in two hours",
+    nearly: ["CoilGatewaysFlap"],
+    series: {
+      [losses]: `0+0x20 ${
+        "0 1 2 3 4 5 6 7 8 9".replaceAll(/\d/g, (n) => `${n}+0x1`)
+      } 10+0x40`,
+    },
+    intervalMinutes: 5,
+    after: 68,
   },
   {
     name: "a node lost its four gateways, as they were replaced",

@@ -135,6 +135,7 @@ function coordinator(target: string): SeriesValues {
 
 function controller(): SeriesValues {
   const egress = 'egress_namespace="internet",egress="nat"';
+  const lost = "coil_controller_egress_gateway_lost_nodes";
   return {
     [`up{${LEADER}}`]: always(1),
     [`up{${STANDBY}}`]: always(1),
@@ -150,6 +151,7 @@ function controller(): SeriesValues {
     [`coil_controller_allocated_blocks{${LEADER},pool="default"}`]: always(2),
     [`coil_controller_free_blocks{${LEADER},pool="default"}`]: always(14),
     [`coil_controller_pool_overlaps{${LEADER},pool="default"}`]: always(0),
+    [`coil_controller_pool_used_up_soon{${LEADER},pool="default"}`]: always(0),
     [`coil_controller_block_requests_total{${LEADER},pool="default",result="allocated"}`]:
       always(2),
     [`coil_controller_block_requests_total{${LEADER},pool="default",result="failed"}`]:
@@ -158,5 +160,7 @@ function controller(): SeriesValues {
     [`coil_controller_vpc_sweep_errors_total{${LEADER}}`]: always(0),
     [`coil_controller_egress_ready{${LEADER},${egress}}`]: always(1),
     [`coil_controller_egress_ready{${STANDBY},${egress}}`]: always(1),
+    [`${lost}{${LEADER},${egress},gateway="nat-1"}`]: always(0),
+    [`${lost}{${STANDBY},${egress},gateway="nat-1"}`]: always(0),
   };
 }
