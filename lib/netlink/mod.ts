@@ -30,7 +30,7 @@ export {
   type TcpSocket,
   TcpSockets,
 } from "./diag/tcp_sockets.ts";
-export { NetlinkError } from "./message/errors.ts";
+export { type Lost, NetlinkError, refuseLost } from "./message/errors.ts";
 export {
   type FouPort,
   FouSocket,

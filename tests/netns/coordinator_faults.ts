@@ -63,7 +63,8 @@ export function failing(
   });
 }
 
-function isRefused(at: Countdown): boolean {
+/** Counts one change down: whether it is to be refused. */
+export function isRefused(at: Countdown): boolean {
   const left = at.left--;
   return left === 0 || left < 0 && at.andAllLater === true;
 }

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import type { CoordinatorHusk } from "../../lib/coordinator/mod.ts";
-import { FAMILIES, type Family } from "../../lib/inet/mod.ts";
-import { failing } from "./coordinator_faults.ts";
+import { FAMILIES } from "../../lib/inet/mod.ts";
 import {
   addressIn,
   CoordinatorLab,
@@ -275,70 +274,3 @@ netnsTest(
     );
   },
 );
-
-const FAILED: Readonly<Record<string, readonly NicSpec[]>> = {
-  "the first interface": [ETH0],
-  "a second interface": [ETH0, NET1],
-};
-
-for (const [what, nics] of Object.entries(FAILED)) {
-  netnsTest(
-    `coordinator: a failed ADD of ${what} leaves everything as before, whichever step fails`,
-    async () => {
-      const families: readonly Family[] = FAMILIES;
-      await using lab = await CoordinatorLab.start(families);
-      // The rule is all pods' and stays.
-      for (const family of ["-4", "-6"]) {
-        await lab.host.ip(
-          ...[
-            family,
-            "rule",
-            "add",
-            "pref",
-            "1000",
-            "lookup",
-            "500",
-            "proto",
-            "32",
-          ],
-        );
-      }
-      // What another link left in the place of ours.
-      await lab.host.ip(
-        "route",
-        "add",
-        "10.6.0.100",
-        "dev",
-        "net8",
-        "table",
-        "500",
-      );
-      const pod = await lab.joined(nics.slice(0, -1));
-      const [nic = ETH0] = nics.slice(-1);
-      await lab.addNic(pod.netns, nic);
-      const config = { txQueueLen: 500, podMACPrefix: "0a:1b", podRPFilter: 1 };
-      const before = await lookup(lab, pod);
-      let failures = 0;
-      for (let step = 0;; step++) {
-        const at = { left: step };
-        lab.change = failing(at);
-        const { exitCode } = await lab.call("ADD", pod, {
-          ifname: nic.name,
-          config,
-        });
-        // Nothing was left to fail.
-        if (at.left >= 0) {
-          assert.equal(exitCode, 0);
-          break;
-        }
-        assert.equal(exitCode, 1, `step ${step}`);
-        failures++;
-        const after = await lookup(lab, pod);
-        assert.deepEqual(after, before, `step ${step}`);
-      }
-      assert.ok(failures > 15, `${failures} failures`);
-      assert.deepEqual(lab.warnings.filter((text) => /undo/.test(text)), []);
-      assert.ok(await reaches(lab.host, addressIn(nic.network, "ipv4", 100)));
-    },
-  );
-}

@@ -180,8 +180,8 @@ async function raise(
 ): Promise<void> {
   if (isUp) return;
   const set = (up: boolean) => pod.execute([linkSet({ index }, { up })]);
-  await set(true);
   undo.defer(() => set(false));
+  await set(true);
 }
 
 /** The address in whose network the gateway is, else another one of its family. */

@@ -1,12 +1,12 @@
 import { settled } from "../../async/mod.ts";
 import { writeSysctl } from "../../linux/mod.ts";
-import { linkGet, type NetlinkError, type Request } from "../../netlink/mod.ts";
+import { linkGet, NetlinkError, type Request } from "../../netlink/mod.ts";
 import { holds } from "../state/compare.ts";
 import type { Kernel, Routes } from "./ports.ts";
 import { NEW_REPLY_TABLE, REPLY_TABLE } from "../plan/reply_table.ts";
 import { type Ends, raiseProblem, raiseRequests } from "./ends.ts";
 import { lacksConntrack, needsConntrack } from "./needs_conntrack.ts";
-import { addRequest, doRequest, silent, undoRequest } from "./requests.ts";
+import { addRequest, doRequest, silent, undoRequests } from "./requests.ts";
 import { type Place, type State, sysctlKey } from "../state/state.ts";
 import {
   isNetlinkStep,
@@ -101,7 +101,7 @@ async function send(
   });
 }
 
-/** Registers what undoes the steps that the kernel took. @throws {NetlinkError} for what was refused before them, or the first one that is */
+/** Registers what undoes the steps that the kernel took, or may have taken. @throws {NetlinkError} for what was refused before them, or the first one that is */
 async function judge(
   socket: Routes,
   errors: readonly (NetlinkError | undefined)[],
@@ -114,12 +114,12 @@ async function judge(
   let first = problem;
   for (const [i, step] of steps.entries()) {
     const error = errors[i];
-    if (error === undefined) {
-      const request = undoRequest(step, state);
-      undo.defer(() => socket.execute([request]));
-    } else if (step.kind === "route" && error.code === "EEXIST") {
-      taken.push(step);
-    } else if (!isGone(step, error)) first ??= error;
+    if (error === undefined || error.lost === "answer") {
+      undo.defer(() => putBack(socket, undoRequests(step, state)));
+    }
+    if (error === undefined) continue;
+    if (step.kind === "route" && error.code === "EEXIST") taken.push(step);
+    else if (!isGone(step, error)) first ??= error;
   }
   if (first !== undefined) throw first;
   for (const step of taken) await takePlace(socket, step, { state, undo });
@@ -134,10 +134,24 @@ async function takePlace(
   const { table, family } = step.route;
   const routes = await socket.listRoutes({ table, family });
   const read = { ...state, [step.place]: { ...state[step.place], routes } };
+  undo.defer(() => putBack(socket, undoRequests(step, read)));
   await socket.execute([doRequest(step, read)]);
-  const request = undoRequest(step, read);
-  undo.defer(() => socket.execute([request]));
 }
+
+/** What is as before already is no failure: the step may not have been carried out. */
+async function putBack(
+  socket: Routes,
+  requests: readonly Request[],
+): Promise<void> {
+  const errors = await socket.tryExecute(requests);
+  const refused = errors.find((error) =>
+    error?.isAbsent === false && !AS_BEFORE.has(error.code)
+  );
+  if (refused !== undefined) throw refused;
+}
+
+/** Of a rule or route that is still there, and of an address that was not added. */
+const AS_BEFORE: ReadonlySet<string> = new Set(["EEXIST", "EADDRNOTAVAIL"]);
 
 function setSysctl(
   { netns, hostNetns }: Kernel,
@@ -152,17 +166,17 @@ function setSysctl(
 }
 
 async function markReplies({ filters }: Kernel, undo: Undo): Promise<void> {
+  const deleteLater = () =>
+    undo.defer(async () => {
+      await filters.deleteTable(REPLY_TABLE.name);
+    });
   try {
-    if (!await filters.createTable(NEW_REPLY_TABLE)) {
-      await filters.replaceTable(REPLY_TABLE);
-      return;
-    }
+    if (await filters.createTable(NEW_REPLY_TABLE)) deleteLater();
+    else await filters.replaceTable(REPLY_TABLE);
   } catch (cause) {
+    if (cause instanceof NetlinkError && cause.lost === "answer") deleteLater();
     throw lacksConntrack(cause) ? needsConntrack(cause) : cause;
   }
-  undo.defer(async () => {
-    await filters.deleteTable(REPLY_TABLE.name);
-  });
 }
 
 function placeOf(step: NetlinkStep): Place {

@@ -1,5 +1,10 @@
 import type { Address } from "../../inet/mod.ts";
-import { type AddressEntry, type Link, linkGet } from "../../netlink/mod.ts";
+import {
+  type AddressEntry,
+  type Link,
+  linkGet,
+  refuseLost,
+} from "../../netlink/mod.ts";
 import { chooseHostAddresses } from "../plan/host_addresses.ts";
 import type { Routes } from "./ports.ts";
 
@@ -10,7 +15,7 @@ export interface HostLinks {
   readonly links: readonly Link[];
 }
 
-/** Reads the host's addresses and their links. `isShort` as of `listAddresses()`. */
+/** Reads the host's addresses and their links. `isShort` as of `listAddresses()`. @throws {NetlinkError} when the kernel does not answer */
 export async function readHostLinks(
   host: Routes,
   options: { readonly isShort?: boolean } = {},
@@ -21,9 +26,10 @@ export async function readHostLinks(
     addresses.filter(({ scope }) => scope === "global")
       .map(({ index }) => index),
   );
-  await host.tryExecute(
-    [...indexes].map((index) => linkGet({ index }, (link) => links.push(link))),
+  const requests = [...indexes].map((index) =>
+    linkGet({ index }, (link) => links.push(link))
   );
+  refuseLost(await host.tryExecute(requests));
   return { addresses, links };
 }
 

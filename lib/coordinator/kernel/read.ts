@@ -1,7 +1,12 @@
 import { settled } from "../../async/mod.ts";
 import type { Address } from "../../inet/mod.ts";
 import { tryReadSysctl } from "../../linux/mod.ts";
-import { type Neighbour, neighbourGet, type Route } from "../../netlink/mod.ts";
+import {
+  type Neighbour,
+  neighbourGet,
+  refuseLost,
+  type Route,
+} from "../../netlink/mod.ts";
 import { readHostLinks } from "./host_addresses.ts";
 import type { Kernel, Routes } from "./ports.ts";
 import { REPLY_TABLE } from "../plan/reply_table.ts";
@@ -63,11 +68,10 @@ export async function readNeighbours(
   addresses: readonly Address[],
 ): Promise<Neighbour[]> {
   const found: Neighbour[] = [];
-  await socket.tryExecute(
-    addresses.map((address) =>
-      neighbourGet({ index, address }, (neighbour) => found.push(neighbour))
-    ),
+  const requests = addresses.map((address) =>
+    neighbourGet({ index, address }, (neighbour) => found.push(neighbour))
   );
+  refuseLost(await socket.tryExecute(requests));
   return found;
 }
 

@@ -2,6 +2,7 @@ import {
   addressAdd,
   addressDelete,
   linkSet,
+  type Neighbour,
   neighbourDelete,
   neighbourReplace,
   type Request,
@@ -56,25 +57,45 @@ export function addRequest(step: NetlinkStep, state: State): Request {
     : doRequest(step, state);
 }
 
-/** The request that puts back what was there before the step. */
-export function undoRequest(step: NetlinkStep, state: State): Request {
+/** The requests that put back what was there before the step. */
+export function undoRequests(step: NetlinkStep, state: State): Request[] {
   switch (step.kind) {
     case "rule":
-      return ruleDelete(step.rule);
+      return [ruleDelete(step.rule)];
     case "noRule":
-      return ruleAdd(step.rule, { duplicate: true });
+      return [ruleAdd(step.rule)];
     case "route":
-      return undoRoute(step, state[step.place]);
+      return [undoRoute(step, state[step.place])];
     case "noRoute":
-      return undoNoRoute(step, state[step.place]);
+      return [undoNoRoute(step, state[step.place])];
     case "neighbour":
     case "noNeighbour":
-      return undoNeighbour(step, state[step.place]);
+      return [undoNeighbour(step, state[step.place])];
     case "address":
-      return addressDelete(addressOf(step, state));
+      return undoAddress(step, state);
     case "link":
-      return linkSet({ name: step.device }, settingBefore(step, state));
+      return [linkSet({ name: step.device }, settingBefore(step, state))];
   }
+}
+
+/** The last IPv4 address of a link takes along all that the family has by it (fib_disable_ip() of net/ipv4/fib_frontend.c). */
+function undoAddress(step: StepOf<"address">, state: State): Request[] {
+  const own = addressOf(step, state);
+  type Made = Partial<Record<"index" | "protocol", number | undefined>>;
+  const isOwn = ({ index, protocol }: Made) =>
+    index === own.index && protocol === COORDINATOR_PROTOCOL;
+  const isDirect = ({ gateway }: Route) => gateway === undefined;
+  const routes = state.pod.routes.filter((route) =>
+    route.family === "ipv4" && isOwn(route)
+  ).toSorted((a, b) => Number(isDirect(b)) - Number(isDirect(a)));
+  const neighbours = state.pod.neighbours.filter((neighbour) =>
+    neighbour.address.family === "ipv4" && isOwn(neighbour)
+  );
+  return [
+    addressDelete(own),
+    ...routes.map((route) => routeReplace(asBefore(route))),
+    ...neighbours.flatMap(neighbourAsBefore),
+  ];
 }
 
 function undoRoute({ route }: StepOf<"route">, side: SideState): Request {
@@ -100,15 +121,17 @@ function undoNeighbour(
 ): Request {
   const { index, address } = neighbourOf(step, side);
   const before = findNeighbour(step.neighbour, side);
-  return before?.mac === undefined
-    ? neighbourDelete({ index, address })
-    : neighbourReplace({
-      index,
-      address,
-      mac: before.mac,
-      protocol: before.protocol,
-      ...typeof before.state === "number" ? {} : { state: before.state },
-    });
+  const [restored] = before === undefined ? [] : neighbourAsBefore(before);
+  return restored ?? neighbourDelete({ index, address });
+}
+
+/** Nothing for one whose MAC address the kernel does not know. */
+function neighbourAsBefore(
+  { index, address, mac, protocol, state }: Neighbour,
+): Request[] {
+  if (mac === undefined) return [];
+  const known = typeof state === "number" ? {} : { state };
+  return [neighbourReplace({ index, address, mac, protocol, ...known })];
 }
 
 function settingBefore({ device, setting }: StepOf<"link">, { pod }: State) {

@@ -42,7 +42,8 @@ export async function ensureVeth(
     refuseForeign(present, spec);
     const isLiving = huskOf(present) === undefined;
     if (isLiving && inside !== undefined && isPair(present, inside)) {
-      return await adopt(kernel, spec, { outer: present, inner: inside });
+      const ends = { outer: present, inner: inside };
+      return await adopt(kernel, spec, { ends, undo });
     }
     // Of an earlier sandbox with this ID, or of this one before DEL. A husk may go at the same time.
     await remove(host, [linkDelete({ index: present.index })]);
@@ -84,11 +85,13 @@ async function tryCreate(
     // By its name, which no other program gives: were the index taken, these would be for another link of Coil's.
     [request, ...raiseRequests({ name: hostName }, { alias })].map(silent),
   );
+  if (refusal === undefined || refusal.lost === "answer") {
+    undo.defer(() => remove(host, [linkDelete({ index })]));
+  }
   if (refusal !== undefined) {
     if (TAKEN.has(refusal.code)) return refusal;
     throw refusal;
   }
-  undo.defer(() => host.execute([linkDelete({ index })]));
   const problem = raiseProblem(errors);
   if (problem !== undefined) throw problem;
   const both = {
@@ -120,7 +123,10 @@ function chooseIndexes(): readonly [number, number] {
 async function adopt(
   { host, pod }: Kernel,
   spec: VethSpec,
-  { inner, outer }: { readonly inner: Link; readonly outer: Link },
+  { ends: { inner, outer }, undo }: {
+    readonly ends: { readonly inner: Link; readonly outer: Link };
+    readonly undo: Undo;
+  },
 ): Promise<Ends> {
   if (outer.alias === undefined) {
     await raise(host, outer.index, { alias: spec.alias });
@@ -129,6 +135,7 @@ async function adopt(
     const [socket, { index, mtu, up }] of [[host, outer], [pod, inner]] as const
   ) {
     if (mtu === spec.mtu && up) continue;
+    undo.defer(() => socket.execute([linkSet({ index }, { mtu, up })]));
     await socket.execute([linkSet({ index }, { mtu: spec.mtu, up: true })]);
   }
   return {

@@ -1,6 +1,6 @@
 import type { Address } from "../../inet/mod.ts";
 import { COORDINATOR_PROTOCOL } from "../../names/mod.ts";
-import { type Link, routeLookUp } from "../../netlink/mod.ts";
+import { type Link, refuseLost, routeLookUp } from "../../netlink/mod.ts";
 import { findHostAddresses, readHostLinks } from "../kernel/host_addresses.ts";
 import { discardHusks } from "../kernel/husks.ts";
 import type { Outside, Routes } from "../kernel/ports.ts";
@@ -111,13 +111,12 @@ async function sourcesTowards(
   found: JoinedHost,
 ): Promise<ReadonlyMap<string, Address>> {
   const sources = new Map<string, Address>();
-  await host.tryExecute(
-    lostAddresses(found).map(({ address }) =>
-      routeLookUp(address, ({ source }) => {
-        if (source !== undefined) sources.set(`${address}`, source);
-      })
-    ),
+  const requests = lostAddresses(found).map(({ address }) =>
+    routeLookUp(address, ({ source }) => {
+      if (source !== undefined) sources.set(`${address}`, source);
+    })
   );
+  refuseLost(await host.tryExecute(requests));
   return sources;
 }
 

@@ -15,7 +15,11 @@ const EPROTO = 71;
 const ENOBUFS = 105;
 
 /** What is known of a request about which the kernel said nothing. */
-const UNACKNOWLEDGED: Verdict = { errno: EPROTO, extack: "no acknowledgement" };
+const UNACKNOWLEDGED: Verdict = {
+  errno: EPROTO,
+  extack: "no acknowledgement",
+  lost: "answer",
+};
 
 /** Acknowledgements are capped: some hundred bytes, unless one carries an answer. */
 const BUFFER_BYTES = 64 << 10;
@@ -86,7 +90,8 @@ function receive(
     trace?.received(bytes);
     return { bytes };
   } catch (error) {
-    return { lost: transportFailure(error, "while receiving") };
+    const verdict = transportFailure(error, "while receiving");
+    return { lost: { ...verdict, lost: "answer" } };
   }
 }
 

@@ -258,7 +258,8 @@ export class Connection implements Disposable {
       else await this.#transport.sendOffThread(bytes);
       return undefined;
     } catch (error) {
-      return transportFailure(error, "while sending");
+      const verdict = transportFailure(error, "while sending");
+      return { ...verdict, lost: "request" };
     }
   }
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { type Bytes, LinuxError } from "../../linux/mod.ts";
 import { Connection, type Transport } from "./connection.ts";
-import { NetlinkError } from "../message/errors.ts";
+import { NetlinkError, refuseLost } from "../message/errors.ts";
 import { type Message, parseMessages } from "../message/message_reader.ts";
 import { MessageWriter } from "../message/message_writer.ts";
 import type { Request } from "../message/request.ts";
@@ -258,6 +258,8 @@ Deno.test("tryExecute() reports requests whose acknowledgement is missing", asyn
     undefined,
     "Cannot b: kernel returned EPROTO (no acknowledgement)",
   ]);
+  assert.equal(outcomes[1]?.lost, "answer");
+  assert.throws(() => refuseLost(outcomes), /Cannot b/);
 });
 
 Deno.test("tryExecute() reports what the kernel had no room to say, and reads the rest", async () => {
@@ -270,6 +272,7 @@ Deno.test("tryExecute() reports what the kernel had no room to say, and reads th
     "ENOBUFS",
     undefined,
   ]);
+  assert.equal(outcomes[0]?.lost, "answer");
 });
 
 Deno.test("tryExecute() does not ask for ever when receiving keeps failing", async () => {
@@ -296,6 +299,10 @@ Deno.test("tryExecute() reports every request when the send fails", async () => 
   assert.deepEqual(outcomes.map((error) => error?.message), [
     "Cannot a: kernel returned ENOBUFS (while sending)",
     "Cannot b: kernel returned ENOBUFS (while sending)",
+  ]);
+  assert.deepEqual(outcomes.map((error) => error?.lost), [
+    "request",
+    "request",
   ]);
 });
 
@@ -432,6 +439,7 @@ Deno.test("tryExecute() does not take silence about anything else for consent", 
     "Cannot frame: kernel returned ERESTART",
     "Cannot a: kernel returned EPROTO (no acknowledgement)",
   ]);
+  assert.equal(outcomes[0]?.lost, undefined);
   assert.deepEqual(transport.sent[0]?.map((sent) => sent.flags), [1, 5]);
 });
 

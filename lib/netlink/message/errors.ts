@@ -9,6 +9,12 @@ import {
 } from "./constants.ts";
 import type { Message } from "./message_reader.ts";
 
+/**
+ * What did not arrive: the request, so that nothing was done, or the answer,
+ * so that it may have been carried out.
+ */
+export type Lost = "request" | "answer";
+
 /** What the kernel said about a request. */
 export interface Verdict {
   /** Zero when it was carried out. */
@@ -17,6 +23,7 @@ export interface Verdict {
   readonly extack?: string | undefined;
   /** Where in the request the offending attribute is. */
   readonly offset?: number | undefined;
+  readonly lost?: Lost | undefined;
 }
 
 /** ENOENT, ESRCH, ENODEV: no such rule, route, link or table. */
@@ -38,6 +45,8 @@ export class NetlinkError extends Error {
   readonly offset?: number | undefined;
   /** Which request of a batch it was, counted from zero. */
   readonly index?: number | undefined;
+  /** What of the exchange was lost; undefined where the kernel itself refused. */
+  readonly lost?: Lost | undefined;
 
   /** `op` completes "Cannot …". */
   constructor(op: string, verdict: Verdict & { readonly index?: number }) {
@@ -51,12 +60,21 @@ export class NetlinkError extends Error {
     this.extack = extack;
     this.offset = offset;
     this.index = index;
+    this.lost = verdict.lost;
   }
 
   /** Whether what the request was about is not there: a deletion has nothing left to do. */
   get isAbsent(): boolean {
     return ABSENT.has(this.code);
   }
+}
+
+/** Nothing is known of what was asked, when a request or its answer was lost. @throws {NetlinkError} for the first such */
+export function refuseLost(
+  outcomes: readonly (NetlinkError | undefined)[],
+): void {
+  const lost = outcomes.find((error) => error?.lost !== undefined);
+  if (lost !== undefined) throw lost;
 }
 
 /** ENOENT of `<asm-generic/errno-base.h>`: what a request was about is not there. */

@@ -18,7 +18,7 @@ import {
   RTM_NEWROUTE,
   RTM_NEWRULE,
 } from "../message/constants.ts";
-import { NetlinkError } from "../message/errors.ts";
+import { NetlinkError, refuseLost } from "../message/errors.ts";
 import {
   type Link,
   type LinkSelector,
@@ -143,6 +143,8 @@ export class RouteSocket implements Disposable {
    * By which route the kernel would send to each address, with the source it
    * would use; undefined where there is none. On the calling thread: for this
    * the kernel needs no lock (RTNL_FLAG_DOIT_UNLOCKED, since Linux 4.15).
+   *
+   * @throws {NetlinkError} when a request or its answer is lost
    */
   async lookUpRoutes(
     addresses: readonly Address[],
@@ -151,7 +153,9 @@ export class RouteSocket implements Disposable {
     const requests = addresses.map((address, i) =>
       routeLookUp(address, (route) => routes[i] = route)
     );
-    await this.#connection.tryExecute(requests, { onThread: true });
+    refuseLost(
+      await this.#connection.tryExecute(requests, { onThread: true }),
+    );
     return routes;
   }
 
