@@ -39,7 +39,8 @@ export class PairDeletions implements AsyncDisposable {
   behind<T>(machine: T): T & Pick<Outside, "discard" | "later"> {
     return {
       ...machine,
-      later: (work) => this.#background.run("closing of a socket", work),
+      later: (work) =>
+        this.#background.run("closing of a socket", () => closed(work)),
       discard: (husk) => this.discard(husk),
     };
   }
@@ -73,5 +74,14 @@ export class PairDeletions implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#background[Symbol.asyncDispose]();
     this.#socket[Symbol.dispose]();
+  }
+}
+
+/** Logged where it stops: a failure would end all other tasks of the group. */
+async function closed(work: () => Promise<void>): Promise<void> {
+  try {
+    await work();
+  } catch (err) {
+    log.warn("Cannot close a socket", { err });
   }
 }

@@ -1,0 +1,21 @@
+import assert from "node:assert/strict";
+import { sleep } from "../../../lib/async/mod.ts";
+import { openLibc } from "../../../lib/linux/mod.ts";
+import { PairDeletions } from "./pair_deletions.ts";
+
+openLibc(); // stays open, so it must not be counted as some test's leak
+
+Deno.test("PairDeletions go on behind the callers' backs after a task that fails", async () => {
+  await using deletions = PairDeletions.open();
+  const { later } = deletions.behind({});
+  const done: number[] = [];
+  for (const number of [1, 2]) {
+    later?.(async () => {
+      done.push(number);
+      throw new Error("no such socket");
+    });
+    // Until it has ended: all turns come before a timer.
+    await sleep(1);
+  }
+  assert.deepEqual(done, [1, 2]);
+});
