@@ -246,47 +246,6 @@ netnsTest(
 );
 
 netnsTest(
-  "coordinator: rules and tables of others keep their place",
-  async () => {
-    await using lab = await CoordinatorLab.start(["ipv4"]);
-    const pod = await podWith(lab, [NET1, NET2]);
-    await pod.netns.ip(
-      "rule",
-      "add",
-      "pref",
-      "1101",
-      "from",
-      "192.0.2.1",
-      "lookup",
-      "7",
-    );
-    await pod.netns.ip(
-      "route",
-      "add",
-      "192.0.2.0/24",
-      "dev",
-      "net1",
-      "table",
-      "102",
-    );
-    await lab.ok("ADD", pod, { ifname: "net1" });
-    await lab.ok("DEL", pod, { ifname: "net1" });
-    const rules = await pod.netns.ip("rule");
-    assert.match(rules, /1101:\s+from 192\.0\.2\.1 lookup 7/);
-    assert.doesNotMatch(rules, /proto 32/);
-    assert.match(
-      await pod.netns.ip("route", "show", "table", "102"),
-      /192\.0\.2\.0/,
-    );
-    await lab.ok("ADD", pod, { ifname: "net1" });
-    assert.match(
-      await pod.netns.ip("rule"),
-      /1103:\s+from 10\.7\.0\.110 lookup 103/,
-    );
-  },
-);
-
-netnsTest(
   "coordinator: queue length and MAC address are the pod's interface's own",
   async () => {
     await using lab = await CoordinatorLab.start(["ipv4"]);

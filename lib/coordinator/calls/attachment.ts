@@ -7,6 +7,7 @@ import { invalidConfig } from "../config/invalid.ts";
 import type { Settings } from "../config/defaults.ts";
 import { familiesOf } from "../plan/family.ts";
 import { type ResolvedMode, resolveMode } from "../plan/mode.ts";
+import { keepForeign } from "../plan/foreign.ts";
 import { planMoves } from "../plan/move_routes.ts";
 import {
   familiesWithoutHost,
@@ -150,7 +151,13 @@ export async function planAttachment(
       { family, iface: nic },
     );
   }
-  const planned = planNic(input);
+  const { found, steps: planned } = keepForeign(planNic(input), { pod, host });
+  if (found.length > 0) {
+    outside.warn(
+      "Another program has rules or routes in the coordinator's place: they stay",
+      { iface: nic, found },
+    );
+  }
   const steps = [...planned, ...staleSteps(planned, { pod, host, input })];
   const state: State = {
     pod,

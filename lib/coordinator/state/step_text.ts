@@ -1,4 +1,4 @@
-import { MAIN_TABLE } from "../../netlink/mod.ts";
+import { MAIN_TABLE, type Rule } from "../../netlink/mod.ts";
 import type { DeviceRoute, Step, StepOf } from "./steps.ts";
 
 /** One step as the command that does the same. `netns` is the pod's network namespace as `ip -n` knows it. */
@@ -35,9 +35,16 @@ export function renderStep(
 
 function renderRule({ kind, rule }: StepOf<"rule" | "noRule">): string {
   const words = rule.family === "ipv6" ? ["-6"] : [];
-  words.push("rule", kind === "rule" ? "add" : "delete");
-  words.push("pref", String(rule.priority));
+  words.push("rule", kind === "rule" ? "add" : "delete", ruleText(rule));
+  return words.join(" ");
+}
+
+/** A rule as `ip` takes it. */
+export function ruleText(rule: Rule): string {
+  const words = ["pref", String(rule.priority)];
   if (rule.source !== undefined) words.push("from", rule.source.toString());
+  if (rule.destination !== undefined) words.push("to", `${rule.destination}`);
+  if (rule.iif !== undefined) words.push("iif", rule.iif);
   if (rule.fwmark !== undefined) {
     words.push("fwmark", `${hex(rule.fwmark)}/${hex(rule.fwmask ?? ~0 >>> 0)}`);
   }
@@ -49,11 +56,12 @@ function renderRule({ kind, rule }: StepOf<"rule" | "noRule">): string {
 function renderRoute({ kind, route }: StepOf<"route" | "noRoute">): string {
   const words = route.family === "ipv6" ? ["-6"] : [];
   words.push("route", kind === "route" ? "replace" : "delete");
-  words.push(...routeWords(route));
+  words.push(routeText(route));
   return words.join(" ");
 }
 
-function routeWords(route: DeviceRoute): string[] {
+/** A route as `ip` takes it. */
+export function routeText(route: DeviceRoute): string {
   const words = [route.destination?.toString() ?? "default"];
   if (route.gateway !== undefined) words.push("via", route.gateway.toString());
   words.push("dev", route.device);
@@ -62,7 +70,7 @@ function routeWords(route: DeviceRoute): string[] {
   if (route.scope !== "global") words.push("scope", String(route.scope));
   if (route.source !== undefined) words.push("src", route.source.toString());
   if (route.metric !== undefined) words.push("metric", String(route.metric));
-  return words;
+  return words.join(" ");
 }
 
 function renderSetting({ setting }: StepOf<"link">): string {
