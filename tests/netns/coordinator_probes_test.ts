@@ -151,3 +151,48 @@ netnsTest(
     await lab.ok("ADD", pod);
   },
 );
+
+/** What the coordinator says of an interface that nothing can be asked by. */
+const UNASKED = (ifname: string) =>
+  `Nothing was probed: the interface has no MAC address ${ifname}`;
+
+netnsTest(
+  "coordinator: by a link without MAC address nothing is asked, which is said, and a prefix for it is refused",
+  async () => {
+    await using lab = await CoordinatorLab.start(FAMILIES);
+    const pod = await lab.pod([]);
+    const { netns } = pod;
+    // As the ends of tunnels have none, of any kind; and that of lo is all zeros.
+    await netns.ip("tuntap", "add", "mode", "tun", "name", "eth0");
+    await netns.ip("link", "set", "eth0", "up");
+    const nics = [["eth0", 6], ["lo", 7]] as const;
+    const config = { detectIPConflict: true, detectGateway: true };
+    for (const [ifname, network] of nics) {
+      for (const family of FAMILIES) {
+        const address = interfaceAddressIn(network, family, 100);
+        await netns.ip("address", "add", address, "dev", ifname);
+        const options = family === "ipv4" ? "-4" : "-6";
+        const gateway = ["via", addressIn(network, family, 1)];
+        await netns.tryExec(
+          ...["ip", options, "route", "add", "default"] as const,
+          ...[...gateway, "dev", ifname],
+        );
+      }
+      lab.warnings = [];
+      const before = [await stateOf(netns), await stateOf(lab.host)];
+      const refused = { ...config, podMACPrefix: "0a:1b" };
+      assert.equal(
+        await lab.refusal("ADD", pod, { ifname, config: refused }),
+        `7 podMACPrefix does not fit interface "${ifname}"`,
+      );
+      assert.deepEqual([await stateOf(netns), await stateOf(lab.host)], before);
+      await lab.ok("ADD", pod, { ifname, config });
+      assert.ok(lab.warnings.includes(UNASKED(ifname)), `${lab.warnings}`);
+      for (const family of FAMILIES) {
+        const address = addressIn(network, family, 100);
+        assert.ok(await reaches(lab.host, address), address);
+      }
+      await lab.ok("CHECK", pod, { ifname, config });
+    }
+  },
+);

@@ -218,10 +218,20 @@ export function linkOf(links: readonly Link[], nic: string): Link {
   );
 }
 
-function refuseMacPrefix({ name, kind }: Link, { macPrefix }: Settings): void {
-  if (macPrefix === undefined || kind !== "ipvlan") return;
+/** A loopback link's has only zeros, which no machine can be asked by. */
+export function withRealMac(link: Link): Link {
+  return link.mac === "00:00:00:00:00:00" ? { ...link, mac: undefined } : link;
+}
+
+function refuseMacPrefix(link: Link, { macPrefix }: Settings): void {
+  if (macPrefix === undefined) return;
+  const { name, kind, mac } = withRealMac(link);
+  if (mac !== undefined && kind !== "ipvlan") return;
+  const why = kind === "ipvlan"
+    ? "an ipvlan has the MAC address of its parent"
+    : "it has no MAC address";
   throw invalidConfig(
     `podMACPrefix does not fit interface "${name}"`,
-    "an ipvlan has the MAC address of its parent: leave podMACPrefix out",
+    `${why}: leave podMACPrefix out`,
   );
 }

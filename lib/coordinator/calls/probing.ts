@@ -11,7 +11,7 @@ import {
 import { LinuxError } from "../../linux/mod.ts";
 import type { ProbeLink } from "../../probe/mod.ts";
 import type { Undo } from "../kernel/apply.ts";
-import { type Attachment, linkOf } from "./attachment.ts";
+import { type Attachment, linkOf, withRealMac } from "./attachment.ts";
 import { conflictLink } from "./conflict_link.ts";
 import type { Kernel, Outside, Routes } from "../kernel/ports.ts";
 import { addressesOf, type SideState } from "../state/state.ts";
@@ -31,12 +31,13 @@ interface ProbedNic {
 /**
  * Asks the network whether the interface's addresses are in use and its
  * gateways alive. Conflicts first: the question for a gateway reveals the
- * address to the whole network. Returns whether anything was to be asked.
+ * address to the whole network. Returns whether anything was to be asked: by a
+ * link of a tunnel nothing can be, since neither ARP nor neighbour discovery is.
  *
  * @throws {CniError} with code 11 when an address is in use or a gateway does not answer
  */
 export async function probe(
-  outside: Pick<Outside, "found" | "later" | "probes">,
+  outside: Pick<Outside, "found" | "later" | "probes" | "warn">,
   kernel: Kernel,
   { attachment: { ifname, settings }, pod }: {
     readonly attachment: Attachment;
@@ -47,6 +48,12 @@ export async function probe(
   const { detectIpConflict, detectGateway } = settings;
   if (!detectIpConflict && !detectGateway) return false;
   const nic = probedNic({ ...outside, ...kernel }, ifname, pod);
+  if (nic.link.mac === "") {
+    outside.warn("Nothing was probed: the interface has no MAC address", {
+      iface: ifname,
+    });
+    return false;
+  }
   await raise(kernel.pod, nic, undo);
   try {
     await ask(outside, kernel, { nic, settings });
@@ -140,7 +147,7 @@ function probedNic(
   ifname: string,
   pod: Pick<SideState, "links" | "addresses">,
 ): ProbedNic {
-  const { index, mac = "", up } = linkOf(pod.links, ifname);
+  const { index, mac = "", up } = withRealMac(linkOf(pod.links, ifname));
   const present = pod.addresses.filter((entry) => entry.index === index);
   const addresses = addressesOf({ addresses: present }, index);
   const link = { netns, later, index, mac };
