@@ -18,6 +18,7 @@ import { NodeAddresses } from "./cluster/node_addresses.ts";
 import type { NodeDependencies, NodePart } from "./node_part.ts";
 import { NodeSource } from "./cluster/node_source.ts";
 import { nodeAddresses } from "./observe/node_addresses.ts";
+import { QuarantineEvents } from "./observe/quarantine_events.ts";
 import { Readiness } from "./observe/readiness.ts";
 import { Reconciler } from "./pods/reconciler.ts";
 import { RepairReports } from "./observe/repair_reports.ts";
@@ -219,7 +220,12 @@ function connect(
       nodeUid: () => node.current?.uid,
     }),
     flows,
-    reconciler: new Reconciler({ ...shared, metrics, intervalMs }),
+    reconciler: new Reconciler({
+      ...shared,
+      quarantine: new QuarantineEvents(dependencies),
+      metrics,
+      intervalMs,
+    }),
     attachments: new AddressedPods({ ...shared, metrics, garbage, later }),
   };
 }

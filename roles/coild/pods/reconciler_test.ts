@@ -39,7 +39,13 @@ function siteOf(
           ...linkOf(name),
           generation,
         })),
-      reconcile: (links: never) => note(`compare ${names(links)}`),
+      reconcile: async (links: never) => {
+        await note(`compare ${names(links)}`);
+        return { quarantined: pods };
+      },
+    },
+    quarantine: {
+      report: (lost: readonly string[]) => void done.push(`report ${lost}`),
     },
     network: {
       survey: () =>
@@ -75,6 +81,7 @@ Deno.test("Reconciler compares pods and husks, repairs pods, and finishes husks 
   await reconciler.reconcile(signal);
   assert.deepEqual(done, [
     "compare a,b,(h0),(h1),(h2)",
+    "report a,b",
     "repair a,b",
     "finish h2 2",
   ]);
