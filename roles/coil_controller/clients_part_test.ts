@@ -12,7 +12,7 @@ import {
   type V1Pod,
 } from "../../lib/kube/mod.ts";
 import { FakeTransport } from "../../lib/kube/testing.ts";
-import { EGRESSES } from "../../lib/api/mod.ts";
+import { EGRESSES, GATEWAY_LABELS } from "../../lib/api/mod.ts";
 import { clientPods } from "./clients/client_pods.ts";
 import { ClientSlices, sliceInformer } from "./clients/client_slices.ts";
 import { planMetadata } from "./common/metadata.ts";
@@ -22,13 +22,18 @@ const SLICE = "egressclientslices/internet/nat-0";
 
 function podOf(
   name: string,
-  { egress = "nat", ip }: { readonly egress?: string; readonly ip?: string } =
-    {},
+  { egress = "nat", ip, namespace = "team", labels = {} }: {
+    readonly egress?: string | undefined;
+    readonly ip?: string;
+    readonly namespace?: string;
+    readonly labels?: Record<string, string>;
+  } = {},
 ): V1Pod {
   return {
     metadata: {
-      namespace: "team",
+      namespace,
       name,
+      labels,
       uid: `uid-of-${name}`,
       annotations: { "egress.coil.cybozu.com/internet": egress },
     },
@@ -61,6 +66,58 @@ Deno.test("the pods of an Egress are in its slice, as they come, change and go",
   await lab.until(() => assert.deepEqual(clientsOf(lab), ["b 10.64.0.2"]));
   api.remove("pods/team/b");
   await lab.until(() => assert.deepEqual(clientsOf(lab) ?? [], []));
+});
+
+const DEFAULT = { "egress.coil.cybozu.com/internet": "nat" };
+
+/** Like podOf(), without an annotation. */
+function plainPod(name: string, options: Parameters<typeof podOf>[1] = {}) {
+  const pod = podOf(name, options);
+  return { ...pod, metadata: { ...pod.metadata, annotations: {} } };
+}
+
+Deno.test("the pods of a namespace with a default Egress are in its slice, as the annotation comes and goes", async () => {
+  await using lab = new EgressLab();
+  const { api } = lab;
+  const putNamespace = (name: string, annotations = {}) =>
+    api.put("namespaces", { metadata: { name, annotations } });
+  putNamespace("first", DEFAULT);
+  putNamespace("team");
+  api.put("pods", plainPod("early", { namespace: "first" }));
+  api.put("pods", plainPod("a"));
+  api.put("pods", podOf("out", { egress: "" }));
+  api.put("pods", plainPod("gateway", { labels: GATEWAY_LABELS }));
+  lab.start();
+  api.put("egresses", egressOf());
+  await lab.until(() => assert.deepEqual(clientsOf(lab), ["early"]));
+  putNamespace("team", DEFAULT);
+  await lab.until(() => assert.deepEqual(clientsOf(lab), ["early", "a"]));
+  api.put("pods", plainPod("b"));
+  await lab.until(() => assert.deepEqual(clientsOf(lab), ["early", "a", "b"]));
+  putNamespace("team");
+  await lab.until(() => assert.deepEqual(clientsOf(lab), ["early"]));
+  putNamespace("team", { "egress.coil.cybozu.com/internet": "dmz" });
+  api.put("pods", podOf("own"));
+  await lab.until(() => assert.deepEqual(clientsOf(lab), ["early", "own"]));
+});
+
+Deno.test("a controller that starts knows which Egresses namespaces have as default before it writes clients", async () => {
+  await using lab = new EgressLab();
+  const { api } = lab;
+  const { request } = api;
+  const released = Promise.withResolvers<void>();
+  api.request = async (asked) => {
+    if (asked.path.includes("/namespaces?")) await released.promise;
+    return await request.call(api, asked);
+  };
+  api.put("namespaces", { metadata: { name: "team", annotations: DEFAULT } });
+  api.put("pods", plainPod("a"));
+  api.put("egresses", egressOf());
+  lab.start();
+  await lab.quiet();
+  assert.equal(clientsOf(lab), undefined);
+  released.resolve();
+  await lab.until(() => assert.deepEqual(clientsOf(lab), ["a"]));
 });
 
 Deno.test("the status of an Egress follows the number of its clients", async () => {

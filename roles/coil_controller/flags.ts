@@ -64,6 +64,12 @@ const FLAGS = defineFlags({
     default: true,
     help: "Manage egress gateways",
   },
+  "enable-namespace-egress": {
+    type: "bool",
+    default: true,
+    help:
+      "Let egress annotations of a namespace count for its pods; must equal coild's flag",
+  },
   "enable-coordinator": {
     type: "bool",
     default: false,
@@ -169,6 +175,8 @@ export interface ControllerOptions {
   readonly nodeGraceMs: number;
   readonly enableIpam: boolean;
   readonly enableEgress: boolean;
+  /** Never without egress. */
+  readonly namespaceEgress: boolean;
   readonly enableCoordinator: boolean;
   /** Empty when no ENIs are to be deleted. */
   readonly vpcSweepCluster: string;
@@ -205,6 +213,7 @@ export function parseControllerFlags(
     nodeGraceMs: values["node-grace"],
     enableIpam: isOn("enable-ipam"),
     enableEgress: isOn("enable-egress"),
+    namespaceEgress: isOn("enable-egress") && values["enable-namespace-egress"],
     enableCoordinator: values["enable-coordinator"],
     vpcSweepCluster: values["vpc-sweep-cluster"],
     leaseNamespace: values["lease-namespace"],

@@ -166,7 +166,11 @@ async function startParts(
         metrics: kubeMetrics,
       }).run(signal, work));
   if (options.enableIpam || options.enableEgress) {
-    const pods = openPods(client, group, { everyAddress: options.enableIpam });
+    const pods = openPods(client, group, {
+      everyAddress: options.enableIpam,
+      namespaceEgress: options.namespaceEgress,
+      kubeMetrics,
+    });
     if (options.enableIpam) {
       const metrics = new IpamMetrics(options.registry);
       lead(IPAM_LEASE, openIpam({ ...options, metrics, pods }, group));

@@ -17,6 +17,7 @@ Deno.test("openPods() looks at the memory while pods are read, and while all of 
   await using group = new TaskGroup();
   const pods = openPods(new KubeClient(api), group, {
     everyAddress: true,
+    namespaceEgress: false,
     heap: {
       note: () => void noted.push(pods.hasSynced),
       run: (signal) => untilAborted(signal),

@@ -103,7 +103,10 @@ export class EgressLab extends ControllerLab {
     return openEgress({
       ...options,
       ...this.#options,
-      pods: openPods(options.client, group, { everyAddress: false }),
+      pods: openPods(options.client, group, {
+        everyAddress: false,
+        namespaceEgress: true,
+      }),
       registry: this.registry,
       settings: {
         port: 5555,
@@ -202,7 +205,10 @@ export class IpamLab extends ControllerLab {
   ): (leading: AbortSignal) => Promise<void> {
     return openIpam({
       ...options,
-      pods: openPods(options.client, group, { everyAddress: true }),
+      pods: openPods(options.client, group, {
+        everyAddress: true,
+        namespaceEgress: false,
+      }),
       metrics: new IpamMetrics(this.registry),
       gcIntervalMs: 3_600_000,
       nodeGraceMs: 0,

@@ -31,6 +31,37 @@ Deno.test("an ADD makes a client of its pod, of the main interface alone", async
   assert.equal(lab.part.setup.clients, 0);
 });
 
+Deno.test("running pods follow the default Egress of their namespace, as it comes and goes", async () => {
+  await using lab = new ClientLab();
+  lab.found.set("team/a", lab.attachmentOf("a"));
+  lab.found.set("team/out", lab.attachmentOf("out", "10.64.0.2"));
+  lab.putPod("a");
+  lab.putPod("out", { [Object.keys(CLIENT)[0] ?? ""]: "" }, {
+    ip: "10.64.0.2",
+  });
+  lab.start();
+  await lab.quiet();
+  assert.equal(lab.part.setup.clients, 0);
+  lab.putNamespace(CLIENT);
+  await lab.until(() => assert.equal(lab.part.setup.clients, 1));
+  assert.ok(lab.plane.done.includes(APPLIED), lab.plane.done.join());
+  lab.putNamespace();
+  await lab.until(() => assert.equal(lab.part.setup.clients, 0));
+});
+
+Deno.test("a start leaves a client by its namespace as it is, even if the namespace comes later than the pod", async () => {
+  await using lab = new ClientLab();
+  lab.found.set("team/a", lab.attachmentOf("a"));
+  lab.putPod("a");
+  lab.api.remove("namespaces//team");
+  lab.start();
+  await lab.quiet();
+  assert.deepEqual(lab.plane.done, []);
+  lab.putNamespace(CLIENT);
+  await lab.until(() => assert.equal(lab.part.setup.clients, 1));
+  assert.deepEqual(lab.plane.done, [APPLIED]);
+});
+
 /** An API server that gives coild, a pod of a ServiceAccount, tokens for it. */
 class TokenApi extends MemoryApi {
   tokens = 0;

@@ -101,6 +101,12 @@ const FLAGS = defineFlags({
     default: true,
     help: "Set up egress for pods with egress annotations; false ignores these",
   },
+  "enable-namespace-egress": {
+    type: "bool",
+    default: true,
+    help:
+      "Let egress annotations of a namespace count for its pods; must equal coil-controller's flag",
+  },
   "enable-coordinator": {
     type: "bool",
     default: false,
@@ -206,6 +212,8 @@ export interface CoildOptions {
   readonly registerFromMain: boolean;
   readonly enableIpam: boolean;
   readonly enableEgress: boolean;
+  /** Never without egress. */
+  readonly namespaceEgress: boolean;
   readonly enableCoordinator: boolean;
   readonly egressPort: number;
   readonly originatingOnly: boolean;
@@ -249,6 +257,8 @@ export function parseCoildFlags(
     registerFromMain: values["register-from-main"],
     enableIpam: values["enable-ipam"],
     enableEgress: values["enable-egress"],
+    namespaceEgress: values["enable-egress"] &&
+      values["enable-namespace-egress"],
     enableCoordinator: values["enable-coordinator"],
     egressPort: values["egress-port"],
     originatingOnly: values["enable-originating-only"],

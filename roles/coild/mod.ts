@@ -144,8 +144,12 @@ async function connect(
       onRequest: kubeMetrics.onRequest,
     }),
   );
-  const { enableCoordinator, enableIpam } = options;
-  const pods = new PodSource(client, { nodeName, pools: enableIpam });
+  const { enableCoordinator, enableIpam, namespaceEgress } = options;
+  const pods = new PodSource(client, {
+    nodeName,
+    pools: enableIpam,
+    defaultEgresses: namespaceEgress,
+  });
   const recorder = new EventRecorder(client, {
     component: "coild",
     host: nodeName,

@@ -142,6 +142,7 @@ export class ClientLab implements AsyncDisposable {
     } = {},
   ) {
     this.api = api;
+    this.putNamespace();
     this.putEgress();
     const client = new KubeClient(this.api, { fieldManager: "coild" });
     const { registry } = this;
@@ -150,7 +151,11 @@ export class ClientLab implements AsyncDisposable {
       { reason, message }: EventInfo,
     ) => void this.events.push(`${reason} of ${namespace}/${name}: ${message}`);
     const recorder = { event } as unknown as EventRecorder;
-    const pods = new PodSource(client, { nodeName: "n1", pools: false });
+    const pods = new PodSource(client, {
+      nodeName: "n1",
+      pools: false,
+      defaultEgresses: true,
+    });
     this.#pods = pods;
     const info = { program: "coild", version: "0", about: "" };
     const find = () => Promise.resolve(this.found);
@@ -176,6 +181,11 @@ export class ClientLab implements AsyncDisposable {
       openProbe,
       clock,
     });
+  }
+
+  /** Stores the pods' namespace. */
+  putNamespace(annotations: Readonly<Record<string, string>> = {}): void {
+    this.api.put("namespaces", { metadata: { name: "team", annotations } });
   }
 
   /** Stores the Egress, its Service and its one gateway; each is another version. */

@@ -108,7 +108,10 @@ async function lead(
   onReady: (slices: ClientSlices) => void,
 ): Promise<void> {
   await using group = new TaskGroup({ signal });
-  const pods = openPods(client, group, { everyAddress: false });
+  const pods = openPods(client, group, {
+    everyAddress: false,
+    namespaceEgress: true,
+  });
   const cluster = new EgressCluster(client, pods);
   using clients = connectClients({ client, cluster });
   cluster.start(group);

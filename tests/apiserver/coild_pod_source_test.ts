@@ -47,7 +47,11 @@ Deno.test("coild serves pods of its own node alone, and does not take a client f
   await using plane = await ControlPlane.start({ name: "coildpods" });
   const transport = await GatedTransport.open(plane.kubeconfig);
   using client = new KubeClient(transport);
-  const source = new PodSource(client, { nodeName: NODE, pools: false });
+  const source = new PodSource(client, {
+    nodeName: NODE,
+    pools: false,
+    defaultEgresses: false,
+  });
   const gateway = await renewPod(plane, "reused", { labels: GATEWAY_LABELS });
   const pod = await renewPod(plane, "other");
   const { signal } = new AbortController();

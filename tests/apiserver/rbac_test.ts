@@ -51,6 +51,7 @@ const RIGHTS: Readonly<Record<string, Rights>> = {
   "coil-controller": {
     may: [
       `${READ} nodes`,
+      "list,watch namespaces",
       "list servicecidrs",
       `${READ},patch addresspools`,
       "update addresspools/status",

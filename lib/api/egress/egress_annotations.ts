@@ -1,4 +1,9 @@
+import type { V1Pod } from "../../kube/mod.ts";
 import { compareText, EGRESS_ANNOTATION_PREFIX } from "../../names/mod.ts";
+import { isGatewayPod } from "./egress_objects.ts";
+
+/** An object's annotations. */
+type Annotations = Readonly<Record<string, string>>;
 
 /** Egresses of one namespace that a pod is a client of. */
 export interface EgressReferences {
@@ -16,7 +21,7 @@ export interface EgressReferences {
  * the Egresses in the same order.
  */
 export function parseEgressAnnotations(
-  annotations: Readonly<Record<string, string>> | undefined,
+  annotations: Annotations | undefined,
 ): EgressReferences[] {
   const references: EgressReferences[] = [];
   for (const [key, value] of Object.entries(annotations ?? {})) {
@@ -29,6 +34,33 @@ export function parseEgressAnnotations(
     references.push({ namespace, names: [...wanted].sort() });
   }
   return references.sort((a, b) => compareText(a.namespace, b.namespace));
+}
+
+/** Those annotations, of a pod or a namespace, that name Egresses; each as long as it may be in memory. */
+export function egressAnnotationsOf(
+  annotations: Annotations | undefined,
+): Annotations {
+  return Object.fromEntries(
+    Object.entries(annotations ?? {})
+      .filter(([key]) => key.startsWith(EGRESS_ANNOTATION_PREFIX))
+      .map(([key, value]) => [key, shortenEgressAnnotation(value)]),
+  );
+}
+
+/**
+ * A pod's annotations with those of its namespace as defaults: of one key the
+ * pod's own counts, and an empty one names no Egress. A gateway is no client by
+ * default. `defaults` are as {@linkcode egressAnnotationsOf} returns them.
+ */
+export function withDefaultEgresses(
+  pod: V1Pod,
+  defaults: Annotations | undefined,
+): Annotations | undefined {
+  const { annotations } = pod.metadata ?? {};
+  const isNone = defaults === undefined || Object.keys(defaults).length === 0;
+  return isNone || isGatewayPod(pod)
+    ? annotations
+    : { ...defaults, ...annotations };
 }
 
 /** More Egresses than any pod has use for: each costs it tunnels, rules and routes. */

@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
 import {
   egressAnnotationProblem,
+  egressAnnotationsOf,
   MAX_EGRESSES_OF_POD,
   parseEgressAnnotations,
   shortenEgressAnnotation,
+  withDefaultEgresses,
 } from "./egress_annotations.ts";
+import { GATEWAY_LABELS } from "./egress_objects.ts";
 
 const PREFIX = "egress.coil.cybozu.com/";
 
@@ -109,4 +112,34 @@ Deno.test("shortenEgressAnnotation() keeps what can be used, and a few words of 
   assert.ok(trimmed.length < 50);
   assert.notEqual(problem("nat", trimmed), undefined);
   assert.equal(problem("nat", trimmed), problem("nat", long));
+});
+
+Deno.test("withDefaultEgresses() lets a pod's own annotation count, and gives a gateway none", () => {
+  const defaults = { [`${PREFIX}a`]: "x", [`${PREFIX}b`]: "y" };
+  const of = (annotations: Record<string, string>, labels = {}) =>
+    parseEgressAnnotations(
+      withDefaultEgresses({ metadata: { annotations, labels } }, defaults),
+    ).map(({ namespace, names }) => `${namespace}/${names.join()}`);
+  assert.deepEqual(of({}), ["a/x", "b/y"]);
+  assert.deepEqual(of({ [`${PREFIX}a`]: "own" }), ["a/own", "b/y"]);
+  assert.deepEqual(of({ [`${PREFIX}a`]: "" }), ["b/y"]);
+  assert.deepEqual(of({}, GATEWAY_LABELS), []);
+  assert.deepEqual(of({ [`${PREFIX}c`]: "z" }, GATEWAY_LABELS), ["c/z"]);
+  const pod = { metadata: { annotations: { other: "kept" } } };
+  assert.equal(withDefaultEgresses(pod, {}), pod.metadata.annotations);
+  assert.equal(withDefaultEgresses({}, undefined), undefined);
+  assert.deepEqual(withDefaultEgresses({}, defaults), defaults);
+});
+
+Deno.test("egressAnnotationsOf() keeps what names Egresses, and nothing long", () => {
+  const long = "x".repeat(40_000);
+  assert.deepEqual(
+    egressAnnotationsOf({
+      other: "y",
+      [`${PREFIX}a`]: "x",
+      [`${PREFIX}b`]: long,
+    }),
+    { [`${PREFIX}a`]: "x", [`${PREFIX}b`]: "(40000 characters)" },
+  );
+  assert.deepEqual(egressAnnotationsOf(undefined), {});
 });

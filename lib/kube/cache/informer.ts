@@ -40,6 +40,10 @@ export class Informer<T extends KubeObject> {
   #hasSynced = false;
   /** Whether listeners get all that is in the store when the reading ends that goes on. */
   #isFilling = false;
+  /** The last that began. */
+  #reading: Reading<T> | undefined;
+  /** Keys that the watch has brought, of each {@linkcode refresh} under way. */
+  readonly #brought = new Set<Set<string>>();
   /** The version to watch from; undefined when a list is due. */
   #version: string | undefined;
   /** A list must not be older; undefined when only the newest will do. */
@@ -112,6 +116,51 @@ export class Informer<T extends KubeObject> {
     }
   }
 
+  /**
+   * Reads the objects of a namespace again, as `keep` and `transform` judge them now. Listeners see those that come,
+   * change and go by that. What the watch brings while they are read counts more.
+   *
+   * @throws {KubeApiError} or {KubeUnreachableError} when they cannot be listed, or while all objects are read: nothing
+   * has changed then, and the caller tries again
+   */
+  async refresh(
+    namespace: string,
+    { signal }: { signal: AbortSignal },
+  ): Promise<void> {
+    const brought = new Set<string>();
+    this.#brought.add(brought);
+    const reading = this.#reading;
+    try {
+      // The newest: what the watch has deleted already must not come back.
+      const selection = { ...this.#selection(), namespace, signal };
+      const { items } = await this.#client.listAll(this.#type, selection);
+      if (this.#reading !== reading || reading?.isComplete === false) {
+        throw new KubeUnreachableError(
+          `Cannot refresh ${this.#type.plural} of namespace "${namespace}": all are being read`,
+        );
+      }
+      const isKnown = (item: T) => brought.has(keyOf(item));
+      const changes = items.filter((item) => !isKnown(item))
+        .map((item) => this.#judge(item));
+      for (const change of changes) {
+        if (change !== undefined) this.#listeners.emit(change);
+      }
+    } finally {
+      this.#brought.delete(brought);
+    }
+  }
+
+  /** Puts an object in whose version may be in already, or takes it out. */
+  #judge(item: T): StoreChange<T> | undefined {
+    const key = keyOf(item);
+    const gone = this.store.delete(key);
+    if (!this.#isWanted(item)) return gone;
+    const change = this.#put(key, item);
+    return gone === undefined || change === undefined
+      ? change
+      : { type: "updated", object: change.object, before: gone.object, key };
+  }
+
   /** Reads all objects, and follows them from there on by the same watch. */
   async #stream(signal: AbortSignal): Promise<void> {
     const reading = this.#begin();
@@ -129,6 +178,7 @@ export class Informer<T extends KubeObject> {
   #begin(): Reading<T> {
     const reading = newReading(this.store);
     this.#isFilling = reading.isFirst;
+    this.#reading = reading;
     return reading;
   }
 
@@ -291,6 +341,9 @@ export class Informer<T extends KubeObject> {
       : type !== "DELETED" && this.#isWanted(object)
       ? this.#put(key, object)
       : this.store.delete(key);
+    if (type !== "BOOKMARK") {
+      for (const brought of this.#brought) brought.add(key);
+    }
     if (version !== undefined) this.#noteVersion(version);
     if (change !== undefined) this.#listeners.emit(change);
   }

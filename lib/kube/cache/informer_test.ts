@@ -4,9 +4,9 @@ import { RecordingClock } from "../../async/testing.ts";
 import { KubeClient } from "../client/client.ts";
 import { Informer } from "./informer.ts";
 import type { InformerOptions } from "./informer_options.ts";
-import { NODES } from "../api/resource.ts";
+import { NODES, PODS } from "../api/resource.ts";
 import { FakeTransport } from "../testing.ts";
-import type { V1Node } from "../api/types.ts";
+import type { V1Node, V1Pod } from "../api/types.ts";
 
 function node(
   name: string,
@@ -686,4 +686,124 @@ Deno.test("Informer leaves a server alone for as long as it asks, thousands of t
   // A bad value does not keep it away for good.
   const [longest = NaN] = await delaysOf(1, refusal(86_400));
   assert.ok(longest <= 31_000, `${longest}`);
+});
+
+/** An informer of pods of which those named in `kept` are kept, on a server whose lists wait for `release`. */
+async function refreshing(
+  test: (context: {
+    server: Server;
+    kept: Set<string>;
+    changes: string[];
+    /** Refreshes; the server's list is answered by `answer`. */
+    refresh: (
+      options?: { readonly meanwhile?: () => Promise<void> },
+    ) => Promise<void>;
+    names: () => string[];
+    until: (changes: number) => Promise<void>;
+  }) => Promise<void>,
+): Promise<void> {
+  const server = new Server();
+  server.items = [node("a", 1), node("b", 2)];
+  server.version = 3;
+  const kept = new Set(["a"]);
+  const nameOf = (pod: V1Pod) => pod.metadata?.name ?? "";
+  const client = new KubeClient(server.transport);
+  const informer = new Informer<V1Pod>(client, PODS, {
+    backoff: new Backoff({ initialMs: 1, maxMs: 2 }),
+    keep: (pod) => kept.has(nameOf(pod)),
+    transform: ({ metadata }) => ({
+      metadata: { ...metadata, labels: { kept: [...kept].join() } },
+    }),
+  });
+  const changes: string[] = [];
+  const stop = new AbortController();
+  const running = informer.run(stop.signal);
+  await informer.synced;
+  informer.subscribe(({ type, object, before }) => {
+    const labels = [before, object].map((pod) =>
+      pod?.metadata?.labels?.["kept"]
+    );
+    changes.push(`${type} ${nameOf(object)}: ${labels.join(" to ")}`);
+  });
+  await until(() => server.watches.length === 1);
+  const listItems = client.list.bind(client);
+  let meanwhile = () => Promise.resolve();
+  client.list = async (...args) => {
+    const answer = await listItems(...args);
+    await meanwhile();
+    return answer;
+  };
+  try {
+    await test({
+      server,
+      kept,
+      changes,
+      names: () => informer.store.keys().toSorted(),
+      until: (count) => until(() => changes.length === count),
+      refresh: async (options) => {
+        meanwhile = options?.meanwhile ?? (() => Promise.resolve());
+        await informer.refresh("team", { signal: stop.signal });
+      },
+    });
+  } finally {
+    stop.abort();
+    await running;
+  }
+}
+
+Deno.test("Informer.refresh() judges objects again whose version is known", async () => {
+  await refreshing(async ({ server, kept, changes, names, refresh }) => {
+    kept.add("b");
+    await refresh();
+    assert.deepEqual(changes, ["updated a: a to a,b", "added b:  to a,b"]);
+    assert.deepEqual(names(), ["a", "b"]);
+    kept.delete("a");
+    await refresh();
+    assert.deepEqual(changes.slice(2), [
+      "deleted a:  to a,b",
+      "updated b: a,b to b",
+    ]);
+    assert.deepEqual(server.lists.slice(1), ["?limit=500", "?limit=500"]);
+  });
+});
+
+Deno.test("Informer.refresh() lets what the watch brings count more", async () => {
+  await refreshing(async (lab) => {
+    const { server, kept, changes, names, refresh } = lab;
+    kept.add("b").add("c");
+    await refresh({
+      meanwhile: async () => {
+        server.push("DELETED", node("b", 4));
+        server.push("MODIFIED", node("a", 5));
+        await lab.until(1);
+      },
+    });
+    assert.deepEqual(changes, ["updated a: a to a,b,c"]);
+    assert.deepEqual(names(), ["a"]);
+  });
+});
+
+Deno.test("Informer.refresh() changes nothing while all objects are read, and can be tried again", async () => {
+  await refreshing(async (lab) => {
+    const { server, kept, names, refresh } = lab;
+    kept.add("b");
+    const lists = server.lists.length;
+    const meanwhile = async () => {
+      server.push("ERROR", { kind: "Status", code: 410, reason: "Expired" });
+      await until(() => server.lists.length > lists + 1);
+      await until(() => server.watches.length === 2);
+    };
+    await assert.rejects(refresh({ meanwhile }), /all are being read/);
+    await refresh();
+    assert.deepEqual(names(), ["a", "b"]);
+  });
+});
+
+Deno.test("Informer.refresh() fails with the server, and changes nothing", async () => {
+  await refreshing(async ({ server, kept, changes, refresh }) => {
+    kept.add("b");
+    server.listFailure = { status: 403, body: {} };
+    await assert.rejects(refresh());
+    assert.deepEqual(changes, []);
+  });
 });

@@ -24,11 +24,15 @@ export async function readBooks(looker: Looker): Promise<Books> {
   const pods = await looker.list(PODS, podFacts, {
     fieldSelector: LIVE_PODS,
   });
-  const namespaces = await looker.list(NAMESPACES, poolReferencesOf);
+  const namespaces = await looker.list(NAMESPACES, (namespace) => ({
+    pools: poolReferencesOf(namespace),
+    egresses: defaultEgressesOf(namespace),
+  }));
   return {
     pods: pods?.flatMap(({ addresses }) => addresses ?? []),
-    egressNames: pods?.flatMap(({ egresses }) => egresses),
-    poolNames: namespaces?.flat(),
+    egressNames: [...pods ?? [], ...namespaces ?? []]
+      .flatMap(({ egresses }) => egresses),
+    poolNames: namespaces?.flatMap(({ pools }) => pools),
     blocks: await looker.list(ADDRESS_BLOCKS, transformBlock),
     pools: await looker.list(ADDRESS_POOLS, (pool) => pool),
     requests: await looker.list(BLOCK_REQUESTS, (request) => request),
@@ -53,23 +57,38 @@ function podFacts(pod: V1Pod): PodFacts {
 }
 
 function egressNamesOf({ metadata }: V1Pod): Reference[] {
-  const { namespace = "", name = "", annotations = {} } = metadata ?? {};
-  const from = `Pod ${namespace}/${name}`;
+  const { namespace = "", name = "", annotations } = metadata ?? {};
   const next = `kubectl -n ${namespace} describe pod ${name}`;
-  return parseEgressAnnotations(annotations).flatMap((references) =>
-    references.names.map((egress) => ({
-      from,
-      next,
-      to: nameText({ namespace: references.namespace, name: egress }),
-    }))
+  return egressesIn(annotations).map((to) => ({
+    from: `Pod ${namespace}/${name}`,
+    next,
+    to,
+  }));
+}
+
+/** Also names that no Egress can have. */
+function egressesIn(annotations: Parameters<typeof parseEgressAnnotations>[0]) {
+  return parseEgressAnnotations(annotations).flatMap(({ namespace, names }) =>
+    names.map((name) => nameText({ namespace, name }))
   );
 }
 
+function defaultEgressesOf({ metadata }: V1Namespace): Reference[] {
+  return egressesIn(metadata?.annotations)
+    .map((to) => ({ ...fromNamespace(metadata?.name), to }));
+}
+
 function poolReferencesOf({ metadata }: V1Namespace): Reference[] {
-  const { name = "", annotations } = metadata ?? {};
+  const { name, annotations } = metadata ?? {};
   const annotation = annotations?.[POOL_ANNOTATION];
   if (annotation === undefined) return [];
-  const from = `Namespace ${name}`;
-  const next = `kubectl describe namespace ${name}`;
-  return poolNamesOf(annotation).map((to) => ({ from, next, to }));
+  return poolNamesOf(annotation)
+    .map((to) => ({ ...fromNamespace(name), to }));
+}
+
+function fromNamespace(name = ""): Pick<Reference, "from" | "next"> {
+  return {
+    from: `Namespace ${name}`,
+    next: `kubectl describe namespace ${name}`,
+  };
 }

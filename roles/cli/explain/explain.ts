@@ -1,6 +1,11 @@
-import { EGRESSES } from "../../../lib/api/mod.ts";
+import {
+  egressAnnotationsOf,
+  EGRESSES,
+  withDefaultEgresses,
+} from "../../../lib/api/mod.ts";
 import {
   type EgressFacts,
+  type EgressLookup,
   egressRefsOf,
   SERVICE_NAME_LABEL,
 } from "../../../lib/egress/mod.ts";
@@ -10,6 +15,7 @@ import {
   ENDPOINT_SLICES,
   isPathSegment,
   type KubeClient,
+  NAMESPACES,
   PODS,
   SERVICES,
   type V1Pod,
@@ -155,11 +161,16 @@ async function explainAll(
       unseen: second.unseen,
     }),
   });
-  const ways = to === undefined
-    ? []
-    : await waysOf(asked, { client, reports, to });
   const note = asked && noteOn(asked);
-  return { addresses: reports, ways, note, unseen };
+  if (to === undefined) return { addresses: reports, ways: [], note, unseen };
+  const own = looker();
+  const ways = await waysOf(asked, { client, looker: own, reports, to });
+  return {
+    addresses: reports,
+    ways,
+    note,
+    unseen: [...unseen, ...own.unseen],
+  };
 }
 
 /** What to say of a pod that has no address. */
@@ -188,8 +199,9 @@ async function podOf(
 
 async function waysOf(
   asked: V1Pod | undefined,
-  { client, reports, to }: {
+  { client, looker, reports, to }: {
     readonly client: KubeClient;
+    readonly looker: Looker;
     readonly reports: readonly AddressReport[];
     readonly to: Address;
   },
@@ -205,12 +217,18 @@ async function waysOf(
   }
   return await Promise.all(pods.map(async (pod) => {
     const found = new Map<string, EgressFacts>();
-    for (const ref of egressRefsOf(pod.metadata?.annotations)) {
+    const [defaults] = await looker.list(
+      NAMESPACES,
+      ({ metadata }) => egressAnnotationsOf(metadata?.annotations),
+      { fieldSelector: `metadata.name=${pod.metadata?.namespace}` },
+    ) ?? [];
+    for (const ref of egressRefsOf(withDefaultEgresses(pod, defaults))) {
       found.set(nameText(ref), await egressFacts(client, ref));
     }
-    return explainWay(pod, to, (ref) =>
+    const lookup: EgressLookup = (ref) =>
       found.get(nameText(ref)) ??
-        { egress: undefined, service: undefined, slices: [] });
+        { egress: undefined, service: undefined, slices: [] };
+    return explainWay(pod, to, { lookup, defaults });
   }));
 }
 

@@ -2,6 +2,7 @@ import {
   egressAnnotationProblem,
   isGatewayPod,
   parseEgressAnnotations,
+  withDefaultEgresses,
 } from "../../../lib/api/mod.ts";
 import {
   type ClientGateway,
@@ -37,14 +38,20 @@ export interface WayReport {
   readonly remarks: readonly string[];
 }
 
+export interface WayOptions {
+  readonly lookup: EgressLookup;
+  /** The Egresses that pods of the namespace use by default, as annotations. */
+  readonly defaults?: Readonly<Record<string, string>> | undefined;
+}
+
 /** Finds a pod's way to an address, with coild's own planner. Pure. */
 export function explainWay(
   pod: V1Pod,
   to: Address,
-  lookup: EgressLookup,
+  { lookup, defaults }: WayOptions,
 ): WayReport {
   const { metadata, spec } = pod;
-  const annotations = metadata?.annotations;
+  const annotations = withDefaultEgresses(pod, defaults);
   const common = {
     pod: nameText({ namespace: "", name: "", ...metadata }),
     to: to.toString(),
@@ -84,10 +91,18 @@ export function explainWay(
     originatingOnly: false,
   });
   const way = wayOut(plan, to);
+  const text = wayText(way, { selection, node });
+  const own = egressRefsOf(metadata?.annotations).map(nameText);
+  const isDefault = text.egress !== undefined && !own.includes(text.egress);
   return {
     ...common,
-    ...wayText(way, { selection, node }),
-    remarks: remarksOf(to, way, { selection, plan }),
+    ...text,
+    remarks: [
+      ...isDefault
+        ? [`Namespace ${metadata?.namespace} names the Egress for its pods`]
+        : [],
+      ...remarksOf(to, way, { selection, plan }),
+    ],
   };
 }
 

@@ -49,14 +49,17 @@ const EGRESSES = new Map([
   egress("lax", ["192.0.2.0/24"], { ready: false, failurePolicy: "Open" }),
 ]);
 
-function explain(of: V1Pod, to: string) {
-  return explainWay(
-    of,
-    Address.parse(to),
-    (ref) =>
+function explain(
+  of: V1Pod,
+  to: string,
+  defaults?: Readonly<Record<string, string>>,
+) {
+  return explainWay(of, Address.parse(to), {
+    lookup: (ref) =>
       EGRESSES.get(nameText(ref)) ??
         { egress: undefined, service: undefined, slices: [] },
-  );
+    defaults,
+  });
 }
 
 const NAMES = (names: string) => ({ "egress.coil.cybozu.com/nat": names });
@@ -144,4 +147,17 @@ Deno.test("explainWay() of a pod without annotations, on the host network, or of
       `by the routes of Node n1: ${why}`,
     ]);
   }
+});
+
+Deno.test("explainWay() says that a pod uses an Egress by its namespace, unless its own annotation counts", () => {
+  const defaults = { "egress.coil.cybozu.com/nat": "internet" };
+  const byDefault = explain(pod({}), "8.8.8.8", defaults);
+  assert.equal(byDefault.egress, "nat/internet");
+  assert.deepEqual(byDefault.remarks, [
+    "Namespace apps names the Egress for its pods",
+  ]);
+  const own = explain(pod(defaults), "8.8.8.8", defaults);
+  assert.deepEqual([own.egress, own.remarks], ["nat/internet", []]);
+  const out = pod({ "egress.coil.cybozu.com/nat": "" });
+  assert.equal(explain(out, "8.8.8.8", defaults).kind, "node");
 });

@@ -1,7 +1,9 @@
 import {
   egressAnnotationProblem,
+  egressAnnotationsOf,
   type EgressClient,
   parseEgressAnnotations,
+  withDefaultEgresses,
 } from "../../../lib/api/mod.ts";
 import { Address } from "../../../lib/inet/mod.ts";
 import {
@@ -12,7 +14,7 @@ import {
   PODS,
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
-import { EGRESS_ANNOTATION_PREFIX, nameText } from "../../../lib/names/mod.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 import { addressText, type CachedPod } from "../common/cached_pod.ts";
 import { precedes } from "../common/versions.ts";
 
@@ -34,7 +36,11 @@ export interface ClientPodsOptions {
   readonly onRead?: () => void;
   /** Whether the addresses of pods that use no Egress are kept. */
   readonly everyAddress?: boolean;
+  /** The Egresses that a namespace's pods use by default, as annotations. */
+  readonly defaultsOf?: (namespace: string) => Annotations | undefined;
 }
+
+type Annotations = Readonly<Record<string, string>>;
 
 /**
  * Follows the pods that use Egresses. Which they are is in annotations, so all
@@ -43,8 +49,20 @@ export interface ClientPodsOptions {
  */
 export function clientPods(
   client: KubeClient,
-  { onRead, everyAddress = false }: ClientPodsOptions = {},
+  {
+    onRead,
+    everyAddress = false,
+    defaultsOf = () => undefined,
+  }: ClientPodsOptions = {},
 ): Informer<CachedPod> {
+  const withDefaults = (pod: V1Pod): V1Pod => {
+    const { metadata } = pod;
+    const defaults = defaultsOf(metadata?.namespace ?? "");
+    const annotations = withDefaultEgresses(pod, defaults);
+    return annotations === metadata?.annotations
+      ? pod
+      : { ...pod, metadata: { ...metadata, annotations: annotations ?? {} } };
+  };
   const isKept = everyAddress
     ? (pod: V1Pod) => addressText(pod) !== ""
     : () => false;
@@ -52,10 +70,11 @@ export function clientPods(
     fieldSelector: SELECTOR,
     keep: (pod) => {
       onRead?.();
-      return isClient(pod) || isKept(pod);
+      return isClient(withDefaults(pod)) || isKept(pod);
     },
     transform: (pod) => {
-      if (isClient(pod)) return transformClientPod(pod);
+      const client = withDefaults(pod);
+      if (isClient(client)) return transformClientPod(client);
       const { namespace = "", name = "" } = pod.metadata ?? {};
       const known = pods.store.get(nameText({ namespace, name }));
       const addresses = addressText(pod);
@@ -122,12 +141,10 @@ function isLive({ spec, status }: V1Pod): boolean {
 
 /** Keeps what the other functions here read. */
 export function transformClientPod({ metadata, spec, status }: V1Pod): V1Pod {
-  const ours = Object.entries(metadata?.annotations ?? {})
-    .filter(([key]) => key.startsWith(EGRESS_ANNOTATION_PREFIX));
   return {
     metadata: {
       ...keepFields(metadata, "name", "namespace", "uid", "resourceVersion"),
-      annotations: Object.fromEntries(ours),
+      annotations: egressAnnotationsOf(metadata?.annotations),
     },
     ...(spec?.nodeName !== undefined &&
       { spec: { nodeName: spec.nodeName, containers: [] } }),

@@ -63,8 +63,7 @@ export class EgressNotFoundError extends Error {
   ) {
     const { kind, namespace } = missing;
     const why = kind === "Egress"
-      ? "create it, or correct the pod's annotation " +
-        `"${EGRESS_ANNOTATION_PREFIX}${namespace}"`
+      ? `create it, or correct annotation "${EGRESS_ANNOTATION_PREFIX}${namespace}" of the pod or of its namespace`
       : "coil-controller creates it for the Egress of that name; check that it runs";
     super(
       `Cannot attach pod "${nameText(pod)}": ${kind} "${
@@ -94,7 +93,7 @@ export class InvalidAnnotationError extends Error {
 
   constructor(problem: string) {
     super(
-      `Cannot make the pod an egress client: ${problem}; correct the pod's annotation`,
+      `Cannot make the pod an egress client: ${problem}; correct the pod's annotation or its namespace's`,
     );
   }
 }

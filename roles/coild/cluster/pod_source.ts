@@ -1,4 +1,9 @@
-import { isGatewayPod, poolNamesOf } from "../../../lib/api/mod.ts";
+import {
+  egressAnnotationsOf,
+  isGatewayPod,
+  poolNamesOf,
+  withDefaultEgresses,
+} from "../../../lib/api/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
 import { isTimeout, withTimeout } from "../../../lib/async/mod.ts";
 import {
@@ -40,18 +45,19 @@ export interface PodQuery extends NamespacedName {
   /** The UID by which the runtime knows the pod; a static pod has another one in the API. */
   readonly uid?: string;
   /** The pod's annotations when the container runtime handed them over. */
-  readonly annotations?: Readonly<Record<string, string>>;
+  readonly annotations?: Annotations;
 }
 
-/** Indexes of the cached pods: those of an Egress, of a namespace's Egresses, those that have an address. */
-const BY_EGRESS = "egress";
-const BY_EGRESS_NAMESPACE = "egress-namespace";
+/** Index of the cached pods: those that have an address. */
 const BY_ADDRESS = "address";
+
+type Annotations = Readonly<Record<string, string>>;
 
 /** What ADD needs to know of a pod. */
 export interface PodFacts extends NamespacedName {
   readonly uid?: string;
-  readonly annotations: Readonly<Record<string, string>>;
+  /** The pod's, with its namespace's default Egresses. */
+  readonly annotations: Annotations;
   /** Where the annotations come from. */
   readonly from: "runtime" | "cache" | "api";
   /** Whether it is a gateway of an Egress; known of pods that ask for egress. */
@@ -69,31 +75,30 @@ export interface PodFacts extends NamespacedName {
 export class PodSource {
   readonly #client: KubeClient;
   readonly #nodeName: string;
+  readonly #hasDefaults: boolean;
   readonly #pods: Informer<V1Pod>;
   readonly #namespaces: Informer<V1Namespace> | undefined;
 
-  /** Without address management no call needs pools, and namespaces are not watched. */
+  /** Namespaces are watched where they say which pool their pods are given addresses of, or which Egresses these use by default. */
   constructor(
     client: KubeClient,
-    { nodeName, pools }: { readonly nodeName: string; readonly pools: boolean },
+    { nodeName, pools, defaultEgresses }: {
+      readonly nodeName: string;
+      readonly pools: boolean;
+      readonly defaultEgresses: boolean;
+    },
   ) {
     this.#client = client;
     this.#nodeName = nodeName;
+    this.#hasDefaults = defaultEgresses;
     this.#pods = new Informer(client, PODS, {
       fieldSelector: `spec.nodeName=${nodeName}`,
       transform: transformPod,
       indexes: {
-        [BY_EGRESS]: ({ metadata }) =>
-          egressRefsOf(metadata?.annotations).map(nameText),
-        [BY_EGRESS_NAMESPACE]: ({ metadata }) => [
-          ...new Set(
-            egressRefsOf(metadata?.annotations).map((ref) => ref.namespace),
-          ),
-        ],
         [BY_ADDRESS]: (pod) => hasOwnNetwork(pod) ? addressTexts(pod) : [],
       },
     });
-    this.#namespaces = pools
+    this.#namespaces = pools || defaultEgresses
       ? new Informer(client, NAMESPACES, {
         metadataOnly: true,
         transform: transformNamespace,
@@ -146,14 +151,37 @@ export class PodSource {
     return this.#pods.store.get(key);
   }
 
-  /** The pods of this node whose annotations name an Egress, by its key. */
-  clientsOf(egress: string): V1Pod[] {
-    return this.#pods.store.byIndex(BY_EGRESS, egress);
+  /** A pod's annotations with its namespace's default Egresses; undefined while the namespace is not known. */
+  annotationsOf(pod: V1Pod): Annotations | undefined {
+    const { namespace = "", annotations = {} } = pod.metadata ?? {};
+    if (!this.#hasDefaults) return annotations;
+    const object = this.#namespaces?.store.get(namespace);
+    return object && (withDefaultEgresses(pod, defaultsOf(object)) ?? {});
   }
 
-  /** Whether the annotations of a pod of this node name an Egress of the namespace. */
+  /** The pods of this node that use an Egress, by its key. */
+  clientsOf(egress: string): V1Pod[] {
+    return this.list().filter((pod) =>
+      this.#egressesOf(pod).some((ref) => nameText(ref) === egress)
+    );
+  }
+
+  /** Whether a pod of this node uses an Egress of the namespace. */
   hasClientsOf(namespace: string): boolean {
-    return this.#pods.store.byIndex(BY_EGRESS_NAMESPACE, namespace).length > 0;
+    return this.list().some((pod) =>
+      this.#egressesOf(pod).some((ref) => ref.namespace === namespace)
+    );
+  }
+
+  #egressesOf(pod: V1Pod) {
+    return egressRefsOf(this.annotationsOf(pod));
+  }
+
+  /** The pods of this node that are in a namespace. */
+  inNamespace(namespace: string): V1Pod[] {
+    return this.list().filter(({ metadata }) =>
+      metadata?.namespace === namespace
+    );
   }
 
   /** The other pods of this node that have an address of this one, and a network of their own. */
@@ -190,16 +218,18 @@ export class PodSource {
     const isOther = query.uid !== undefined &&
       found?.metadata?.uid !== query.uid;
     const cached = isOther ? undefined : found;
-    const pod = cached ?? await this.#lookUp(query, { signal });
+    const defaults = await this.#defaultsOf(namespace, { signal });
+    const pod = cached ?? await this.#lookUp(query, { defaults, signal });
     this.#assertOwn(pod);
     if (query.annotations !== undefined) {
       // The API server may know another pod of that name as well.
       const isIts = query.uid === undefined || pod?.metadata?.uid === query.uid;
-      return facts(
-        isIts ? pod : undefined,
-        { ...query, annotations: query.annotations },
-        "runtime",
-      );
+      return facts(isIts ? pod : undefined, {
+        ...query,
+        annotations: query.annotations,
+        defaults,
+        from: "runtime",
+      });
     }
     if (pod === undefined) {
       throw new PodNotFoundError(
@@ -209,7 +239,7 @@ export class PodSource {
     }
     const { annotations = {} } = pod.metadata ?? {};
     const from = cached === undefined ? "api" : "cache";
-    return facts(pod, { namespace, name, annotations }, from);
+    return facts(pod, { namespace, name, annotations, defaults, from });
   }
 
   /**
@@ -219,7 +249,10 @@ export class PodSource {
    */
   async #lookUp(
     query: PodQuery,
-    { signal }: { signal: AbortSignal },
+    { defaults, signal }: {
+      readonly defaults: Annotations;
+      readonly signal: AbortSignal;
+    },
   ): Promise<V1Pod | undefined> {
     const { namespace, name } = query;
     const get = (signal: AbortSignal) =>
@@ -229,7 +262,7 @@ export class PodSource {
         signal,
         timeoutMs: LIVE_GET_MS,
       });
-    if (!hasToldEnough(query)) return await get(signal);
+    if (!hasToldEnough(query, defaults)) return await get(signal);
     try {
       // An aborted request does not affect the connection of the watches.
       return await withTimeout(NODE_GET_MS, get, { signal });
@@ -316,6 +349,15 @@ export class PodSource {
       { [Symbol.dispose]: () => {} };
   }
 
+  /** Without default Egresses none, and no call. */
+  async #defaultsOf(
+    namespace: string,
+    { signal }: { signal: AbortSignal },
+  ): Promise<Annotations> {
+    if (!this.#hasDefaults) return {};
+    return defaultsOf(await this.#namespace(namespace, { signal }));
+  }
+
   async #namespace(
     name: string,
     { signal }: { signal: AbortSignal },
@@ -330,9 +372,19 @@ export class PodSource {
   }
 }
 
+/** The Egresses that the pods of a namespace use by default, as annotations. */
+function defaultsOf(namespace: V1Namespace | undefined): Annotations {
+  return egressAnnotationsOf(namespace?.metadata?.annotations);
+}
+
 /** Whether the pod is a gateway follows from its labels, which no runtime hands over; it counts for pods that ask for egress. */
-function hasToldEnough({ annotations }: PodQuery): boolean {
-  return annotations !== undefined && !namesEgress(annotations);
+function hasToldEnough(
+  { annotations }: PodQuery,
+  defaults: Annotations,
+): boolean {
+  if (annotations === undefined) return false;
+  const pod = { metadata: { annotations } };
+  return !namesEgress(withDefaultEgresses(pod, defaults));
 }
 
 /** Whether the API server gave no pod, for whatever reason. */
@@ -348,15 +400,16 @@ function addressTexts(pod: V1Pod): string[] {
 
 function facts(
   pod: V1Pod | undefined,
-  query: Pick<PodFacts, "namespace" | "name" | "annotations">,
-  from: PodFacts["from"],
+  { namespace, name, annotations, defaults, from }:
+    & Pick<PodFacts, "namespace" | "name" | "annotations" | "from">
+    & { readonly defaults: Annotations },
 ): PodFacts {
-  const { namespace, name, annotations } = query;
-  const uid = pod?.metadata?.uid;
+  const { uid, labels } = pod?.metadata ?? {};
+  const known = { metadata: { annotations, ...(labels && { labels }) } };
   return {
     namespace,
     name,
-    annotations,
+    annotations: withDefaultEgresses(known, defaults) ?? {},
     from,
     isGateway: isGatewayPod(pod),
     ...(uid !== undefined && { uid }),

@@ -1,7 +1,13 @@
 import assert from "node:assert/strict";
+import { GATEWAY_LABELS } from "../../../lib/api/mod.ts";
 import { TaskGroup } from "../../../lib/async/mod.ts";
+import { untilPasses } from "../../../lib/async/testing.ts";
 import { Address } from "../../../lib/inet/mod.ts";
-import { KubeClient, type V1Pod } from "../../../lib/kube/mod.ts";
+import {
+  KubeClient,
+  KubeUnreachableError,
+  type V1Pod,
+} from "../../../lib/kube/mod.ts";
 import { FakeTransport, MemoryApi } from "../../../lib/kube/testing.ts";
 import { NotReadyError, PodNotFoundError } from "../base/errors.ts";
 import { PodSource } from "./pod_source.ts";
@@ -19,6 +25,7 @@ function sourceOf(objects: Readonly<Record<string, object>>): PodSource {
   return new PodSource(new KubeClient(transport), {
     nodeName: "node1",
     pools: true,
+    defaultEgresses: true,
   });
 }
 
@@ -39,6 +46,7 @@ class Site implements AsyncDisposable {
   readonly source = new PodSource(new KubeClient(this.api), {
     nodeName: "node1",
     pools: true,
+    defaultEgresses: true,
   });
   readonly #group = new TaskGroup();
 
@@ -62,6 +70,11 @@ class Site implements AsyncDisposable {
     });
   }
 
+  /** Stores the pods' namespace. */
+  putNamespace(annotations: Readonly<Record<string, string>> = {}): void {
+    this.api.put("namespaces", { metadata: { name: "team", annotations } });
+  }
+
   async follow(): Promise<PodSource> {
     for (const [name, loop] of Object.entries(this.source.loops)) {
       this.#group.run(name, loop);
@@ -80,6 +93,7 @@ const ANNOTATIONS = { "coil.cybozu.com/any-source": "true" };
 
 Deno.test("find() believes the runtime first, then the cache, then the API server", async () => {
   await using site = new Site();
+  site.putNamespace();
   site.put("web", { annotations: ANNOTATIONS, uid: "u1" });
   const query = { ...POD, annotations: { told: "yes" } };
   const asked = await site.source.find(POD, { signal });
@@ -109,7 +123,11 @@ Deno.test("find() takes a runtime's word when the API server does not answer, bu
   const unreachable = new KubeClient(
     new FakeTransport(() => ({ status: 403, body: {} })),
   );
-  const source = new PodSource(unreachable, { nodeName: "node1", pools: true });
+  const source = new PodSource(unreachable, {
+    nodeName: "node1",
+    pools: true,
+    defaultEgresses: false,
+  });
   const told = await source.find({ ...POD, annotations: {} }, { signal });
   assert.deepEqual([told.from, told.uid], ["runtime", undefined]);
   const annotations = { "egress.coil.cybozu.com/nat": "internet" };
@@ -124,6 +142,7 @@ Deno.test("find() does not take a runtime's word for a caller that left, nor for
   const source = new PodSource(new KubeClient(broken), {
     nodeName: "node1",
     pools: true,
+    defaultEgresses: true,
   });
   const query = { ...POD, annotations: {} };
   await assert.rejects(source.find(query, { signal }), /not a URL/);
@@ -135,7 +154,7 @@ Deno.test("find() does not take a runtime's word for a caller that left, nor for
         return { status: 403, body: {} };
       }),
     ),
-    { nodeName: "node1", pools: true },
+    { nodeName: "node1", pools: true, defaultEgresses: true },
   );
   await assert.rejects(leaving.find(query, { signal: left.signal }));
 });
@@ -150,6 +169,7 @@ Deno.test("find() refuses a pod of another node", async () => {
 Deno.test("the caches know this node's pods, their Egresses and their addresses", async () => {
   await using site = new Site();
   const annotations = { "egress.coil.cybozu.com/nat": "internet,dmz" };
+  site.putNamespace();
   site.put("a", { annotations, ip: "10.64.0.1" });
   site.put("b", { ip: "10.64.0.1" });
   site.put("c", { ip: "10.64.0.1", host: true });
@@ -177,6 +197,86 @@ Deno.test("the caches know this node's pods, their Egresses and their addresses"
   assert.ok(!source.isOfAnother(Address.parse("10.64.0.99"), "another"));
   assert.equal(source.uidOf("team", "a"), "uid-of-pods/team/a");
   assert.equal(source.uidOf("team", "none"), undefined);
+});
+
+const DEFAULTS = { "egress.coil.cybozu.com/nat": "internet" };
+
+Deno.test("a pod uses the Egresses of its namespace by default, but not one with an annotation of that key, and no gateway", async () => {
+  await using site = new Site();
+  site.putNamespace({ ...DEFAULTS, "coil.cybozu.com/pool": "other" });
+  const source = await site.follow();
+  const usedBy = async (
+    annotations: Readonly<Record<string, string>>,
+    labels: Readonly<Record<string, string>> = {},
+  ) => {
+    const metadata = { namespace: "team", name: "web", annotations, labels };
+    site.api.put("pods", { metadata, spec: { nodeName: "node1" } });
+    await untilPasses(() => {
+      const cached = source.get("team/web")?.metadata;
+      assert.equal(
+        cached?.resourceVersion,
+        site.api.get("pods/team/web")?.metadata?.resourceVersion,
+      );
+    });
+    const asked = source.get("team/web");
+    assert.ok(asked);
+    const { annotations: found } = await source.find(POD, { signal });
+    assert.deepEqual(source.annotationsOf(asked), found);
+    assert.equal(
+      source.clientsOf("nat/internet").length,
+      found["egress.coil.cybozu.com/nat"] === "internet" ? 1 : 0,
+    );
+    const query = { ...POD, annotations };
+    const told = await source.find(query, { signal });
+    assert.deepEqual(told.annotations, found);
+    return found;
+  };
+  assert.deepEqual(await usedBy({}), DEFAULTS);
+  assert.ok(source.hasClientsOf("nat"));
+  const other = { "egress.coil.cybozu.com/dmz": "own" };
+  assert.deepEqual(await usedBy(other), { ...DEFAULTS, ...other });
+  const none = { "egress.coil.cybozu.com/nat": "" };
+  assert.deepEqual(await usedBy(none), none);
+  assert.ok(!source.hasClientsOf("nat"));
+  assert.deepEqual(await usedBy({}, GATEWAY_LABELS), {});
+});
+
+Deno.test("find() does not let a pod start without the Egress of a namespace that it cannot read", async () => {
+  await using site = new Site();
+  site.putNamespace(DEFAULTS);
+  site.put("web");
+  const { request } = site.api;
+  site.api.request = () =>
+    Promise.reject(new KubeUnreachableError("Cannot connect"));
+  const query = { ...POD, annotations: {} };
+  await assert.rejects(site.source.find(query, { signal }));
+  site.api.request = request;
+  const asked = await site.source.find(query, { signal });
+  assert.deepEqual(asked.annotations, DEFAULTS, "by a call");
+  const source = await site.follow();
+  site.api.request = () => assert.fail("Asked although it is in the cache");
+  const cached = await source.find(query, { signal });
+  assert.deepEqual(cached.annotations, DEFAULTS, "by the cache");
+});
+
+Deno.test("a pod whose namespace is not known yet has annotations that are not known", async () => {
+  await using site = new Site();
+  site.put("web");
+  const source = await site.follow();
+  const pod = source.get("team/web");
+  assert.ok(pod);
+  assert.equal(source.annotationsOf(pod), undefined);
+  assert.deepEqual(source.clientsOf("nat/internet"), []);
+  const known = Promise.withResolvers<void>();
+  using _ = source.subscribeNamespaces(() => known.resolve());
+  site.putNamespace(DEFAULTS);
+  await known.promise;
+  assert.deepEqual(source.annotationsOf(pod), DEFAULTS);
+  assert.deepEqual(
+    source.inNamespace("team").map(({ metadata }) => metadata?.name),
+    ["web"],
+  );
+  assert.deepEqual(source.inNamespace("other"), []);
 });
 
 Deno.test("any source takes the pod's annotation and the namespace's label", async () => {

@@ -77,13 +77,13 @@ export function transformPod(pod: V1Pod): V1Pod {
   };
 }
 
-/** Keeps a namespace's name and pool, and whether its pods may send from any source. */
+/** Keeps a namespace's name, pool and default Egresses, and whether its pods may send from any source. */
 export function transformNamespace(namespace: V1Namespace): V1Namespace {
   return {
     metadata: {
       ...transformMetadata(
         namespace.metadata,
-        (key) => key === POOL_ANNOTATION,
+        (key) => key === POOL_ANNOTATION || isEgressAnnotation(key),
       ),
       ...(allowsAnySource(namespace) && {
         labels: { [ANY_SOURCE_LABEL]: "true" },

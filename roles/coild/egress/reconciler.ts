@@ -101,6 +101,11 @@ export class EgressReconciler {
     await abortable(pods.synced(), signal);
     await this.#findAll();
     using _pods = pods.subscribe((change) => this.#onPod(change));
+    using _namespaces = pods.subscribeNamespaces(({ key }) => {
+      for (const pod of pods.inNamespace(key)) {
+        this.#controller.enqueue(nameOf(pod));
+      }
+    });
     using _egresses = source.subscribe((egress) => this.enqueueClients(egress));
     for (const pod of pods.list()) this.#controller.enqueue(nameOf(pod));
     await this.#controller.run(signal);
@@ -160,7 +165,7 @@ export class EgressReconciler {
     // Gone, or so new that the cache does not have it yet.
     if (pod === undefined) return this.#note(key, { wait: undefined });
     if (!hasOwnNetwork(pod)) return this.#forget(key, pod);
-    const isClient = namesEgress(pod.metadata?.annotations);
+    const isClient = namesEgress(pods.annotationsOf(pod));
     const known = book.of(pod);
     if (!isClient) this.#note(key, { gateway: undefined });
     if (!isClient && known !== undefined && setup.isNone(known)) return;
@@ -203,8 +208,11 @@ export class EgressReconciler {
     // The state counts as it is now, not as it was before the lock.
     const pod = pods.get(key);
     if (pod === undefined || book.of(pod) !== attachment) return "not found";
+    const annotations = pods.annotationsOf(pod);
+    // The cache of namespaces is behind that of pods; the namespace comes still.
+    if (annotations === undefined) return "done";
     try {
-      const outcome = await setup.update(attachment, pod, { signal });
+      const outcome = await setup.update(attachment, annotations, { signal });
       this.#note(key, { refused: undefined });
       setup.refused(attachment.key);
       return outcome;

@@ -94,6 +94,8 @@ class Site implements AsyncDisposable {
         list: () => [...this.pods.values()],
         get: (key: string) => this.pods.get(key),
         clientsOf: () => [...this.pods.values()],
+        annotationsOf: ({ metadata }: V1Pod) => metadata?.annotations ?? {},
+        subscribeNamespaces: () => subscription,
         withSameAddress: (pod: V1Pod) =>
           [...this.pods.values()].filter((other) =>
             other.metadata?.name !== pod.metadata?.name &&

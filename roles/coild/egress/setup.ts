@@ -1,6 +1,6 @@
 import type { GatewayGroup, Selection } from "../../../lib/egress/mod.ts";
 import { type Address, valuesOf } from "../../../lib/inet/mod.ts";
-import { splitKey, type V1Pod } from "../../../lib/kube/mod.ts";
+import { splitKey } from "../../../lib/kube/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
 import type { AttachmentKey } from "../../../lib/cni/mod.ts";
 import type { Announcer } from "../gateways/announcer.ts";
@@ -190,13 +190,13 @@ export class EgressSetup {
     this.#endings.noteLeft(attachment, lost);
   }
 
-  /** Makes a pod what its annotations say now: {@linkcode ClientUpdates.update}. */
+  /** Makes a pod what the annotations say: {@linkcode ClientUpdates.update}. */
   update(
     attachment: Attachment,
-    pod: V1Pod,
+    annotations: Readonly<Record<string, string>>,
     options: CallOptions,
   ): Promise<UpdateOutcome> {
-    return this.#updates.update(attachment, pod, options);
+    return this.#updates.update(attachment, annotations, options);
   }
 
   /** True when the pod is known to be no client. */

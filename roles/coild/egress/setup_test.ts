@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { Egress } from "../../../lib/api/mod.ts";
 import { type EgressFacts, gatewayMark } from "../../../lib/egress/mod.ts";
 import { Address } from "../../../lib/inet/mod.ts";
-import type { V1EndpointSlice, V1Pod } from "../../../lib/kube/mod.ts";
+import type { V1EndpointSlice } from "../../../lib/kube/mod.ts";
 import { Netns, openLibc } from "../../../lib/linux/mod.ts";
 import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
 import { InvalidNetworkError } from "../base/errors.ts";
@@ -24,10 +24,6 @@ const ATTACHMENT: Attachment = {
   addresses: { ipv4: Address.parse("10.64.0.1") },
   openNetns: () => Promise.resolve(Netns.open("/proc/self/ns/net")),
 };
-
-function podWith(annotations: Readonly<Record<string, string>>): V1Pod {
-  return { metadata: { namespace: "team", name: "web", annotations } };
-}
 
 /** EgressSetup of one pod, whose gateways and kernel are notes. */
 class Site {
@@ -154,7 +150,7 @@ class Site {
   }
 
   async update(annotations: Readonly<Record<string, string>>) {
-    return await this.setup.update(ATTACHMENT, podWith(annotations), {
+    return await this.setup.update(ATTACHMENT, annotations, {
       signal,
     });
   }

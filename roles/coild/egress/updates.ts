@@ -3,7 +3,6 @@ import type {
   ClientPlan,
   Selection,
 } from "../../../lib/egress/mod.ts";
-import type { V1Pod } from "../../../lib/kube/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
 import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
@@ -61,16 +60,15 @@ export class ClientUpdates {
   }
 
   /**
-   * Makes a pod what its annotations say now: a client, another one, or none.
+   * Makes a pod what the annotations say: a client, another one, or none.
    *
    * @throws as `EgressSetup.setUp()`; what is to be refused is refused even so
    */
   async update(
     attachment: Attachment,
-    pod: V1Pod,
+    annotations: Readonly<Record<string, string>>,
     { signal }: CallOptions,
   ): Promise<UpdateOutcome> {
-    const annotations = pod.metadata?.annotations ?? {};
     const selection = await this.#with.planner.select(annotations, { signal });
     if (selection === undefined) return await this.#clear(attachment);
     const state = this.#states.get(attachment.key);
