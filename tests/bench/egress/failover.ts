@@ -26,9 +26,10 @@ const LEAST_MS = 10_000;
 /** So long everything goes well before the failure. */
 const CALM_MS = 2_000;
 
-/** Measures; `report` gets what is known after each failure. */
+/** Measures, most of an hour with 20 rounds; after each failure `say` gets what was seen, and `report` all that is known. */
 export async function failover(options: {
   readonly rounds: number;
+  readonly say: (text: string) => void;
   readonly report: (samples: Samples) => Promise<void>;
 }): Promise<void> {
   await using cluster = await EgressCluster.start();
@@ -52,6 +53,7 @@ export async function failover(options: {
         note(`${name}.other.lost`, "packets", lost ?? 0);
       }
       note("wrong", "packets", (await takeSources()).wrong);
+      options.say(`round ${round}, ${failure}: ${JSON.stringify([...seen])}`);
       await options.report(figures);
     }
   }

@@ -18,6 +18,11 @@ const SECONDS_PER_STREAM = 2;
 const [part = "", file = "", count = "1"] = Deno.args;
 const rounds = Number(count);
 
+const encoder = new TextEncoder();
+function say(text: string): void {
+  Deno.stderr.writeSync(encoder.encode(`${text}\n`));
+}
+
 async function write(samples: Samples): Promise<void> {
   await Deno.writeTextFile(file, JSON.stringify(samples));
 }
@@ -47,7 +52,7 @@ switch (part) {
     await write(await gateways());
     break;
   case "failover":
-    await failover({ rounds, report: write });
+    await failover({ rounds, say, report: write });
     break;
   case "throughput": {
     const seconds = SECONDS_PER_STREAM;

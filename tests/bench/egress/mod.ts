@@ -25,6 +25,9 @@ export const EGRESS_PACKAGES: Readonly<Record<string, string>> = {
 
 const GUEST = new URL("./guest.ts", import.meta.url).pathname;
 const GUEST_TIMEOUT_MS = 20 * 60_000;
+/** Of a round of failures, some 100 s on an idle machine. */
+const FAILOVER_ROUND_MS = 240_000;
+const FAILOVER_ROUNDS = 20;
 const OTHER_PODS = 10_000;
 
 /** The parts that can be asked for. */
@@ -141,8 +144,14 @@ async function failoverFigures(
   log(
     "gateways lost, with clients that choose and with clients of the Service",
   );
-  const rounds = quick ? 1 : 5;
-  const samples = await inGuest(bench, { vm, lab, part: "failover", rounds });
+  const rounds = quick ? 1 : FAILOVER_ROUNDS;
+  const samples = await inGuest(bench, {
+    vm,
+    lab,
+    part: "failover",
+    rounds,
+    timeoutMs: rounds * FAILOVER_ROUND_MS + GUEST_TIMEOUT_MS,
+  });
   return figuresOf(samples, {
     prefix: "egress.",
     targets: { "failover.wrong": "max <= 0" },
@@ -234,9 +243,10 @@ async function inGuest(
     readonly lab?: HostLab;
     readonly part: string;
     readonly rounds: number;
+    readonly timeoutMs?: number;
   },
 ): Promise<Samples> {
-  const { vm, lab, part, rounds } = job;
+  const { vm, lab, part, rounds, timeoutMs = GUEST_TIMEOUT_MS } = job;
   const dir = await Deno.makeTempDir();
   const file = path.join(dir, "samples.json");
   try {
@@ -248,7 +258,7 @@ async function inGuest(
       shares: [dir],
       ...(lab === undefined ? {} : { network: lab.network }),
       env: { ...lab?.env, COIL_EXECUTABLE: bench.executable },
-      timeoutMs: GUEST_TIMEOUT_MS,
+      timeoutMs,
       merged: true,
     }, { log: bench.log, stdout: (bytes) => Deno.stderr.writeSync(bytes) });
     if (status === 0) return JSON.parse(await Deno.readTextFile(file));
