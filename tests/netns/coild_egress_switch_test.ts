@@ -11,26 +11,42 @@ const CONNECTIONS = 2;
 /** Of the reconciler. */
 const WORKERS = 4;
 
-netnsTest(
-  "when a gateway is lost, new connections of all pods go elsewhere before the first connection is ended",
-  async () => {
-    await using lab = await SwitchLab.open({
-      clients: CLIENTS,
-      connections: CONNECTIONS,
-    });
-    const [lost, other] = GATEWAYS.map(gatewayMark);
-    const ready = [lost, other].toSorted();
-    for (const marks of await lab.marks()) {
-      assert.deepEqual(marks, { ready, lost: [] });
-    }
-    await lab.lose();
-    for (const marks of await lab.marks()) {
-      assert.deepEqual(marks, { ready: [other], lost: [lost] });
-    }
-    const chosenFrom = [...(await lab.rules()).matchAll(/mark set (0x\w+)/g)];
-    assert.deepEqual(chosenFrom.map(([, mark]) => Number(mark)), [other]);
-    assert.equal(lab.aborted, CLIENTS * CONNECTIONS);
-    const chosen = lab.chosenBeforeEnds;
-    assert.ok(chosen > CLIENTS - WORKERS, `only ${chosen} had chosen`);
-  },
-);
+for (const originatingOnly of [false, true]) {
+  const mode = originatingOnly ? " in originating-only mode" : "";
+  netnsTest(
+    `when a gateway is lost, new connections of all pods go elsewhere before the first connection is ended${mode}`,
+    () => expectSwitch({ originatingOnly }),
+  );
+}
+
+async function expectSwitch(
+  { originatingOnly }: { readonly originatingOnly: boolean },
+): Promise<void> {
+  await using lab = await SwitchLab.open({
+    clients: CLIENTS,
+    connections: CONNECTIONS,
+    originatingOnly,
+  });
+  const [lost, other] = GATEWAYS.map(gatewayMark);
+  const ready = [lost, other].toSorted();
+  for (const marks of await lab.marks()) {
+    assert.deepEqual(marks, { ready, lost: [] });
+  }
+  const before = await lab.table();
+  await lab.lose();
+  for (const marks of await lab.marks()) {
+    assert.deepEqual(marks, { ready: [other], lost: [lost] });
+  }
+  const after = await lab.table();
+  const chosenFrom = [...after.matchAll(/mark set (0x[89a-f]\w{7})/g)];
+  assert.deepEqual(chosenFrom.map(([, mark]) => Number(mark)), [other]);
+  // What says how connections from outside are answered is left alone.
+  for (const part of ["set interfaces", "chain answers"]) {
+    const pattern = new RegExp(`${part} \\{[^}]*\\}`);
+    assert.equal(pattern.test(after), originatingOnly, after);
+    assert.equal(pattern.exec(after)?.[0], pattern.exec(before)?.[0]);
+  }
+  assert.equal(lab.aborted, CLIENTS * CONNECTIONS);
+  const chosen = lab.chosenBeforeEnds;
+  assert.ok(chosen > CLIENTS - WORKERS, `only ${chosen} had chosen`);
+}

@@ -9,8 +9,10 @@ import process from "node:process";
 import { KeyedMutex, TaskGroup } from "../../lib/async/mod.ts";
 import type { Egress } from "../../lib/api/mod.ts";
 import { type EgressFacts, gatewayMark } from "../../lib/egress/mod.ts";
-import { applyChoices, listLost } from "../../lib/egress/client/apply.ts";
+import { listLost } from "../../lib/egress/client/apply.ts";
+import { clientTable } from "../../lib/egress/plan/table.ts";
 import { Address } from "../../lib/inet/mod.ts";
+import type { ClientInterface } from "../../lib/egress/plan/originating.ts";
 import type { V1EndpointSlice, V1Pod } from "../../lib/kube/mod.ts";
 import { inNetns, Netns } from "../../lib/linux/mod.ts";
 import { EGRESS_NFT_TABLE } from "../../lib/names/mod.ts";
@@ -101,6 +103,21 @@ const MARKS: NftTable = {
   }],
 };
 
+/** A pod's interface, as far as its table has it in originating-only mode. */
+const ETH0: ClientInterface = {
+  index: 3,
+  name: "eth0",
+  addresses: [Address.parse("192.0.2.1")],
+  routes: {},
+};
+
+interface SwitchLabOptions {
+  readonly clients: number;
+  /** TCP connections of each client through the first gateway. */
+  readonly connections: number;
+  readonly originatingOnly?: boolean;
+}
+
 /** So many clients on a node, each with a namespace of its own. */
 export class SwitchLab implements AsyncDisposable {
   readonly #prefix = `ct-s-${crypto.randomUUID().slice(0, 6)}-`;
@@ -122,8 +139,14 @@ export class SwitchLab implements AsyncDisposable {
   chosenBeforeEnds = 0;
   readonly #reconciler: EgressReconciler;
 
-  private constructor(count: number) {
-    this.#pods = Array.from({ length: count }, (_, i) => ({
+  /** Those that originating-only mode is about. */
+  readonly #interfaces: readonly ClientInterface[];
+
+  private constructor(
+    { clients, originatingOnly = false }: SwitchLabOptions,
+  ) {
+    this.#interfaces = originatingOnly ? [ETH0] : [];
+    this.#pods = Array.from({ length: clients }, (_, i) => ({
       metadata: {
         namespace: "team",
         name: `p${i}`,
@@ -135,7 +158,12 @@ export class SwitchLab implements AsyncDisposable {
     const plane: EgressPlane = {
       ...KERNEL_PLANE,
       prepare: async () => {},
-      apply: (plan, options) => applyChoices(plan, options),
+      apply: async (plan, { netns }) => {
+        await using nftables = NetfilterSocket.open({ netns });
+        await nftables.replaceTable(
+          clientTable(plan, { interfaces: this.#interfaces }),
+        );
+      },
       choose: async (plan, options) => {
         await KERNEL_PLANE.choose(plan, options);
         this.#chosen++;
@@ -162,7 +190,7 @@ export class SwitchLab implements AsyncDisposable {
         refused() {},
       } as unknown as EgressReports,
       port: 5555,
-      originatingOnly: false,
+      originatingOnly,
       health: this.#health,
       isTaken: () => false,
       place: { for: async () => ({ node: "n1", zone: undefined }) },
@@ -193,15 +221,10 @@ export class SwitchLab implements AsyncDisposable {
   }
 
   /** Makes the clients, each with so many TCP connections through the first gateway. */
-  static async open(
-    { clients, connections }: {
-      readonly clients: number;
-      readonly connections: number;
-    },
-  ): Promise<SwitchLab> {
-    const lab = new SwitchLab(clients);
+  static async open(options: SwitchLabOptions): Promise<SwitchLab> {
+    const lab = new SwitchLab(options);
     try {
-      await lab.#make(connections);
+      await lab.#make(options.connections);
       return lab;
     } catch (error) {
       await lab[Symbol.asyncDispose]();
@@ -305,10 +328,10 @@ export class SwitchLab implements AsyncDisposable {
     }));
   }
 
-  /** By which the first client chooses, as `nft` shows it. */
-  async rules(): Promise<string> {
+  /** The table of the first client, as `nft` shows it. */
+  async table(): Promise<string> {
     const [path] = this.#paths;
-    const list = ["nft", "list", "chain", "inet", EGRESS_NFT_TABLE, "output"];
+    const list = ["nft", "list", "table", "inet", EGRESS_NFT_TABLE];
     return await run("nsenter", [`--net=${path}`, ...list]);
   }
 

@@ -1,16 +1,19 @@
 // Originating-only mode: connections from outside are answered by the way they
 // came, only what the pod itself begins goes through a gateway.
 import assert from "node:assert/strict";
+import { applyChoices } from "../../lib/egress/mod.ts";
 import { Address, FAMILIES } from "../../lib/inet/mod.ts";
 import { ConntrackSocket } from "../../lib/netlink/mod.ts";
 import { eventually } from "../lab/wait.ts";
 import {
   answers,
+  apply,
   clientState,
   connectIn,
   HOSTS,
   listenIn,
   missingGateway,
+  planOf,
   type PodLab,
   podLab,
   reach,
@@ -124,6 +127,17 @@ Deno.test(
       assert.ok(await conntrack.deleteWhere(() => true) > 0);
       await visitor.push();
       await visitor.talk();
+      // A gateway is lost, and comes back.
+      for (
+        const lost of [new Set(["10.1.9.9", "fd02::99"]), new Set<string>()]
+      ) {
+        const changes = { ...ORIGINATING, lost, avoided: lost };
+        const plan = planOf([chosen], changes);
+        await applyChoices(plan, { netns: lab.netns });
+        await visitor.talk();
+        await visitor.push();
+        assert.deepEqual((await apply(lab.netns, plan)).changes, []);
+      }
     }
   },
 );

@@ -19,7 +19,7 @@ import type {
   SkippedDestination,
 } from "../plan/request.ts";
 import { isClientRule } from "../plan/rules.ts";
-import { clientTable, OUTPUT_CHAIN } from "../plan/table.ts";
+import { CHOICE_CHAIN, clientTable } from "../plan/table.ts";
 import { Recent } from "./recent.ts";
 import { ClientRun } from "./run.ts";
 import { isGateway, ownState, readState } from "./state.ts";
@@ -92,8 +92,8 @@ export async function applyClient(
 /**
  * Makes the table of nftables of a client what the plan says, and nothing else:
  * enough where its network matches a plan that differs in the gateways that are
- * ready or lost alone. Not for originating-only mode, whose table depends on what
- * is in the namespace.
+ * ready or lost alone. One transaction, and nothing is read. Where the table is not
+ * as the plan's, all is done that `applyClient()` does.
  *
  * @throws {NetlinkError} when the kernel refuses
  */
@@ -101,21 +101,23 @@ export async function applyChoices(
   plan: ClientPlan,
   { netns }: ClientOptions,
 ): Promise<void> {
-  // Closed on another thread: the kernel makes it wait for what is replaced.
-  using nft = NetfilterSocket.open({ netns });
-  if (await nft.refillTable(refillOf(plan))) return;
-  // mutate: the clients of tests/netns/coild_egress_switch_test.ts get their first table by it.
-  await nft.replaceTable(clientTable(plan, { interfaces: [] }));
+  {
+    // Closed on another thread: the kernel makes it wait for what is replaced.
+    using nft = NetfilterSocket.open({ netns });
+    if (await nft.refillTable(refillOf(plan))) return;
+  }
+  await applyClient(plan, { netns });
 }
 
 const refills = new Recent<NftRefill>();
 
 /** Clients of the same gateways choose in the same way. */
 function refillOf(plan: ClientPlan): NftRefill {
-  return refills.of(JSON.stringify(plan.choices), () => {
-    const sets = plan.choices.flatMap(choiceSets).map(({ name }) => name);
+  const { originatingOnly, choices } = plan;
+  return refills.of(JSON.stringify({ originatingOnly, choices }), () => {
+    const sets = choices.flatMap(choiceSets).map(({ name }) => name);
     const table = clientTable(plan, { interfaces: [] });
-    return prepareRefill(table, { sets, chains: [OUTPUT_CHAIN] });
+    return prepareRefill(table, { sets, chains: [CHOICE_CHAIN] });
   });
 }
 

@@ -18,12 +18,17 @@ import { TUNNEL_LINKS } from "../kernel/tunnel_names.ts";
 export const FOREIGN_FOU_COUNTER = "foreign_fou";
 
 /** The chain in which gateways are chosen. */
-export const OUTPUT_CHAIN = "output";
+export const CHOICE_CHAIN = "output";
+
+/** The marks of connections that came in by an interface, in originating-only mode. */
+const INTERFACES = "interfaces";
 
 /** NF_IP_PRI_RAW, NF_IP_PRI_MANGLE and NF_IP_PRI_FILTER of `<linux/netfilter_ipv4.h>`. */
 const RAW = -300;
 const MANGLE = -150;
 const FILTER = 0;
+/** Before gateways are chosen. */
+const ANSWERS = MANGLE - 1;
 
 interface SenderFacts {
   readonly set: string;
@@ -68,20 +73,21 @@ export interface TableFacts {
 export function clientTable(plan: ClientPlan, facts: TableFacts): NftTable {
   const { receiverFamilies, tunnelFamilies, choices } = plan;
   const { interfaces } = facts;
-  const isRouting = interfaces.length + choices.length > 0;
   return {
     family: "inet",
     name: EGRESS_NFT_TABLE,
     counters: receiverFamilies.length === 0 ? [] : [FOREIGN_FOU_COUNTER],
     sets: [
       ...tunnelFamilies.map((family) => senderSet(plan, family)),
+      ...(plan.originatingOnly ? [interfaceSet(interfaces)] : []),
       ...choices.flatMap(choiceSets),
     ],
     chains: [
       ...(choices.length === 0 ? [] : untrackedChains(plan)),
       inputChain(plan, interfaces),
-      ...(isRouting ? [outputChain(plan, facts)] : []),
-      ...(plan.originatingOnly ? [refuseChain(plan, interfaces)] : []),
+      ...(interfaces.length === 0 ? [] : [answerChain(facts)]),
+      ...(choices.length === 0 ? [] : [choiceChain(plan)]),
+      ...(plan.originatingOnly ? [refuseChain(plan)] : []),
     ],
   };
 }
@@ -91,6 +97,11 @@ function senderSet(plan: ClientPlan, family: Family): NftSet {
   const elements = plan.senders
     .filter((sender) => sender.family === family).map((sender) => [sender]);
   return { name: set, key: [type], elements };
+}
+
+function interfaceSet(interfaces: readonly ClientInterface[]): NftSet {
+  const elements = interfaces.map(({ index }) => [index]);
+  return { name: INTERFACES, key: ["mark"], elements };
 }
 
 /**
@@ -175,27 +186,35 @@ function untrackedChains({ ifname, port }: ClientPlan): NftChain[] {
 }
 
 /** Type `route`: a packet that got a mark is routed once more, by the rule for the mark. */
-function outputChain(
-  { choices }: ClientPlan,
+const ROUTING = { type: "route", hook: "output", policy: "accept" } as const;
+
+/** What came in by an interface is answered by it. */
+function answerChain(
   { interfaces, ownPortsFrom = OWN_PORTS_FROM }: TableFacts,
 ): NftChain {
   return {
-    name: OUTPUT_CHAIN,
-    type: "route",
-    hook: "output",
-    priority: MANGLE,
-    policy: "accept",
+    ...ROUTING,
+    name: "answers",
+    priority: ANSWERS,
     rules: [
       leftToCoordinator(nft.ctMark),
       ...interfaces.flatMap((each) => resumeRules(each, ownPortsFrom)),
-      ...interfaces.map(({ index }) =>
-        nft.rule([nft.ctMark(index), nft.restoreMark()])
-      ),
-      ...(choices.length === 0
-        ? []
-        : interfaces.map(({ index }) =>
-          nft.rule([nft.ctMark(index), nft.accept()])
-        )),
+      nft.rule([nft.inSet(["ct mark"], INTERFACES), nft.restoreMark()]),
+    ],
+  };
+}
+
+/** The same for all clients of the same gateways, whatever interfaces they have: it is replaced without a look at them. */
+function choiceChain({ choices, originatingOnly }: ClientPlan): NftChain {
+  return {
+    ...ROUTING,
+    name: CHOICE_CHAIN,
+    priority: MANGLE,
+    rules: [
+      leftToCoordinator(nft.ctMark),
+      ...(originatingOnly
+        ? [nft.rule([nft.inSet(["ct mark"], INTERFACES), nft.accept()])]
+        : []),
       ...choices.flatMap(choiceRules),
     ],
   };
@@ -242,10 +261,7 @@ function resumeRules(
  * of the hook: they are known by their mark. (Without this chain the receiver
  * would drop it all: it sends nothing.)
  */
-function refuseChain(
-  { receiverFamilies }: ClientPlan,
-  interfaces: readonly ClientInterface[],
-): NftChain {
+function refuseChain({ receiverFamilies }: ClientPlan): NftChain {
   return {
     name: "refuse",
     type: "filter",
@@ -254,9 +270,7 @@ function refuseChain(
     policy: "accept",
     rules: [
       leftToCoordinator(nft.metaMark),
-      ...interfaces.map(({ index }) =>
-        nft.rule([nft.metaMark(index), nft.accept()])
-      ),
+      nft.rule([nft.inSet(["meta mark"], INTERFACES), nft.accept()]),
       ...receiverFamilies.map((family) =>
         nft.rule([
           nft.oifname(TUNNEL_LINKS[family].receiver),

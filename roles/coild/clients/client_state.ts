@@ -46,17 +46,14 @@ export function isSettled(
   return state?.kind === "client" && state.plan === plan;
 }
 
-/** Whether a pod's network differs from a plan, in nothing but which gateways are ready or lost, as far as its table says it without a look at the pod. */
+/** Whether a pod's network differs from a plan, in nothing but which gateways are ready or lost. */
 export function differsInReadyAlone(
   state: ClientState | undefined,
   plan: string,
 ): boolean {
   return state?.kind === "client" && state.plan !== plan &&
-    !plan.includes(ORIGINATING_ONLY) &&
     withoutReady(state.plan) === withoutReady(plan);
 }
-
-const ORIGINATING_ONLY = '"originatingOnly":true';
 
 /** The same for all plans that differ in ready and lost gateways alone. */
 function withoutReady(plan: string): string {
