@@ -141,6 +141,7 @@ export async function partsOn(network: PodNetwork): Promise<Parts> {
   const reconciler = new Reconciler({
     ...shared,
     repair,
+    quarantine: { report: () => {} },
     network: paused,
     intervalMs: 1,
   });
