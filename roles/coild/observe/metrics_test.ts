@@ -15,7 +15,9 @@ async function samplesOf(registry: Registry, name: string): Promise<string[]> {
 Deno.test("CoildMetrics count what is reported to them", async () => {
   const registry = new Registry();
   const metrics = new CoildMetrics(registry, {
-    list: ["Add", "Del"].map((method) => ({ method })) as unknown as CallEntry[],
+    list: ["Add", "Del"].map((method) => ({
+      method,
+    })) as unknown as CallEntry[],
   });
   assert.equal(await metrics.phase("pod", () => Promise.resolve(7)), 7);
   await assert.rejects(
