@@ -124,7 +124,7 @@ export class AnnounceClient implements Disposable {
     this.#closeIdle();
     return await Promise.all(
       request.targets.map((target) =>
-        this.#tell(target, {
+        this.#post(target, {
           path: ANNOUNCE_PATH,
           body: formatAnnouncement({ ...request, egress: target.egress }),
           signal,
@@ -143,7 +143,7 @@ export class AnnounceClient implements Disposable {
   ): Promise<AnnounceOutcome> {
     this.#closeIdle();
     const body = formatLossReport({ egress: target.egress, losses });
-    return await this.#tell(target, { path: LOSSES_PATH, body, signal });
+    return await this.#post(target, { path: LOSSES_PATH, body, signal });
   }
 
   /** Closes the connections. */
@@ -152,7 +152,7 @@ export class AnnounceClient implements Disposable {
     this.#peers.clear();
   }
 
-  async #tell(
+  async #post(
     target: AnnounceTarget,
     message: Message,
   ): Promise<AnnounceOutcome> {

@@ -104,7 +104,7 @@ function follow(parts: Parts, pods: Pods): AsyncDisposable & {
     } as never,
     attachments: parts.attachments,
     book: new AttachmentBook(),
-    events: { tell() {} },
+    events: { record() {} },
     locks: new KeyedMutex(),
     metrics: new CoildMetrics(createRegistry()),
   });

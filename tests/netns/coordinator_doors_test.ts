@@ -59,7 +59,7 @@ class CoildDoor implements AsyncDisposable {
       machine: deletions.behind(machine),
       pods: { find },
       events: {
-        tell: ({ namespace, name }, { reason, message }) =>
+        record: ({ namespace, name }, { reason, message }) =>
           door.events.push(`${namespace}/${name} ${reason}: ${message}`),
       },
       metrics: new CoordinatorMetrics(door.registry, {

@@ -185,7 +185,7 @@ export class SwitchLab implements AsyncDisposable {
       plane,
       announcer: { announce: async () => {} },
       reports: {
-        tell: () => void this.#looks++,
+        report: () => void this.#looks++,
         forget() {},
         refused() {},
       } as unknown as EgressReports,
@@ -214,7 +214,7 @@ export class SwitchLab implements AsyncDisposable {
       setup: this.#setup,
       attachments: { find: async () => new Map() },
       book: this.#book,
-      events: { tell() {} },
+      events: { record() {} },
       locks: new KeyedMutex(),
       metrics: new CoildMetrics(createRegistry()),
     });

@@ -14,7 +14,7 @@ import {
   lostAddresses,
   planHost,
 } from "./plan_host.ts";
-import { planWays } from "./plan_ways.ts";
+import { planRoutesToHost } from "./routes_to_host.ts";
 
 /** What a look at the host has found. */
 export interface HostLook {
@@ -80,7 +80,7 @@ export async function keepPod(
   if (!isPeer || inside.mac === undefined || hostEnd.mac === undefined) {
     return 0;
   }
-  const steps = planWays({
+  const steps = planRoutesToHost({
     pod,
     inner: { device: inside.name, mac: inside.mac },
     outer: { device: hostEnd.name, mac: hostEnd.mac },

@@ -104,7 +104,7 @@ export class GatewayProber implements Disposable {
     );
     this.#avoided = this.#avoided.union(lost);
     this.#lost = this.#lost.union(lost);
-    this.#tellChange(this.#with.groups(), lost);
+    this.#reportChange(this.#with.groups(), lost);
   }
 
   /** Probes until the signal. */
@@ -240,11 +240,11 @@ export class GatewayProber implements Disposable {
     const newlyLost = lost.difference(this.#lost);
     this.#avoided = names;
     this.#lost = lost;
-    for (const name of newlyLost) this.#tellLoss(name);
-    this.#tellChange(groups, changed);
+    for (const name of newlyLost) this.#reportLoss(name);
+    this.#reportChange(groups, changed);
   }
 
-  #tellChange(
+  #reportChange(
     groups: readonly GatewayGroup[],
     changed: ReadonlySet<string>,
   ): void {
@@ -258,7 +258,7 @@ export class GatewayProber implements Disposable {
     return avoided(new Map(probed.map(({ name, health }) => [name, health])));
   }
 
-  #tellLoss(name: string): void {
+  #reportLoss(name: string): void {
     const probed = this.#probed.get(name);
     if (probed === undefined) return;
     const silentMs = this.#clock.nowMs() - probed.answeredMs;

@@ -51,7 +51,7 @@ export class SpiderReconciler {
     const { client, intervalMs, resources } = this.#options;
     const resource = resources.get(name);
     if (resource === undefined) return void (this.#written = undefined);
-    this.#tellType(resource);
+    this.#reportType(resource);
     if (!this.#isOurs(resource)) return;
     const lookup = new Lookup(client, { signal });
     const status = statusOf({
@@ -118,7 +118,7 @@ export class SpiderReconciler {
     });
   }
 
-  #tellType(resource: SpiderCoordinator): void {
+  #reportType(resource: SpiderCoordinator): void {
     const type = resource.spec?.podCIDRType || "auto";
     const former = this.#podCidrType;
     this.#podCidrType = type;

@@ -144,7 +144,7 @@ export class EgressReconciler {
       check: ownerCheck(egress, "Service"),
       signal,
     });
-    if (isNew) this.#tellCreated(egress, "Service");
+    if (isNew) this.#reportCreated(egress, "Service");
   }
 
   async #keepBudget(egress: Egress, signal: AbortSignal): Promise<void> {
@@ -160,7 +160,7 @@ export class EgressReconciler {
         check: ownerCheck(egress, "PodDisruptionBudget"),
         signal,
       });
-      if (isNew) this.#tellCreated(egress, "PodDisruptionBudget");
+      if (isNew) this.#reportCreated(egress, "PodDisruptionBudget");
       return;
     }
     // mutate: only frees memory.
@@ -225,7 +225,7 @@ export class EgressReconciler {
     }
   }
 
-  #tellCreated(egress: Egress, kind: string): void {
+  #reportCreated(egress: Egress, kind: string): void {
     this.#options.onEvent(egress, createdEvent(egress, { kind }));
   }
 }

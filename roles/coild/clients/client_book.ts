@@ -30,7 +30,7 @@ export class ClientBook {
       plan: planText(plan),
       isVisible: plan.families.length > 0,
     });
-    this.#reports.tell(attachment, {
+    this.#reports.report(attachment, {
       conditions: conditionsOf(selection, plan),
       ends: endsOf(selection, plan),
       isNew,
@@ -40,7 +40,7 @@ export class ClientBook {
   /** A pod is not a client, and its network was looked into. */
   settleNone(attachment: Attachment): void {
     this.states.set(attachment.key, { kind: "none", isUnseen: false });
-    this.#reports.tell(attachment, { conditions: [] });
+    this.#reports.report(attachment, { conditions: [] });
   }
 
   forget(key: AttachmentKey): void {

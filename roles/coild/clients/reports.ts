@@ -14,7 +14,7 @@ import type { NamespacedName } from "../../../lib/names/mod.ts";
 const QUIET_MS = 5 * 60_000;
 
 export interface EgressReportsOptions {
-  readonly events: Pick<PodEvents, "tell">;
+  readonly events: Pick<PodEvents, "record">;
   /** How long something has to last; each Event waits as long again at most, by chance. */
   readonly delayMs: number;
   readonly clock?: Clock;
@@ -92,7 +92,7 @@ export class EgressReports implements Disposable {
   }
 
   /** Takes what is so now. */
-  tell(
+  report(
     { key, pod }: Pick<Attachment, "key" | "pod">,
     { conditions, ends = [], isNew = false }: ReportedState,
   ): void {
@@ -159,11 +159,11 @@ export class EgressReports implements Disposable {
     if (report.isSo) {
       report.beganMs = this.#clock.nowMs();
       const { reason, message } = report.condition;
-      events.tell(pod, { type: "Warning", reason, message });
+      events.record(pod, { type: "Warning", reason, message });
     } else if (report.end !== undefined) {
       report.endedMs = this.#clock.nowMs();
       const { reason, message } = report.end;
-      events.tell(pod, { type: "Normal", reason, message });
+      events.record(pod, { type: "Normal", reason, message });
     }
   }
 

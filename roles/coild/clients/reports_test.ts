@@ -28,7 +28,7 @@ function reporting({ random = 0 } = {}) {
   const told: string[] = [];
   const reports = new EgressReports({
     events: {
-      tell: ({ name }, { type, reason }) => {
+      record: ({ name }, { type, reason }) => {
         told.push(`${clock.nowMs() / 1_000} ${name} ${type} ${reason}`);
       },
     },
@@ -40,23 +40,23 @@ function reporting({ random = 0 } = {}) {
     key: { containerId: name, ifname: "eth0" },
     pod: { namespace: "ns", name },
   });
-  const tell = (...conditions: ClientCondition[]) =>
-    reports.tell(client("pod"), { conditions, ends: [UP] });
-  return { clock, told, reports, client, tell };
+  const report = (...conditions: ClientCondition[]) =>
+    reports.report(client("pod"), { conditions, ends: [UP] });
+  return { clock, told, reports, client, report };
 }
 
 Deno.test("EgressReports tell once what lasts, and its end when that lasts", async () => {
-  const { clock, told, tell } = reporting({ random: 0.5 });
-  tell(DOWN);
+  const { clock, told, report } = reporting({ random: 0.5 });
+  report(DOWN);
   await clock.advance(14_999);
-  tell(DOWN);
+  report(DOWN);
   assert.deepEqual(told, []);
   await clock.advance(1);
-  tell(DOWN);
+  report(DOWN);
   await clock.advance(5_000);
-  tell();
+  report();
   await clock.advance(MINUTE_MS);
-  tell();
+  report();
   assert.deepEqual(told, [
     "15 pod Warning EgressUnavailable",
     "35 pod Normal EgressAvailable",
@@ -65,38 +65,38 @@ Deno.test("EgressReports tell once what lasts, and its end when that lasts", asy
 });
 
 Deno.test("EgressReports say nothing of what passes, either way", async () => {
-  const { clock, told, tell } = reporting();
+  const { clock, told, report } = reporting();
   for (let i = 0; i < 5; i++) {
-    tell(DOWN);
+    report(DOWN);
     await clock.advance(DELAY_MS - 1);
-    tell();
+    report();
     await clock.advance(1_000);
   }
   assert.deepEqual(told, []);
-  tell(DOWN);
+  report(DOWN);
   await clock.advance(DELAY_MS);
   for (let i = 0; i < 5; i++) {
-    tell();
+    report();
     await clock.advance(DELAY_MS - 1);
-    tell(DOWN);
+    report(DOWN);
     await clock.advance(1_000);
   }
   assert.equal(told.length, 1);
 });
 
 Deno.test("EgressReports tell of what flaps two Events in five minutes, and in the end what is so", async () => {
-  const { clock, told, tell } = reporting();
+  const { clock, told, report } = reporting();
   // Down for 20 s, up for 20 s, for half an hour.
   for (let i = 0; i < 45; i++) {
-    tell(DOWN);
+    report(DOWN);
     await clock.advance(20_000);
-    tell();
+    report();
     await clock.advance(20_000);
   }
   const begins = told.filter((each) => each.includes("Unavailable"));
   assert.ok(begins.length >= 5 && begins.length <= 6, told.join("\n"));
   assert.ok(told.length <= 12, told.join("\n"));
-  tell(DOWN);
+  report(DOWN);
   await clock.advance(6 * MINUTE_MS);
   assert.match(told.at(-1) ?? "", /EgressUnavailable$/);
   const beginsS = told.filter((each) => each.includes("Unavailable"))
@@ -109,26 +109,26 @@ Deno.test("EgressReports tell of what flaps two Events in five minutes, and in t
 Deno.test("EgressReports tell at once what a new pod begins with", async () => {
   const { clock, told, reports, client } = reporting();
   const conditions = [DOWN, SHADOWED];
-  reports.tell(client("new"), { conditions, isNew: true });
+  reports.report(client("new"), { conditions, isNew: true });
   assert.deepEqual(told, [
     "0 new Warning EgressUnavailable",
     "0 new Warning EgressShadowed",
   ]);
   // The one has an end to tell of, the other has not.
-  reports.tell(client("new"), { conditions: [], ends: [UP] });
+  reports.report(client("new"), { conditions: [], ends: [UP] });
   await clock.advance(MINUTE_MS);
   assert.deepEqual(told.slice(2), ["10 new Normal EgressAvailable"]);
 });
 
 Deno.test("EgressReports say nothing of an end of which nothing is to be said", async () => {
-  const { clock, told, reports, client, tell } = reporting();
-  tell(DOWN);
+  const { clock, told, reports, client, report } = reporting();
+  report(DOWN);
   await clock.advance(DELAY_MS);
   // The pod is no client any more: that does not make the gateway ready.
-  reports.tell(client("pod"), { conditions: [] });
+  reports.report(client("pod"), { conditions: [] });
   await clock.advance(6 * MINUTE_MS);
   assert.equal(told.length, 1);
-  tell(DOWN);
+  report(DOWN);
   await clock.advance(DELAY_MS);
   assert.equal(told.length, 2);
 });
@@ -138,7 +138,7 @@ Deno.test("EgressReports spread a gateway's clients by chance, and count them at
   const clock = new FakeClock();
   const toldMs: number[] = [];
   const reports = new EgressReports({
-    events: { tell: () => void toldMs.push(clock.nowMs()) },
+    events: { record: () => void toldMs.push(clock.nowMs()) },
     delayMs: DELAY_MS,
     clock,
     random: () => turn++ / 20,
@@ -147,7 +147,7 @@ Deno.test("EgressReports spread a gateway's clients by chance, and count them at
     const key = { containerId: `c${i}`, ifname: "eth0" };
     const pod = { namespace: "ns", name: `pod${i}` };
     const conditions = [DOWN, { ...DOWN, id: "other" }];
-    reports.tell({ key, pod }, { conditions });
+    reports.report({ key, pod }, { conditions });
   }
   assert.equal(reports.counts.get("EgressUnavailable"), 10);
   assert.equal(reports.counts.get("EgressShadowed"), 0);
@@ -157,14 +157,14 @@ Deno.test("EgressReports spread a gateway's clients by chance, and count them at
 });
 
 Deno.test("EgressReports do not outlive what they are about", async () => {
-  const { clock, told, reports, client, tell } = reporting();
-  tell(DOWN, SHADOWED);
+  const { clock, told, reports, client, report } = reporting();
+  report(DOWN, SHADOWED);
   reports.forget(client("pod").key);
   assert.equal(clock.pending, 0);
   assert.equal(reports.counts.get("EgressUnavailable"), 0);
   // What is gone has nothing to come to an end.
-  tell();
-  tell(DOWN);
+  report();
+  report(DOWN);
   reports[Symbol.dispose]();
   reports[Symbol.dispose]();
   await clock.advance(MINUTE_MS);

@@ -22,7 +22,7 @@ export interface CoordinatorCallsOptions {
   /** The kernel, and what is configured for all pods. */
   readonly machine: Omit<Outside, "warn">;
   readonly pods: Pick<PodSource, "find">;
-  readonly events: Pick<PodEvents, "tell">;
+  readonly events: Pick<PodEvents, "record">;
   readonly metrics: CoordinatorMetrics;
   /** Guards a container's interfaces, which share tables. */
   readonly locks: KeyedMutex;
@@ -93,7 +93,7 @@ export class CoordinatorCalls {
     const outside: Outside = {
       ...machine,
       probes: countedProbes(machine.probes, metrics),
-      found: (problem) => this.#tell(call, problem),
+      found: (problem) => this.#report(call, problem),
       annotationsOf: (pod) =>
         metrics.phase("annotations", () => this.#annotationsOf(pod, signal)),
       ...records,
@@ -102,12 +102,12 @@ export class CoordinatorCalls {
   }
 
   /** The pod's owner can find the machine, or mend the gateway. */
-  #tell({ request }: PluginCall, problem: NetworkProblem): void {
+  #report({ request }: PluginCall, problem: NetworkProblem): void {
     const { args: { K8S_POD_NAMESPACE: namespace, K8S_POD_NAME: name } } =
       request;
     if (!namespace || !name) return;
     const info = eventOf(problem, request.ifname);
-    this.#with.events.tell({ namespace, name }, info);
+    this.#with.events.record({ namespace, name }, info);
   }
 
   /** From the cache of this node's pods, else by one request. */

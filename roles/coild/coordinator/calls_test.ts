@@ -19,7 +19,7 @@ function statusCalls(): CoordinatorCalls {
   return new CoordinatorCalls({
     machine,
     pods: { find: () => Promise.reject(new Error("not asked")) },
-    events: { tell() {} },
+    events: { record() {} },
     metrics: new CoordinatorMetrics(createRegistry(), {
       ageSeconds: 1,
       countPods: () => Promise.resolve(0),

@@ -99,7 +99,7 @@ export class CoordinatorUpkeep {
       const isQuiet = this.#with.calls.watch();
       using host = outside.openRoutes(outside.hostNetns);
       const found = await keepHost(outside, host, { isQuiet });
-      const changed = await this.#tellPods(outside, { ...found, isQuiet });
+      const changed = await this.#updatePods(outside, { ...found, isQuiet });
       if (found.isPartial) this.#runner.trigger();
       if (found.changed + changed === 0) return;
       log.info("Changed what the host and running pods have of each other", {
@@ -114,7 +114,7 @@ export class CoordinatorUpkeep {
   }
 
   /** Nothing when they know the addresses already. */
-  async #tellPods(
+  async #updatePods(
     outside: Surroundings,
     { joined, hostAddresses, isQuiet }: HostLook & {
       readonly isQuiet: () => boolean;

@@ -40,7 +40,7 @@ export interface EgressReconcilerOptions {
   readonly setup: EgressSetup;
   readonly attachments: Pick<Attachments, "find">;
   readonly book: AttachmentBook;
-  readonly events: Pick<PodEvents, "tell">;
+  readonly events: Pick<PodEvents, "record">;
   /** Guards everything about one attachment; shared with the CNI service. */
   readonly locks: KeyedMutex;
   readonly metrics: CoildMetrics;
@@ -223,11 +223,11 @@ export class EgressReconciler {
       }
       if (error instanceof InvalidAnnotationError) {
         // The pod stays as it is, until the annotation changes.
-        this.#tellRefused(attachment, error, { reason: "EgressInvalid" });
+        this.#reportRefused(attachment, error, { reason: "EgressInvalid" });
         return "done";
       }
       if (!(error instanceof FouUnsupportedError)) throw error;
-      this.#tellRefused(attachment, error, { reason: "EgressUnsupported" });
+      this.#reportRefused(attachment, error, { reason: "EgressUnsupported" });
       return { requeueAfterMs: UNSUPPORTED_RETRY_MS };
     } finally {
       // The pod may be gone by then, and nothing else would forget it again.
@@ -241,7 +241,7 @@ export class EgressReconciler {
     if (this.#notes.get(key)?.gateway === message) return;
     this.#note(key, { gateway: message });
     const { namespace = "", name = "" } = pod.metadata ?? {};
-    this.#with.events.tell({ namespace, name }, {
+    this.#with.events.record({ namespace, name }, {
       type: "Warning",
       reason: "EgressRefused",
       message,
@@ -250,7 +250,7 @@ export class EgressReconciler {
   }
 
   /** Once, not at each attempt. */
-  #tellRefused(
+  #reportRefused(
     { key: attachmentKey, pod }: Attachment,
     error: FouUnsupportedError | InvalidAnnotationError,
     { reason }: { readonly reason: "EgressInvalid" | "EgressUnsupported" },
@@ -260,7 +260,7 @@ export class EgressReconciler {
     this.#with.setup.refused(attachmentKey, reason);
     if (this.#notes.get(key)?.refused === message) return;
     this.#note(key, { refused: message });
-    this.#with.events.tell(pod, { type: "Warning", reason, message });
+    this.#with.events.record(pod, { type: "Warning", reason, message });
     log.error("Cannot make a pod an egress client", { ...pod, err: error });
   }
 
@@ -286,7 +286,7 @@ export class EgressReconciler {
       const { namespace = "", name = "" } = pod.metadata ?? {};
       const message =
         `Pod "${text}" on this node has an address of this pod; their egress stays as it is until one of them is gone`;
-      this.#with.events.tell({ namespace, name }, {
+      this.#with.events.record({ namespace, name }, {
         type: "Warning",
         reason: "AddressConflict",
         message,

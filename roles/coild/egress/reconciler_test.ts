@@ -145,7 +145,7 @@ class Site implements AsyncDisposable {
       },
       book: this.book,
       events: {
-        tell: ({ name }: { name: string }, { type, reason }: EventInfo) =>
+        record: ({ name }: { name: string }, { type, reason }: EventInfo) =>
           void this.events.push(`${type} ${reason} of ${name}`),
       },
       locks: this.locks,

@@ -86,9 +86,9 @@ class Site {
       },
       lost: async () => this.lost,
     };
-    const reports: Pick<EgressReports, "tell" | "forget"> = {
-      tell: (_attachment, { isNew = false }) =>
-        void this.done.push(isNew ? "tell new" : "tell"),
+    const reports: Pick<EgressReports, "report" | "forget"> = {
+      report: (_attachment, { isNew = false }) =>
+        void this.done.push(isNew ? "report new" : "report"),
       forget: ({ containerId }) => void this.done.push(`forget ${containerId}`),
     };
     this.setup = new EgressSetup({
@@ -164,9 +164,9 @@ class Site {
 Deno.test("a new client is announced, made, and reported at once", async () => {
   const site = new Site();
   await site.setUp();
-  assert.deepEqual(site.taken(), ["announce 4", "apply", "tell new"]);
+  assert.deepEqual(site.taken(), ["announce 4", "apply", "report new"]);
   await site.setUp({ ...ATTACHMENT, freshMtu: 1400 });
-  assert.deepEqual(site.taken(), ["announce 4", "apply 1400", "tell new"]);
+  assert.deepEqual(site.taken(), ["announce 4", "apply 1400", "report new"]);
   await assert.rejects(
     site.setUp({ ...ATTACHMENT, addresses: {} }),
     InvalidNetworkError,
@@ -179,11 +179,11 @@ Deno.test("an update of a client that is as planned reports only, another one ap
   await site.setUp();
   site.taken();
   assert.equal(await site.update(BOTH), "done");
-  assert.deepEqual(site.taken(), ["tell"]);
+  assert.deepEqual(site.taken(), ["report"]);
   assert.equal(await site.update(CLIENT), "done");
-  assert.deepEqual(site.taken(), ["apply", "tell"]);
+  assert.deepEqual(site.taken(), ["apply", "report"]);
   assert.equal(await site.update({}), "done");
-  assert.deepEqual(site.taken(), ["clear", "tell"]);
+  assert.deepEqual(site.taken(), ["clear", "report"]);
 });
 
 Deno.test("a client is in doubt while one of its gateways is not watched, a pod that is none only until it was looked at", async () => {
@@ -206,7 +206,7 @@ Deno.test("what was chosen before a start stays chosen, and only then the kernel
   const [, second = ""] = SENDERS;
   site.marks.add(gatewayMark(Address.parse(second)));
   await site.update(CLIENT);
-  assert.deepEqual(site.taken(), ["chosen", "apply", "tell"]);
+  assert.deepEqual(site.taken(), ["chosen", "apply", "report"]);
   assert.notDeepEqual(site.choices, []);
   const other = new Site();
   await other.update(CLIENT);
@@ -223,7 +223,7 @@ Deno.test("what was lost before a start is recalled before anything is changed",
     "chosen",
     `recall ${second}`,
     "apply",
-    "tell",
+    "report",
     // The start may have come before they were.
     `end connections ${second}`,
   ]);
@@ -247,14 +247,14 @@ Deno.test("a client's new connections leave a lost gateway first, and the next u
     assert.equal(await site.update(BOTH), "again");
     assert.deepEqual(site.taken(), ["choose"]);
     assert.equal(await site.update(BOTH), "done");
-    assert.deepEqual(site.taken(), ["tell", `end connections ${gateway}`]);
+    assert.deepEqual(site.taken(), ["report", `end connections ${gateway}`]);
     assert.equal(await site.update(BOTH), "done");
-    assert.deepEqual(site.taken(), ["tell"], "not again");
+    assert.deepEqual(site.taken(), ["report"], "not again");
     for (const set of [avoided, lost]) set.delete(gateway);
     assert.equal(await site.update(BOTH), "again");
     assert.deepEqual(site.taken(), ["choose"]);
     assert.equal(await site.update(BOTH), "done");
-    assert.deepEqual(site.taken(), ["tell"]);
+    assert.deepEqual(site.taken(), ["report"]);
   }
 });
 
@@ -265,11 +265,15 @@ Deno.test("a client's new connections leave a gateway that is gone before anythi
   assert.equal(await site.update(BOTH), "again");
   assert.deepEqual(site.taken(), ["choose"]);
   assert.equal(await site.update(BOTH), "done");
-  assert.deepEqual(site.taken(), [`end connections ${gone}`, "apply", "tell"]);
+  assert.deepEqual(site.taken(), [
+    `end connections ${gone}`,
+    "apply",
+    "report",
+  ]);
   // A gateway that is new needs ways to it first.
   site.senders = SENDERS;
   assert.equal(await site.update(BOTH), "done");
-  assert.deepEqual(site.taken(), ["apply", "tell"]);
+  assert.deepEqual(site.taken(), ["apply", "report"]);
 });
 
 Deno.test("a gateway whose address another pod of the node has gets no packet of a client, whatever the API server says", async () => {
@@ -279,7 +283,11 @@ Deno.test("a gateway whose address another pod of the node has gets no packet of
   assert.equal(await site.update(BOTH), "again");
   assert.deepEqual(site.taken(), ["choose"]);
   assert.equal(await site.update(BOTH), "done");
-  assert.deepEqual(site.taken(), [`end connections ${taken}`, "apply", "tell"]);
+  assert.deepEqual(site.taken(), [
+    `end connections ${taken}`,
+    "apply",
+    "report",
+  ]);
   const mark = gatewayMark(Address.parse(other));
   assert.deepEqual(new Set(site.choices), new Set([`${mark}`]));
 });
@@ -289,9 +297,9 @@ Deno.test("a client's connections are ended when other gateways have the address
   site.generation++;
   assert.equal(await site.update(BOTH), "done");
   const ended = `end connections ${SENDERS.join(" ")}`;
-  assert.deepEqual(site.taken(), [ended, "apply", "tell"]);
+  assert.deepEqual(site.taken(), [ended, "apply", "report"]);
   assert.equal(await site.update(BOTH), "done");
-  assert.deepEqual(site.taken(), ["tell"]);
+  assert.deepEqual(site.taken(), ["report"]);
 });
 
 Deno.test("damage is looked for in clients that are as planned alone, and found once", async () => {

@@ -18,7 +18,7 @@ export interface SourceWatchOptions {
     | "subscribeNamespaces"
     | "withAddress"
   >;
-  readonly events: Pick<PodEvents, "tell">;
+  readonly events: Pick<PodEvents, "record">;
 }
 
 /** Follows which pods of the node ask to send from any source, and which namespaces allow it. */
@@ -80,7 +80,7 @@ export class SourceWatch {
     }
     if (this.#reported.has(uid)) return;
     this.#reported.add(uid);
-    events.tell({ namespace, name }, {
+    events.record({ namespace, name }, {
       type: "Warning",
       reason: "AnySourceRefused",
       message: sourceRefusal(namespace),

@@ -39,7 +39,7 @@ class Site {
       },
     } as unknown as PodSource,
     events: {
-      tell: ({ namespace, name }, { reason }) =>
+      record: ({ namespace, name }, { reason }) =>
         void this.events.push(`${reason} of ${namespace}/${name}`),
     },
   });

@@ -129,7 +129,10 @@ const WAITS_FOR: Readonly<Record<string, string>> = {
 };
 
 /** Writes a record about a call that takes long, and for an ADD an Event on its pod. */
-export function onLong(call: CallEntry, events: Pick<PodEvents, "tell">): void {
+export function onLong(
+  call: CallEntry,
+  events: Pick<PodEvents, "record">,
+): void {
   const { method, containerId, namespace, pod, phase, seconds } = call;
   log.warn("A call takes long", {
     method,
@@ -140,7 +143,7 @@ export function onLong(call: CallEntry, events: Pick<PodEvents, "tell">): void {
   if (method !== "Add" || pod === "") return;
   const what = WAITS_FOR[phase];
   const late = `The pod's network is not ready after ${Math.round(seconds)} s`;
-  events.tell({ namespace, name: pod }, {
+  events.record({ namespace, name: pod }, {
     type: "Warning",
     reason: "NetworkDelayed",
     message: what === undefined ? late : `${late}: it waits for ${what}`,

@@ -155,7 +155,7 @@ for (
   Deno.test(`onLong() says of ${what}: ${said ?? "nothing"}`, () => {
     const told: string[] = [];
     onLong({ ...CALL, ...changes }, {
-      tell: ({ namespace, name }, { reason, message }: EventInfo) =>
+      record: ({ namespace, name }, { reason, message }: EventInfo) =>
         void told.push(`${namespace}/${name} ${reason}: ${message}`),
     });
     assert.deepEqual(told, said === undefined ? [] : [said]);

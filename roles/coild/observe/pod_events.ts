@@ -23,11 +23,11 @@ export class PodEvents {
     const { event } = failureOf(error);
     if (event === undefined || !(error instanceof Error)) return;
     const message = error instanceof AddressError ? error.event : error.message;
-    this.tell(pod, { type: "Warning", reason: event, message });
+    this.record(pod, { type: "Warning", reason: event, message });
   }
 
   /** Reports something about a pod. Never throws. */
-  tell({ namespace, name }: NamespacedName, info: EventInfo): void {
+  record({ namespace, name }: NamespacedName, info: EventInfo): void {
     const uid = this.#pods.uidOf(namespace, name);
     this.#recorder.event({
       apiVersion: "v1",

@@ -64,7 +64,7 @@ export class RepairReports {
     this.#repairs = this.#repairs.filter((r) => now - r.atMs < WINDOW_MS);
     this.#repairs.push({ atMs: now, what: new Set(what) });
     this.#log(now);
-    this.#tell(now);
+    this.#record(now);
   }
 
   #log(now: number): void {
@@ -78,7 +78,7 @@ export class RepairReports {
     });
   }
 
-  #tell(now: number): void {
+  #record(now: number): void {
     if (this.#repairs.length < EVENT_REPAIRS) return;
     if (now - this.#eventAtMs < WINDOW_MS) return;
     this.#eventAtMs = now;

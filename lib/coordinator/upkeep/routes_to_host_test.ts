@@ -3,7 +3,7 @@ import { Address, Prefix } from "../../inet/mod.ts";
 import type { Link, Neighbour, Route } from "../../netlink/mod.ts";
 import type { SideState } from "../state/state.ts";
 import { renderStep } from "../state/step_text.ts";
-import { planWays } from "./plan_ways.ts";
+import { planRoutesToHost } from "./routes_to_host.ts";
 
 const VETH = 3;
 const HOST_MAC = "02:00:00:00:00:01";
@@ -63,7 +63,7 @@ function planned(
   changes: Partial<SideState> = {},
 ): string[] {
   const link = { index: VETH, name: "veth0", kind: "veth" } as Link; // all that is looked at
-  const steps = planWays({
+  const steps = planRoutesToHost({
     pod: {
       links: [link],
       addresses: [],
@@ -79,11 +79,11 @@ function planned(
   return steps.map((step) => renderStep(step, { netns: "POD" }));
 }
 
-Deno.test("planWays() has nothing to do where the pod knows the host's addresses", () => {
+Deno.test("planRoutesToHost() has nothing to do where the pod knows the host's addresses", () => {
   assert.deepEqual(planned(["10.6.0.10", "10.6.0.11"]), []);
 });
 
-Deno.test("planWays() adds an address in each table that leads to the host", () => {
+Deno.test("planRoutesToHost() adds an address in each table that leads to the host", () => {
   assert.deepEqual(planned(["10.6.0.10", "10.6.0.11", "10.7.0.10"]), [
     `ip -n POD neighbour replace 10.7.0.10 lladdr ${HOST_MAC} dev veth0 nud permanent`,
     "ip -n POD route replace 10.7.0.10/32 dev veth0 proto 32 scope link",
@@ -91,7 +91,7 @@ Deno.test("planWays() adds an address in each table that leads to the host", () 
   ]);
 });
 
-Deno.test("planWays() removes what the host has lost, but for the gateway of what goes through it", () => {
+Deno.test("planRoutesToHost() removes what the host has lost, but for the gateway of what goes through it", () => {
   assert.deepEqual(planned(["10.6.0.10"]), [
     "ip -n POD route delete 10.6.0.11/32 dev veth0 proto 32 scope link",
     "ip -n POD route delete 10.6.0.11/32 dev veth0 table 100 proto 32 scope link",
@@ -100,7 +100,7 @@ Deno.test("planWays() removes what the host has lost, but for the gateway of wha
   assert.deepEqual(planned(["10.6.0.11"]), []);
 });
 
-Deno.test("planWays() keeps the ways of a family of which the host has no address now", () => {
+Deno.test("planRoutesToHost() keeps the routes of a family of which the host has no address now", () => {
   assert.deepEqual(planned(["fd00:10:6::10"]), []);
   assert.deepEqual(planned([]), []);
 });

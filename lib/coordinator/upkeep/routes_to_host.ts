@@ -6,7 +6,7 @@ import { indexOf, isOurs, type SideState, type State } from "../state/state.ts";
 import type { DeviceRoute, Step } from "../state/steps.ts";
 
 /** What decides by which addresses a pod reaches its host. */
-export interface WaysInput {
+export interface RoutesToHostInput {
   readonly pod: SideState;
   readonly inner: LinkEnd;
   readonly outer: LinkEnd;
@@ -19,14 +19,14 @@ export interface WaysInput {
  * addresses that the host has lost, but for gateways: what goes through the
  * host needs one, whatever its address. Pure.
  */
-export function planWays(input: WaysInput): Step[] {
+export function planRoutesToHost(input: RoutesToHostInput): Step[] {
   const { hostAddresses, pod } = input;
-  const ways = waysToHost(input);
+  const known = routesToHost(input);
   const gateways = pod.routes.filter(isOurs).flatMap(({ gateway }) =>
     gateway ?? []
   );
-  const wanted = hostAddresses.flatMap((address) => wayTo(address, ways));
-  const stale = ways.filter(({ address }) =>
+  const wanted = hostAddresses.flatMap((address) => routesTo(address, known));
+  const stale = known.filter(({ address }) =>
     hostAddresses.some(({ family }) => family === address.family) &&
     !hostAddresses.some((other) => other.equals(address)) &&
     !gateways.some((gateway) => gateway.equals(address))
@@ -41,29 +41,29 @@ export function planWays(input: WaysInput): Step[] {
     ...addressesOf(wanted).map((address) =>
       neighbourStep("neighbour", address, input)
     ),
-    ...wanted.map((way) => routeStep("route", way)),
-    ...stale.map((way) => routeStep("noRoute", way)),
+    ...wanted.map((route) => routeStep("route", route)),
+    ...stale.map((route) => routeStep("noRoute", route)),
     ...addressesOf(stale).map((address) =>
       neighbourStep("noNeighbour", address, input)
     ),
   ].filter((step) => !holds(step, state));
 }
 
-interface Way {
+interface HostRoute {
   readonly address: Address;
   readonly route: DeviceRoute;
 }
 
 /** Distinguishes the host's addresses from the gateways of a cluster's network: their neighbours have the host's MAC address. */
-function waysToHost({ inner, outer, pod }: WaysInput): Way[] {
+function routesToHost({ inner, outer, pod }: RoutesToHostInput): HostRoute[] {
   const index = indexOf(pod, inner.device);
   return pod.routes.flatMap((route) => {
     const { destination, gateway } = route;
     const address = destination?.address;
-    const isWay = isOurs(route) && route.index === index &&
+    const isToHost = isOurs(route) && route.index === index &&
       gateway === undefined && address !== undefined &&
       destination?.equals(Prefix.host(address)) === true;
-    if (!isWay) return [];
+    if (!isToHost) return [];
     const known = findNeighbour({ device: inner.device, address }, pod);
     if (known?.state !== "permanent" || known.mac !== outer.mac) return [];
     return withDevice(route, pod).map((found) => ({ address, route: found }));
@@ -71,9 +71,9 @@ function waysToHost({ inner, outer, pod }: WaysInput): Way[] {
 }
 
 /** As those of its family go, one for each table. */
-function wayTo(address: Address, ways: readonly Way[]): Way[] {
+function routesTo(address: Address, known: readonly HostRoute[]): HostRoute[] {
   const byTable = new Map(
-    ways.filter((way) => way.address.family === address.family)
+    known.filter((route) => route.address.family === address.family)
       .map(({ route }) => [route.table, route]),
   );
   return [...byTable.values()].map((route) => ({
@@ -82,18 +82,18 @@ function wayTo(address: Address, ways: readonly Way[]): Way[] {
   }));
 }
 
-function addressesOf(ways: readonly Way[]): Address[] {
-  return distinct(ways.map(({ address }) => address));
+function addressesOf(known: readonly HostRoute[]): Address[] {
+  return distinct(known.map(({ address }) => address));
 }
 
-function routeStep(kind: "route" | "noRoute", { route }: Way): Step {
+function routeStep(kind: "route" | "noRoute", { route }: HostRoute): Step {
   return { kind, place: "pod", route };
 }
 
 function neighbourStep(
   kind: "neighbour" | "noNeighbour",
   address: Address,
-  { inner: { device }, outer: { mac } }: WaysInput,
+  { inner: { device }, outer: { mac } }: RoutesToHostInput,
 ): Step {
   return { kind, place: "pod", neighbour: { device, address, mac } };
 }
