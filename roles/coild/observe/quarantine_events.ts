@@ -6,7 +6,7 @@ import type { PodEvents } from "./pod_events.ts";
 
 export interface QuarantineEventsOptions {
   readonly pods: Pick<PodSource, "withAddress">;
-  readonly events: Pick<PodEvents, "tell">;
+  readonly events: Pick<PodEvents, "record">;
 }
 
 /** Reports by an Event on a running pod that no block of its node has the pod's address any longer. */
@@ -31,7 +31,7 @@ export class QuarantineEvents {
       if (this.#reported.has(key)) continue;
       for (const pod of new Set(known)) {
         const { namespace = "", name = "" } = pod.metadata ?? {};
-        events.tell({ namespace, name }, {
+        events.record({ namespace, name }, {
           type: "Warning",
           // As of an ADD or CHECK of the pod.
           reason: "AddressQuarantined",

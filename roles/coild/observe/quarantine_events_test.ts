@@ -28,7 +28,7 @@ Deno.test("QuarantineEvents report a pod once for each time that its address is 
       },
     },
     events: {
-      tell: ({ namespace, name }, { type, reason, message }) =>
+      record: ({ namespace, name }, { type, reason, message }) =>
         void told.push(`${namespace}/${name} ${type} ${reason} ${message}`),
     },
   });
