@@ -8,7 +8,6 @@
 export {
   AnnounceClient,
   type AnnounceClientOptions,
-  type AnnounceOutcome,
   type AnnounceResult,
   type AnnounceTarget,
   type AnnounceTokens,

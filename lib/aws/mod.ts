@@ -3,35 +3,10 @@
  *
  * @module
  */
-export {
-  type Attempt,
-  CallBudget,
-  type CallBudgetOptions,
-  type CallKind,
-} from "./query/budget.ts";
-export { CredentialSource } from "./query/credential_source.ts";
-export {
-  credentialSourceOf,
-  type CredentialSourceOptions,
-} from "./metadata/credentials.ts";
-export { Ec2Client, type Ec2ClientOptions } from "./ec2/client.ts";
-export type {
-  AddressGrant,
-  AddressRequest,
-  AttachRequest,
-  CreateRequest,
-  Filters,
-  GivenBack,
-  InstanceType,
-  InterfaceAttachment,
-  NetworkInterface,
-  Tags,
-} from "./ec2/types.ts";
+export { type Attempt, CallBudget } from "./query/budget.ts";
+export { credentialSourceOf } from "./metadata/credentials.ts";
+export { Ec2Client } from "./ec2/client.ts";
+export type { NetworkInterface, Tags } from "./ec2/types.ts";
 export { AwsError, CredentialsError, NoAnswerError } from "./base/errors.ts";
-export {
-  ImdsClient,
-  type ImdsClientOptions,
-  ImdsError,
-} from "./metadata/imds.ts";
+export { ImdsClient } from "./metadata/imds.ts";
 export { endpointOf } from "./query/query.ts";
-export { Credentials, type KeyTexts } from "./base/sign.ts";

@@ -31,7 +31,6 @@ export {
   parseInteger,
   parseList,
   parseObject,
-  parseRequiredText,
   parseText,
 } from "./json.ts";
 export { convertResult, parseResult, type Result } from "./result.ts";

@@ -5,7 +5,6 @@
  *
  * @module
  */
-export type { Given } from "./config/config.ts";
 export {
   readDefaults,
   sharedIn,
@@ -18,10 +17,7 @@ export {
 } from "./config/log_options.ts";
 export {
   documentOf,
-  formatDocument,
   NOTHING_SHARED,
-  parseDocument,
-  type Problem,
   readShared,
   type Shared,
   type SharedDocument,
@@ -29,11 +25,9 @@ export {
 export { huskOf } from "./kernel/husks.ts";
 export { machineOf, type Podnet } from "./kernel/machine.ts";
 export type {
-  Decided,
   NetworkProblem,
   Outside,
   PodArgs,
-  Probes,
   Routes,
 } from "./kernel/ports.ts";
 export type { CoordinatorHusk } from "./plan/veth.ts";

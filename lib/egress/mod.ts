@@ -21,15 +21,12 @@ export {
   type EgressFacts,
   type EgressLookup,
   egressRefsOf,
-  type InvalidDestination,
   type IsTaken,
-  type MissingObject,
   namesEgress,
   type Place,
   problemOf,
   selectGateways,
   type Selection,
-  type SelectionOptions,
 } from "./selection/selection.ts";
 export { BACKSTOP_METRIC, type ClientPlan, planClient } from "./plan/plan.ts";
 export { type WayOut, wayOut } from "./plan/way_out.ts";
@@ -52,10 +49,8 @@ export {
   type GatewayGroup,
   type GatewayLoss,
   GatewayProber,
-  type ProberOptions,
 } from "./probing/prober.ts";
-export type { GatewayHealth } from "./probing/health.ts";
-export type { OpenProbeSocket, ProbeSocket } from "./probing/probe_line.ts";
+export type { OpenProbeSocket } from "./probing/probe_line.ts";
 export { GatewayNetnsError } from "./client/findings.ts";
 export { inspectClient } from "./client/inspect.ts";
 export {

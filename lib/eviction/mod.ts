@@ -11,21 +11,9 @@ export { EvictionError } from "./base/errors.ts";
 export { WAITING_FLAGS, type WaitingValues } from "./base/flags.ts";
 export { unlessGone, waitWhile } from "./base/gone.ts";
 export { addressesOf, type LivePod, livePodOf } from "./base/live_pod.ts";
-export { type Limits, nextPod } from "./rounds/order.ts";
-export { Patience, type PatienceOptions } from "./base/patience.ts";
-export {
-  type ReplacementContext,
-  replacePod,
-  type Stage,
-} from "./pod/pod_replacement.ts";
-export {
-  CLEAR_LINE,
-  Progress,
-  type ProgressTerminal,
-} from "./rounds/progress.ts";
+export { nextPod } from "./rounds/order.ts";
+export { Patience } from "./base/patience.ts";
+export { type ReplacementContext, replacePod } from "./pod/pod_replacement.ts";
+export { CLEAR_LINE, Progress } from "./rounds/progress.ts";
 export { replaceAllPods } from "./rounds/rounds.ts";
-export {
-  type KeepReason,
-  type Selection,
-  selectReplaceable,
-} from "./rounds/selection.ts";
+export { type Selection, selectReplaceable } from "./rounds/selection.ts";

@@ -4,7 +4,6 @@
  * @module
  */
 export {
-  type Candidates,
   candidates,
   completion,
   type CompletionCommand,

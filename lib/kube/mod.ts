@@ -6,10 +6,7 @@
 export { keepFields } from "./api/keep_fields.ts";
 export { isReadyPod, LIVE_PODS } from "./api/pods.ts";
 export { KubeClient } from "./client/client.ts";
-export {
-  deleteFinalized,
-  type DeleteFinalizedOptions,
-} from "./client/delete_finalized.ts";
+export { deleteFinalized } from "./client/delete_finalized.ts";
 export { Controller, type ReconcileResult } from "./loops/controller.ts";
 export { KubeApiError, KubeUnreachableError } from "./http/errors.ts";
 export { type EventInfo, EventRecorder } from "./loops/event_recorder.ts";
@@ -19,13 +16,8 @@ export { Informer } from "./cache/informer.ts";
 export type { InformerOptions } from "./cache/informer_options.ts";
 export { KubeconfigSource } from "./http/kubeconfig.ts";
 export { LeaderElector } from "./loops/leader_elector.ts";
-export { type ListEnvelope } from "./client/list_items.ts";
 export { KubeMetrics } from "./loops/metrics.ts";
-export type {
-  DeleteOptions,
-  JsonPatchOperation,
-  ListOptions,
-} from "./http/options.ts";
+export type { DeleteOptions, JsonPatchOperation } from "./http/options.ts";
 export { type RequestInfo } from "./http/requester.ts";
 export {
   CLUSTER_ROLE_BINDINGS,

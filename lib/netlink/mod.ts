@@ -23,13 +23,8 @@ export {
   type ConntrackCount,
   type ConntrackFilter,
   ConntrackSocket,
-  type FoundConnection,
 } from "./conntrack/conntrack_socket.ts";
-export {
-  type TcpConnection,
-  type TcpSocket,
-  TcpSockets,
-} from "./diag/tcp_sockets.ts";
+export { type TcpConnection, TcpSockets } from "./diag/tcp_sockets.ts";
 export { type Lost, NetlinkError, refuseLost } from "./message/errors.ts";
 export {
   type FouPort,
@@ -79,7 +74,6 @@ export { netnsIdGet } from "./link/netns_id.ts";
 export type { Request } from "./message/request.ts";
 export {
   MAIN_TABLE,
-  type NextHop,
   PROTOCOL_BOOT,
   PROTOCOL_KERNEL,
   type Route,

@@ -3,6 +3,6 @@
  *
  * @module
  */
-export { type Content, sizeOf, type TarEntry, writeTar } from "./tar.ts";
+export { sizeOf, type TarEntry, writeTar } from "./tar.ts";
 export { Tree } from "./tree.ts";
-export { readTar, TarError } from "./untar.ts";
+export { readTar } from "./untar.ts";

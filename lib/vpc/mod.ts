@@ -5,7 +5,6 @@
  * @module
  */
 export {
-  type BlockOptions,
   blocksOf,
   type EniBlock,
   grantEni,
@@ -28,7 +27,6 @@ export {
   type BlockKind,
   type Ec2Eni,
   type Eni,
-  type EniAttachment,
   type Grant,
   type ImdsEni,
   mergeEnis,
@@ -39,26 +37,11 @@ export {
   doubtfulBlocks,
   type Situation,
 } from "./fleet/fleet.ts";
-export type { Unmet } from "./fleet/grow.ts";
-export {
-  capacityOf,
-  type LimitOptions,
-  type Limits,
-  narrowLimits,
-} from "./fleet/limits.ts";
-export { learn, type Pace, type Pause, refusedKinds } from "./fleet/pace.ts";
+export { capacityOf, type Limits, narrowLimits } from "./fleet/limits.ts";
+export { learn, type Pace, refusedKinds } from "./fleet/pace.ts";
 export { type Plan, plan } from "./fleet/plan.ts";
-export {
-  checkTargets,
-  type FreeRange,
-  type Goal,
-  type Targets,
-} from "./fleet/targets.ts";
-export {
-  VpcHost,
-  type VpcHostOptions,
-  type VpcHostReport,
-} from "./host/host_apply.ts";
+export { checkTargets, type Goal } from "./fleet/targets.ts";
+export { VpcHost, type VpcHostReport } from "./host/host_apply.ts";
 export type { HostEni, VpcHostSettings } from "./host/host_settings.ts";
 export { VpcHostProblem } from "./host/host_problem.ts";
-export { RestTable, type RestTableOptions } from "./host/rest_table.ts";
+export { RestTable } from "./host/rest_table.ts";

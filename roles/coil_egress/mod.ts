@@ -44,7 +44,7 @@ import { ReportedLosses } from "./observe/reported_losses.ts";
 import { serve } from "./servers.ts";
 import { TokenReviews } from "./admission/token_reviews.ts";
 
-export { EGRESS_FLAGS, parseEgressFlags } from "./flags.ts";
+export { parseEgressFlags } from "./flags.ts";
 export type { DataPlane } from "./base/ports.ts";
 
 const log = getLogger("setup");

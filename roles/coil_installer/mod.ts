@@ -14,8 +14,6 @@ import { install } from "./install.ts";
 import type { InstallRequest } from "./plan/request.ts";
 import { uninstall, type UninstallRequest } from "./uninstall.ts";
 
-export { INSTALLER_FLAGS } from "./flags.ts";
-
 const COMMANDS: Readonly<Record<Command, Run>> = { install, uninstall };
 
 type Run = (

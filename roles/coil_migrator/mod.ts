@@ -18,9 +18,7 @@ import { replace } from "./replace/replace.ts";
 import { status } from "./status/status.ts";
 import { processTerminal, type Terminal } from "./command/terminal.ts";
 
-export { DUMP_FLAGS, REPLACE_FLAGS, STATUS_FLAGS } from "./command/flags.ts";
 export type { MigrationStatus } from "./status/migration_status.ts";
-export type { Terminal } from "./command/terminal.ts";
 
 /** What a command is run with. */
 interface Call {

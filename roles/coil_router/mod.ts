@@ -27,8 +27,6 @@ import { RouteBook } from "./route_book.ts";
 import { Router } from "./router.ts";
 import { watchRoutes } from "./route_watch.ts";
 
-export { ROUTER_FLAGS } from "./flags.ts";
-
 const GRACE_MS = 5_000;
 
 /** The kernel's routes are looked at this often, whatever it reports. */

@@ -3,4 +3,4 @@
  *
  * @module
  */
-export { Browser, type Page, type View } from "./browser.ts";
+export { Browser, type Page } from "./browser.ts";

@@ -20,8 +20,7 @@ import { ensureKernel, type VmKernel } from "./kernel.ts";
 import { Machine } from "./machine.ts";
 import { machineDir } from "./machine_dir.ts";
 
-export { VmError, VmTimeoutError } from "./errors.ts";
-export type { VmJob } from "./job.ts";
+export { VmTimeoutError } from "./errors.ts";
 
 /** What {@linkcode ensureVm} prepared. */
 export interface Vm {
