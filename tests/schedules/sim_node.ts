@@ -117,6 +117,7 @@ export class SimCoild {
       ...shared,
       metrics,
       intervalMs: 1_000,
+      quarantine: { report: () => {} },
     });
     const attachments = new AddressedPods({
       ...shared,
