@@ -27,5 +27,6 @@ export {
   SECONDS_BUCKETS,
   serveMetrics,
 } from "./metrics.ts";
+export { MetricFactory } from "./metric_factory.ts";
 export { RepeatFilter } from "./base/repeat_filter.ts";
 export { Counter, Gauge, Histogram, Registry } from "prom-client";

@@ -1,4 +1,5 @@
-import { Counter, Gauge, type Registry } from "prom-client";
+import type { Registry } from "prom-client";
+import { MetricFactory } from "./metric_factory.ts";
 
 /** Linux reports process times in units of USER_HZ, which is 100 on every architecture V8 runs on (proc_pid_stat(5)). */
 const TICKS_PER_SECOND = 100;
@@ -10,25 +11,16 @@ const TICKS_PER_SECOND = 100;
  * which Coil's dashboards read, only the heap size means the same thing here.
  */
 export function registerProcessMetrics(registry: Registry): void {
-  const registers = [registry];
-  new Counter({
-    name: "process_cpu_seconds_total",
+  const make = new MetricFactory(registry);
+  make.counter("process_cpu_seconds_total", {
     help: "Total user and system CPU time spent in seconds.",
-    registers,
-    collect() {
-      this.reset();
-      this.inc(readStat().cpuSeconds);
+    collect: (counter) => {
+      counter.reset();
+      counter.inc(readStat().cpuSeconds);
     },
   });
   const gauge = (name: string, help: string, read: () => number) =>
-    new Gauge({
-      name,
-      help,
-      registers,
-      collect() {
-        this.set(read());
-      },
-    });
+    make.gauge(name, { help, read });
   gauge(
     "process_resident_memory_bytes",
     "Resident memory size in bytes.",
@@ -52,10 +44,8 @@ export function registerProcessMetrics(registry: Registry): void {
     "Number of bytes allocated on the (V8) heap and still in use.",
     () => Deno.memoryUsage().heapUsed,
   );
-  new Gauge({
-    name: "process_start_time_seconds",
+  make.gauge("process_start_time_seconds", {
     help: "Start time of the process since unix epoch in seconds.",
-    registers,
   }).set(performance.timeOrigin / 1000);
 }
 

@@ -1,4 +1,9 @@
-import { Counter, Gauge, type Registry } from "../../lib/telemetry/mod.ts";
+import {
+  type Counter,
+  type Gauge,
+  MetricFactory,
+  type Registry,
+} from "../../lib/telemetry/mod.ts";
 
 /** coil-router's metrics; the first two are upstream's. */
 export class RouterMetrics {
@@ -14,33 +19,25 @@ export class RouterMetrics {
 
   constructor(registry: Registry, node: string) {
     this.#node = node;
-    const registers = [registry];
-    const labelNames = ["node"] as const;
-    this.syncs = new Counter({
-      name: "coil_router_syncs_total",
+    const make = new MetricFactory(registry);
+    const labels = ["node"] as const;
+    this.syncs = make.counter("coil_router_syncs_total", {
       help: "Synchronisations of the routes",
-      labelNames,
-      registers,
+      labels,
     });
-    this.routes = new Gauge({
-      name: "coil_router_routes_synced",
+    this.routes = make.gauge("coil_router_routes_synced", {
       help: "Routes to blocks of other nodes in the kernel",
-      labelNames,
-      registers,
+      labels,
     });
-    this.failures = new Gauge({
-      name: "coil_router_routes_failed",
+    this.failures = make.gauge("coil_router_routes_failed", {
       help:
         "Routes to blocks of other nodes that the kernel refuses to set or remove",
-      labelNames,
-      registers,
+      labels,
     });
-    this.repairs = new Counter({
-      name: "coil_router_repairs_total",
+    this.repairs = make.counter("coil_router_repairs_total", {
       help:
         "Synchronisations that restored routes which other programs removed or changed",
-      labelNames,
-      registers,
+      labels,
     });
     this.repairs.inc({ node }, 0);
     this.syncs.inc({ node }, 0);

@@ -1,7 +1,8 @@
 import {
-  Counter,
-  Gauge,
-  Histogram,
+  type Counter,
+  type Gauge,
+  type Histogram,
+  MetricFactory,
   type Registry,
   SECONDS_BUCKETS,
 } from "../../telemetry/mod.ts";
@@ -33,57 +34,53 @@ export class KubeMetrics {
   readonly #queues: QueueMetrics;
 
   constructor(registry: Registry) {
-    const registers = [registry];
-    this.requests = new Counter({
-      name: "rest_client_requests_total",
+    const make = new MetricFactory(registry);
+    this.requests = make.counter("rest_client_requests_total", {
       help: "Requests to the API server.",
-      labelNames: ["code", "host", "method"],
-      registers,
+      labels: ["code", "host", "method"],
     });
     const controller = ["controller"] as const;
-    this.reconciles = new Counter({
-      name: "controller_runtime_reconcile_total",
+    this.reconciles = make.counter("controller_runtime_reconcile_total", {
       help: "Finished reconciliations.",
-      labelNames: ["controller", "result"],
-      registers,
+      labels: ["controller", "result"],
     });
-    this.reconcileErrors = new Counter({
-      name: "controller_runtime_reconcile_errors_total",
-      help: "Failed reconciliations.",
-      labelNames: controller,
-      registers,
-    });
-    this.terminalErrors = new Counter({
-      name: "controller_runtime_terminal_reconcile_errors_total",
-      help: "Failed reconciliations that are not retried.",
-      labelNames: controller,
-      registers,
-    });
-    this.reconcileSeconds = new Histogram({
-      name: "controller_runtime_reconcile_time_seconds",
-      help: "Duration of reconciliations.",
-      labelNames: controller,
-      buckets: [...SECONDS_BUCKETS, 30, 60],
-      registers,
-    });
-    this.activeWorkers = new Gauge({
-      name: "controller_runtime_active_workers",
+    this.reconcileErrors = make.counter(
+      "controller_runtime_reconcile_errors_total",
+      {
+        help: "Failed reconciliations.",
+        labels: controller,
+      },
+    );
+    this.terminalErrors = make.counter(
+      "controller_runtime_terminal_reconcile_errors_total",
+      {
+        help: "Failed reconciliations that are not retried.",
+        labels: controller,
+      },
+    );
+    this.reconcileSeconds = make.histogram(
+      "controller_runtime_reconcile_time_seconds",
+      {
+        help: "Duration of reconciliations.",
+        labels: controller,
+        buckets: [...SECONDS_BUCKETS, 30, 60],
+      },
+    );
+    this.activeWorkers = make.gauge("controller_runtime_active_workers", {
       help: "Running reconciliations.",
-      labelNames: controller,
-      registers,
+      labels: controller,
     });
-    this.maxConcurrent = new Gauge({
-      name: "controller_runtime_max_concurrent_reconciles",
-      help: "Maximum number of parallel reconciliations.",
-      labelNames: controller,
-      registers,
-    });
+    this.maxConcurrent = make.gauge(
+      "controller_runtime_max_concurrent_reconciles",
+      {
+        help: "Maximum number of parallel reconciliations.",
+        labels: controller,
+      },
+    );
     this.#queues = new QueueMetrics(registry);
-    this.leader = new Gauge({
-      name: "leader_election_master_status",
+    this.leader = make.gauge("leader_election_master_status", {
       help: "1 if this process is the leader, otherwise 0.",
-      labelNames: ["name"],
-      registers,
+      labels: ["name"],
     });
   }
 

@@ -1,10 +1,10 @@
+import type { QueueObserver } from "./work_queue.ts";
 import {
-  Counter,
-  Gauge,
-  Histogram,
+  type Counter,
+  type Histogram,
+  MetricFactory,
   type Registry,
 } from "../../telemetry/mod.ts";
-import type { QueueObserver } from "./work_queue.ts";
 
 /** client-go's: 10 ns to 1,000 s, each ten times the one before. */
 const BUCKETS = Array.from({ length: 12 }, (_, n) => Number(`1e${n - 8}`));
@@ -33,34 +33,26 @@ export class QueueMetrics {
   readonly #queues = new Map<string, QueueReading & { times: QueueTimes }>();
 
   constructor(registry: Registry) {
-    const registers = [registry];
-    this.#adds = new Counter({
-      name: "workqueue_adds_total",
+    const make = new MetricFactory(registry);
+    this.#adds = make.counter("workqueue_adds_total", {
       help: "Keys added to the queue.",
-      labelNames: LABELS,
-      registers,
+      labels: LABELS,
     });
-    this.#retries = new Counter({
-      name: "workqueue_retries_total",
+    this.#retries = make.counter("workqueue_retries_total", {
       help: "Keys added again after failures.",
-      labelNames: LABELS,
-      registers,
+      labels: LABELS,
     });
-    this.#queueSeconds = new Histogram({
-      name: "workqueue_queue_duration_seconds",
+    this.#queueSeconds = make.histogram("workqueue_queue_duration_seconds", {
       help: "How long keys wait in the queue before processing.",
-      labelNames: LABELS,
+      labels: LABELS,
       buckets: BUCKETS,
-      registers,
     });
-    this.#workSeconds = new Histogram({
-      name: "workqueue_work_duration_seconds",
+    this.#workSeconds = make.histogram("workqueue_work_duration_seconds", {
       help: "How long processing a key takes.",
-      labelNames: LABELS,
+      labels: LABELS,
       buckets: BUCKETS,
-      registers,
     });
-    this.#registerGauges(registers);
+    this.#registerGauges(make);
   }
 
   /** Makes a queue's metrics exist; returns the observer for the queue. */
@@ -87,39 +79,33 @@ export class QueueMetrics {
     this.#retries.inc(labelsOf(name));
   }
 
-  #registerGauges(registers: Registry[]): void {
+  #registerGauges(make: MetricFactory): void {
     const queues = this.#queues;
-    new Gauge({
-      name: "workqueue_depth",
+    make.gauge("workqueue_depth", {
       help: "Keys waiting in the queue.",
-      labelNames: [...LABELS, "priority"],
-      registers,
-      collect() {
+      labels: [...LABELS, "priority"],
+      collect: (gauge) => {
         for (const [name, { depth }] of queues) {
-          this.set({ ...labelsOf(name), priority: PRIORITY }, depth());
+          gauge.set({ ...labelsOf(name), priority: PRIORITY }, depth());
         }
       },
     });
-    new Gauge({
-      name: "workqueue_unfinished_work_seconds",
+    make.gauge("workqueue_unfinished_work_seconds", {
       help:
         "Total time of running work that work_duration does not include yet.",
-      labelNames: LABELS,
-      registers,
-      collect() {
+      labels: LABELS,
+      collect: (gauge) => {
         for (const [name, { times }] of queues) {
-          this.set(labelsOf(name), times.unfinished.totalSeconds);
+          gauge.set(labelsOf(name), times.unfinished.totalSeconds);
         }
       },
     });
-    new Gauge({
-      name: "workqueue_longest_running_processor_seconds",
+    make.gauge("workqueue_longest_running_processor_seconds", {
       help: "How long the longest running work has taken so far.",
-      labelNames: LABELS,
-      registers,
-      collect() {
+      labels: LABELS,
+      collect: (gauge) => {
         for (const [name, { times }] of queues) {
-          this.set(labelsOf(name), times.unfinished.longestSeconds);
+          gauge.set(labelsOf(name), times.unfinished.longestSeconds);
         }
       },
     });

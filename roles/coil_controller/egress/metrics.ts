@@ -5,38 +5,35 @@ import {
   gatewayLosses,
 } from "../../../lib/api/mod.ts";
 import type { Store } from "../../../lib/kube/mod.ts";
-import { Gauge, type Registry } from "../../../lib/telemetry/mod.ts";
+import { MetricFactory, type Registry } from "../../../lib/telemetry/mod.ts";
 
 /** Registers gauges of Egresses and their gateways, which read the cache when scraped. An Egress without a status counts as not ready. */
 export function observeEgresses(
   registry: Registry,
   egresses: Pick<Store<Egress>, "list">,
 ): void {
-  new Gauge({
-    name: "coil_controller_egress_ready",
+  const make = new MetricFactory(registry);
+  make.gauge("coil_controller_egress_ready", {
     help: "1 if a gateway of the Egress is available, otherwise 0.",
     // The label "namespace" is that of the controller in Prometheus.
-    labelNames: ["egress_namespace", "egress"],
-    registers: [registry],
-    collect() {
-      this.reset();
+    labels: ["egress_namespace", "egress"],
+    collect: (gauge) => {
+      gauge.reset();
       for (const { metadata, status } of egresses.list()) {
         const { namespace = "", name = "" } = metadata;
         const ready = conditionOf(status?.conditions, EGRESS_READY);
-        this.set(
+        gauge.set(
           { egress_namespace: namespace, egress: name },
           ready?.status === "True" ? 1 : 0,
         );
       }
     },
   });
-  new Gauge({
-    name: "coil_controller_egress_gateway_lost_nodes",
+  make.gauge("coil_controller_egress_gateway_lost_nodes", {
     help: "Nodes that have lost the gateway, as far as nodes reported it.",
-    labelNames: ["egress_namespace", "egress", "gateway"],
-    registers: [registry],
-    collect() {
-      this.reset();
+    labels: ["egress_namespace", "egress", "gateway"],
+    collect: (gauge) => {
+      gauge.reset();
       for (const { metadata, status } of egresses.list()) {
         const { namespace = "", name = "" } = metadata;
         const gateways = status?.gateways ?? [];
@@ -44,7 +41,7 @@ export function observeEgresses(
           gatewayLosses(gateways).map((loss) => [loss.name, loss.nodes]),
         );
         for (const { name: gateway } of gateways) {
-          this.set(
+          gauge.set(
             { egress_namespace: namespace, egress: name, gateway },
             lost.get(gateway) ?? 0,
           );

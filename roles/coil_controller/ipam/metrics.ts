@@ -9,9 +9,10 @@ import {
 } from "../../../lib/api/mod.ts";
 import { FAMILIES } from "../../../lib/inet/mod.ts";
 import {
-  Counter,
-  Gauge,
-  Histogram,
+  type Counter,
+  type Gauge,
+  type Histogram,
+  MetricFactory,
   type Registry,
   SECONDS_BUCKETS,
 } from "../../../lib/telemetry/mod.ts";
@@ -37,80 +38,59 @@ export class IpamMetrics {
   readonly #seenMs = new Map<string, number>();
 
   constructor(registry: Registry) {
-    const registers = [registry];
-    this.maxBlocks = new Gauge({
-      name: "coil_controller_max_blocks",
+    const make = new MetricFactory(registry);
+    this.maxBlocks = make.gauge("coil_controller_max_blocks", {
       help: "The maximum number of allocatable address blocks.",
-      labelNames: ["pool"],
-      registers,
+      labels: ["pool"],
     });
-    this.allocatedBlocks = new Gauge({
-      name: "coil_controller_allocated_blocks",
+    this.allocatedBlocks = make.gauge("coil_controller_allocated_blocks", {
       help: "The number of currently allocated address blocks.",
-      labelNames: ["pool"],
-      registers,
+      labels: ["pool"],
     });
-    this.freeBlocks = new Gauge({
-      name: "coil_controller_free_blocks",
+    this.freeBlocks = make.gauge("coil_controller_free_blocks", {
       help:
         "The number of address blocks that can still be allocated, without those whose addresses are used elsewhere.",
-      labelNames: ["pool"],
-      registers,
+      labels: ["pool"],
     });
-    this.overlaps = new Gauge({
-      name: "coil_controller_pool_overlaps",
+    this.overlaps = make.gauge("coil_controller_pool_overlaps", {
       help: "1 if other pools, nodes or Services have addresses of the pool.",
-      labelNames: ["pool"],
-      registers,
+      labels: ["pool"],
     });
-    this.addresses = new Gauge({
-      name: "coil_controller_pool_addresses",
+    this.addresses = make.gauge("coil_controller_pool_addresses", {
       help:
         "Addresses of a pool by family and state: used by pods, idle in blocks of nodes, free to allocate, or unavailable because they are reserved or used elsewhere.",
-      labelNames: ["pool", "family", "state"],
-      registers,
+      labels: ["pool", "family", "state"],
     });
-    this.blocksPerHour = new Gauge({
-      name: "coil_controller_pool_blocks_per_hour",
+    this.blocksPerHour = make.gauge("coil_controller_pool_blocks_per_hour", {
       help:
         "By how many blocks an hour the pool's use grew in the last six hours.",
-      labelNames: ["pool"],
-      registers,
+      labels: ["pool"],
     });
-    this.usedUpSeconds = new Gauge({
-      name: "coil_controller_pool_used_up_seconds",
+    this.usedUpSeconds = make.gauge("coil_controller_pool_used_up_seconds", {
       help:
         "Time until no block of the pool is left at this rate; absent while its use does not grow.",
-      labelNames: ["pool"],
-      registers,
+      labels: ["pool"],
     });
-    this.usedUpSoon = new Gauge({
-      name: "coil_controller_pool_used_up_soon",
+    this.usedUpSoon = make.gauge("coil_controller_pool_used_up_soon", {
       help: "1 while the pool has the condition UsedUpSoon.",
-      labelNames: ["pool"],
-      registers,
+      labels: ["pool"],
     });
-    this.requests = new Counter({
-      name: "coil_controller_block_requests_total",
+    this.requests = make.counter("coil_controller_block_requests_total", {
       help: "Answered block requests, by pool and result.",
-      labelNames: ["pool", "result"],
-      registers,
+      labels: ["pool", "result"],
     });
-    this.requestSeconds = new Histogram({
-      name: "coil_controller_block_request_seconds",
-      help: "Time from seeing a block request to writing its answer.",
-      buckets: [...SECONDS_BUCKETS],
-      registers,
-    });
-    this.gcReleased = new Counter({
-      name: "coil_controller_gc_released_blocks_total",
+    this.requestSeconds = make.histogram(
+      "coil_controller_block_request_seconds",
+      {
+        help: "Time from seeing a block request to writing its answer.",
+        buckets: [...SECONDS_BUCKETS],
+      },
+    );
+    this.gcReleased = make.counter("coil_controller_gc_released_blocks_total", {
       help: "Blocks released because their node was deleted.",
-      registers,
     });
-    this.gcErrors = new Counter({
-      name: "coil_controller_gc_errors_total",
+    this.gcErrors = make.counter("coil_controller_gc_errors_total", {
       help: "Failed attempts to find or release blocks of deleted nodes.",
-      registers,
     });
   }
 

@@ -1,4 +1,9 @@
-import { Counter, Gauge, type Registry } from "../../../lib/telemetry/mod.ts";
+import {
+  type Counter,
+  type Gauge,
+  MetricFactory,
+  type Registry,
+} from "../../../lib/telemetry/mod.ts";
 
 /** What is known of the ENIs that deleted nodes have left. */
 export class SweepMetrics {
@@ -7,24 +12,18 @@ export class SweepMetrics {
   readonly #errors: Counter;
 
   constructor(registry: Registry) {
-    const registers = [registry];
-    this.#loose = new Gauge({
-      name: "coil_controller_vpc_loose_enis",
+    const make = new MetricFactory(registry);
+    this.#loose = make.gauge("coil_controller_vpc_loose_enis", {
       help:
         "ENIs of the cluster that no instance has, as of the last look at EC2.",
-      labelNames: ["cluster"],
-      registers,
+      labels: ["cluster"],
     });
-    this.#deleted = new Counter({
-      name: "coil_controller_vpc_deleted_enis_total",
+    this.#deleted = make.counter("coil_controller_vpc_deleted_enis_total", {
       help: "ENIs deleted because no instance had them.",
-      registers,
     });
-    this.#errors = new Counter({
-      name: "coil_controller_vpc_sweep_errors_total",
+    this.#errors = make.counter("coil_controller_vpc_sweep_errors_total", {
       help:
         "Failures to find or delete ENIs that no instance has; each is retried.",
-      registers,
     });
   }
 

@@ -1,10 +1,10 @@
 import type { Address } from "../../../lib/inet/mod.ts";
-import { Gauge, type Registry } from "../../../lib/telemetry/mod.ts";
 import type { ClientPod } from "../clients/client_pod.ts";
 import type { GatewayIdentity } from "../base/identity.ts";
 import { namesOf } from "./limited_clients.ts";
 import type { DataPlane } from "../base/ports.ts";
 import type { Readings } from "./readings.ts";
+import { MetricFactory, type Registry } from "../../../lib/telemetry/mod.ts";
 
 const POD_LABELS = ["namespace", "pod", "egress"] as const;
 const CLIENT_LABELS = [...POD_LABELS, "client", "client_ip"] as const;
@@ -22,20 +22,18 @@ export function observeLimits(
   registry: Registry,
   { identity, kernel, readings, pods }: LimitSources,
 ): void {
-  const registers = [registry];
+  const make = new MetricFactory(registry);
   const { namespace, pod, egress } = identity;
   const labels = { namespace, pod, egress };
-  new Gauge({
-    name: "coil_egress_client_flows_limit",
+  make.gauge("coil_egress_client_flows_limit", {
     help:
       "Maximum number of connections of each client address, in total or to one address; absent without limit",
-    labelNames: [...POD_LABELS, "scope"],
-    registers,
-    collect() {
-      this.reset();
+    labels: [...POD_LABELS, "scope"],
+    collect: (gauge) => {
+      gauge.reset();
       const { flows, flowsToOneAddress } = kernel.limits;
       const set = (scope: string, value: number | undefined) => {
-        if (value !== undefined) this.set({ ...labels, scope }, value);
+        if (value !== undefined) gauge.set({ ...labels, scope }, value);
       };
       set("all", flows);
       set("address", flowsToOneAddress);
@@ -48,19 +46,17 @@ export function observeLimits(
       readonly read: () => Promise<readonly (readonly [Address, number])[]>;
     },
   ) =>
-    new Gauge({
-      name,
+    make.gauge(name, {
       help,
-      labelNames: CLIENT_LABELS,
-      registers,
-      async collect() {
+      labels: CLIENT_LABELS,
+      collect: async (gauge) => {
         const values = await read();
-        this.reset();
+        gauge.reset();
         const names = namesOf(pods(), values.map(([address]) => address));
         for (const [address, value] of values) {
           const client = names.get(address) ?? "";
           const client_ip = address.toString();
-          this.set({ ...labels, client, client_ip }, value);
+          gauge.set({ ...labels, client, client_ip }, value);
         }
       },
     });

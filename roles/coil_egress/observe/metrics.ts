@@ -1,8 +1,12 @@
 import { SERVER_LINK_NAMES } from "../../../lib/egress/mod.ts";
-import { Counter, Gauge, type Registry } from "../../../lib/telemetry/mod.ts";
 import type { ClientPod } from "../clients/client_pod.ts";
 import type { GatewayIdentity } from "../base/identity.ts";
 import type { ReadingName } from "./readings.ts";
+import {
+  type Counter,
+  MetricFactory,
+  type Registry,
+} from "../../../lib/telemetry/mod.ts";
 
 /** What the metrics of clients read when they are scraped. */
 export interface ClientSources {
@@ -18,33 +22,25 @@ export class EgressMetrics {
   readonly #failures: Counter<"reading">;
   readonly #announcements: Counter<"code">;
   readonly #repairs: Counter;
-  readonly #registers: Registry[];
+  readonly #make: MetricFactory;
 
   constructor(registry: Registry) {
-    const registers = this.#registers = [registry];
-    this.#syncs = new Counter({
-      name: "coil_egress_client_syncs_total",
+    const make = this.#make = new MetricFactory(registry);
+    this.#syncs = make.counter("coil_egress_client_syncs_total", {
       help: "Kernel transactions that changed clients",
-      labelNames: ["result"],
-      registers,
+      labels: ["result"],
     });
-    this.#failures = new Counter({
-      name: "coil_egress_reading_failures_total",
+    this.#failures = make.counter("coil_egress_reading_failures_total", {
       help: "Failed reads of kernel counters",
-      labelNames: ["reading"],
-      registers,
+      labels: ["reading"],
     });
-    this.#announcements = new Counter({
-      name: "coil_egress_announcements_total",
+    this.#announcements = make.counter("coil_egress_announcements_total", {
       help: "Announcements of clients, by status code of the answer",
-      labelNames: ["code"],
-      registers,
+      labels: ["code"],
     });
-    this.#repairs = new Counter({
-      name: "coil_egress_repairs_total",
+    this.#repairs = make.counter("coil_egress_repairs_total", {
       help:
         "Repairs of links, rules, routes, sysctls or the nftables table that other programs removed or changed",
-      registers,
     });
     this.#repairs.inc(0);
     for (const result of ["ok", "error"]) this.#syncs.inc({ result }, 0);
@@ -76,31 +72,27 @@ export class EgressMetrics {
 
   /** Registers what is read when it is scraped. */
   observe({ identity, pods, ...counts }: ClientSources): void {
-    const registers = this.#registers;
+    const make = this.#make;
     const { namespace, egress } = identity;
-    new Gauge({
-      name: "coil_egress_client_pod_count",
+    make.gauge("coil_egress_client_pod_count", {
       help: "Pods that use this Egress",
-      labelNames: ["namespace", "egress"],
-      registers,
-      collect() {
-        this.set({ namespace, egress }, [...pods()].length);
+      labels: ["namespace", "egress"],
+      collect: (gauge) => {
+        gauge.set({ namespace, egress }, [...pods()].length);
       },
     });
-    new Gauge({
-      name: "coil_egress_client_pod_info",
+    make.gauge("coil_egress_client_pod_info", {
       help: "Addresses of the pods that use this Egress",
-      labelNames: [
+      labels: [
         ...["namespace", "pod", "pod_ip", "interface"] as const,
         ...["egress", "egress_namespace"] as const,
       ],
-      registers,
-      collect() {
-        this.reset();
+      collect: (gauge) => {
+        gauge.reset();
         for (const pod of pods()) {
           for (const address of pod.addresses) {
             if (identity.addresses[address.family] === undefined) continue;
-            this.set({
+            gauge.set({
               namespace: pod.namespace,
               pod: pod.name,
               pod_ip: address.toString(),
@@ -113,22 +105,14 @@ export class EgressMetrics {
       },
     });
     const { announcedCount, sharedCount } = counts;
-    new Gauge({
-      name: "coil_egress_announced_clients",
+    make.gauge("coil_egress_announced_clients", {
       help:
         "Pods known only from their announcement, not yet from their status",
-      registers,
-      collect() {
-        this.set(announcedCount());
-      },
+      read: announcedCount,
     });
-    new Gauge({
-      name: "coil_egress_shared_addresses",
+    make.gauge("coil_egress_shared_addresses", {
       help: "Addresses of more than one live pod",
-      registers,
-      collect() {
-        this.set(sharedCount());
-      },
+      read: sharedCount,
     });
   }
 }

@@ -1,9 +1,9 @@
 import type { ServerCounters } from "../../../lib/egress/mod.ts";
 import type { ConntrackCount } from "../../../lib/netlink/mod.ts";
 import { FAMILIES } from "../../../lib/inet/mod.ts";
-import { Counter, Gauge, type Registry } from "../../../lib/telemetry/mod.ts";
 import type { GatewayIdentity } from "../base/identity.ts";
 import type { Readings } from "./readings.ts";
+import { MetricFactory, type Registry } from "../../../lib/telemetry/mod.ts";
 
 /** Labels of what the gateway as a whole has. */
 const POD_LABELS = ["namespace", "pod", "egress"] as const;
@@ -22,7 +22,7 @@ export interface ReadingSources {
 }
 
 interface Context {
-  readonly registers: Registry[];
+  readonly make: MetricFactory;
   readonly labels: PodLabels;
   readonly readings: ReadingSources["readings"];
 }
@@ -37,7 +37,11 @@ export function observeReadings(
 ): void {
   const { namespace, pod, egress } = identity;
   const labels = { namespace, pod, egress };
-  const context: Context = { registers: [registry], labels, readings };
+  const context: Context = {
+    make: new MetricFactory(registry),
+    labels,
+    readings,
+  };
   observeConntrack(context);
   observeRules(context);
   observePorts(context);
@@ -55,7 +59,7 @@ export function observeReadings(
 
 /** A gauge of the whole gateway. */
 function gaugeOf(
-  { registers, labels }: Context,
+  { make, labels }: Context,
   { name, help, read }: {
     readonly name: string;
     readonly help: string;
@@ -65,15 +69,13 @@ function gaugeOf(
       | Promise<number | undefined>;
   },
 ): void {
-  new Gauge({
-    name,
+  make.gauge(name, {
     help,
-    labelNames: POD_LABELS,
-    registers,
-    async collect() {
+    labels: POD_LABELS,
+    collect: async (gauge) => {
       const value = await read();
-      this.reset();
-      if (value !== undefined) this.set(labels, value);
+      gauge.reset();
+      if (value !== undefined) gauge.set(labels, value);
     },
   });
 }
@@ -96,25 +98,23 @@ function observeConntrack(context: Context): void {
   });
 }
 
-function observeRules({ registers, labels, readings }: Context): void {
+function observeRules({ make, labels, readings }: Context): void {
   const counter = (name: string, { help, of, unit }: {
     readonly help: string;
     readonly of: keyof ServerCounters;
     readonly unit: "packets" | "bytes";
   }) =>
-    new Counter({
-      name,
+    make.counter(name, {
       help,
-      labelNames: [...POD_LABELS, "protocol"],
-      registers,
-      async collect() {
+      labels: [...POD_LABELS, "protocol"],
+      collect: async (counter) => {
         await readings.readCheap();
-        this.reset();
+        counter.reset();
         const counts = readings.counters?.[of];
         for (const protocol of FAMILIES) {
           const value = counts?.[protocol]?.[unit];
           if (value === undefined) continue;
-          this.inc({ ...labels, protocol }, Number(value));
+          counter.inc({ ...labels, protocol }, Number(value));
         }
       },
     });
@@ -149,20 +149,18 @@ function observeRules({ registers, labels, readings }: Context): void {
 }
 
 /** Of each destination, whatever the client's own port was, the worst counts: ports below 1024 are few. */
-function observePorts({ registers, labels, readings }: Context): void {
+function observePorts({ make, labels, readings }: Context): void {
   const gauge = (of: "used" | "limit", help: string) =>
-    new Gauge({
-      name: `coil_egress_snat_ports_${of}`,
+    make.gauge(`coil_egress_snat_ports_${of}`, {
       help,
-      labelNames: [...POD_LABELS, "protocol", "destination", "port"],
-      registers,
-      collect() {
-        this.reset();
+      labels: [...POD_LABELS, "protocol", "destination", "port"],
+      collect: (gauge) => {
+        gauge.reset();
         // The worst comes first, so it is set last.
         for (const use of (readings.flows?.ports ?? []).toReversed()) {
           const { protocol, port } = use;
           const destination = use.destination.toString();
-          this.set({ ...labels, protocol, destination, port }, use[of]);
+          gauge.set({ ...labels, protocol, destination, port }, use[of]);
         }
       },
     });

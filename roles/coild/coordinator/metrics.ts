@@ -1,8 +1,8 @@
 import {
-  Counter,
-  Gauge,
+  type Counter,
   getLogger,
-  Histogram,
+  type Histogram,
+  MetricFactory,
   type Registry,
   SECONDS_BUCKETS,
 } from "../../../lib/telemetry/mod.ts";
@@ -44,58 +44,41 @@ export class CoordinatorMetrics {
   readonly #probeSeconds: Histogram<"kind">;
 
   constructor(registry: Registry, figures: CoordinatorFigures) {
-    const registers = [registry];
-    this.#calls = new Counter({
-      name: "coil_coordinator_calls_total",
+    const make = new MetricFactory(registry);
+    this.#calls = make.counter("coil_coordinator_calls_total", {
       help: "Calls of the CNI plugin coordinator that coild served",
-      labelNames: ["command", "result"],
-      registers,
+      labels: ["command", "result"],
     });
-    this.#seconds = new Histogram({
-      name: "coil_coordinator_call_seconds",
+    this.#seconds = make.histogram("coil_coordinator_call_seconds", {
       help: "Duration of each phase of a call of coordinator",
-      labelNames: ["phase"],
+      labels: ["phase"],
       buckets: BUCKETS_S,
-      registers,
     });
-    this.#probes = new Counter({
-      name: "coil_coordinator_probes_total",
+    this.#probes = make.counter("coil_coordinator_probes_total", {
       help:
         "Questions to the network whether an address is in use or a gateway answers, and announcements",
-      labelNames: ["kind", "result"],
-      registers,
+      labels: ["kind", "result"],
     });
-    this.#probeSeconds = new Histogram({
-      name: "coil_coordinator_probe_seconds",
+    this.#probeSeconds = make.histogram("coil_coordinator_probe_seconds", {
       help: "Duration of a probe or announcement of one address",
-      labelNames: ["kind"],
+      labels: ["kind"],
       buckets: BUCKETS_S,
-      registers,
     });
-    new Gauge({
-      name: "coil_coordinator_pods",
+    make.gauge("coil_coordinator_pods", {
       help: "Pods of this node that the coordinator has joined to it",
-      registers,
-      async collect() {
+      collect: async (gauge) => {
         try {
-          this.set(await figures.countPods());
+          gauge.set(await figures.countPods());
         } catch (err) {
           // Other metrics are read all the same; this one keeps its value.
           log.warn("Cannot count joined pods", { err });
         }
       },
     });
-    new Gauge({
-      name: "coil_coordinator_defaults_age_seconds",
+    make.gauge("coil_coordinator_defaults_age_seconds", {
       help:
         "Time since the API server last confirmed the SpiderCoordinator; absent before the first answer",
-      registers,
-      collect() {
-        this.reset();
-        const { ageSeconds } = figures;
-        if (ageSeconds === undefined) this.remove();
-        else this.set(ageSeconds);
-      },
+      read: () => figures.ageSeconds,
     });
     for (const command of COMMANDS) {
       for (const result of ["ok", "error"]) {

@@ -1,7 +1,7 @@
 import {
-  Counter,
-  Gauge,
-  Histogram,
+  type Counter,
+  type Histogram,
+  MetricFactory,
   type Registry,
   SECONDS_BUCKETS,
 } from "../../../lib/telemetry/mod.ts";
@@ -22,36 +22,28 @@ export class GatewayMetrics {
 
   /** The gauge reads `states` when it is scraped: of each gateway what the node thinks of it. */
   constructor(registry: Registry, states: () => Iterable<string>) {
-    const registers = [registry];
-    this.#silence = new Histogram({
-      name: "coil_coild_egress_gateway_loss_seconds",
+    const make = new MetricFactory(registry);
+    this.#silence = make.histogram("coil_coild_egress_gateway_loss_seconds", {
       help:
         "Time from the last answered probe of a gateway until it counts as lost",
       buckets: SILENCE_BUCKETS_S,
-      registers,
     });
-    this.#switch = new Histogram({
-      name: "coil_coild_egress_client_switch_seconds",
+    this.#switch = make.histogram("coil_coild_egress_client_switch_seconds", {
       help:
         "Time from the loss of a gateway until a client no longer uses it and its connections through it have ended",
       buckets: [...SECONDS_BUCKETS],
-      registers,
     });
-    this.#ended = new Counter({
-      name: "coil_coild_egress_connections_ended_total",
+    this.#ended = make.counter("coil_coild_egress_connections_ended_total", {
       help: "Connections of clients through lost gateways, by action",
-      labelNames: ["how"],
-      registers,
+      labels: ["how"],
     });
     for (const how of ["aborted", "forgotten"]) this.#ended.inc({ how }, 0);
-    new Gauge({
-      name: "coil_coild_egress_gateways",
+    make.gauge("coil_coild_egress_gateways", {
       help: "Gateways that this node probes, by state",
-      labelNames: ["state"],
-      registers,
-      collect() {
-        for (const state of STATES) this.set({ state }, 0);
-        for (const state of states()) this.inc({ state });
+      labels: ["state"],
+      collect: (gauge) => {
+        for (const state of STATES) gauge.set({ state }, 0);
+        for (const state of states()) gauge.inc({ state });
       },
     });
   }

@@ -2,9 +2,9 @@ import type { AnnounceResult } from "../../../lib/announce/mod.ts";
 import type { IpamObserver, NodeIpam } from "../../../lib/ipam/mod.ts";
 import { type CallsInFlight, enterPhase } from "./calls_in_flight.ts";
 import {
-  Counter,
-  Gauge,
-  Histogram,
+  type Counter,
+  type Histogram,
+  MetricFactory,
   type Registry,
   SECONDS_BUCKETS,
 } from "../../../lib/telemetry/mod.ts";
@@ -92,73 +92,54 @@ export class CoildMetrics implements IpamObserver {
     registry: Registry,
     calls: Pick<CallsInFlight, "list"> = { list: [] },
   ) {
-    const registers = [registry];
+    const make = new MetricFactory(registry);
     const observeTimed = () => this.#observeTimed();
-    this.#phases = new Histogram({
-      name: "coil_coild_add_phase_seconds",
+    this.#phases = make.histogram("coil_coild_add_phase_seconds", {
       help: "Duration of each phase of an ADD",
-      labelNames: ["phase"],
+      labels: ["phase"],
       buckets: BUCKETS_S,
-      registers,
       collect: observeTimed,
     });
-    new Gauge({
-      name: "coil_coild_adds_in_flight",
+    make.gauge("coil_coild_adds_in_flight", {
       help: "Running ADD calls",
-      registers,
-      collect() {
-        this.set(calls.list.filter(({ method }) => method === "Add").length);
-      },
+      read: () => calls.list.filter(({ method }) => method === "Add").length,
     });
-    this.#audits = new Counter({
-      name: "coil_coild_reconciliations_total",
+    this.#audits = make.counter("coil_coild_reconciliations_total", {
       help: "Comparisons of kernel, addresses and blocks",
-      labelNames: ["result"],
-      registers,
+      labels: ["result"],
     });
-    this.#requests = new Histogram({
-      name: "coil_coild_block_request_seconds",
+    this.#requests = make.histogram("coil_coild_block_request_seconds", {
       help: "Time from a block request to its answer",
-      labelNames: ["pool", "outcome"],
+      labels: ["pool", "outcome"],
       buckets: BUCKETS_S,
-      registers,
     });
-    this.#returns = new Counter({
-      name: "coil_coild_block_returns_total",
+    this.#returns = make.counter("coil_coild_block_returns_total", {
       help: "Attempts to return an empty block",
-      labelNames: ["pool", "result"],
-      registers,
+      labels: ["pool", "result"],
     });
-    this.#exhausted = new Counter({
-      name: "coil_coild_pool_exhausted_adds_total",
+    this.#exhausted = make.counter("coil_coild_pool_exhausted_adds_total", {
       help: "ADDs that got no address because the pool has no free block",
-      labelNames: ["pool"],
-      registers,
+      labels: ["pool"],
     });
-    this.#launchers = new Counter({
-      name: "coil_coild_launcher_calls_total",
+    this.#launchers = make.counter("coil_coild_launcher_calls_total", {
       help: "Calls from the CNI plugin's front",
-      labelNames: ["result"],
-      registers,
+      labels: ["result"],
     });
-    this.#announcements = new Counter({
-      name: "coil_coild_egress_announcements_total",
-      help: "Announcements of new clients to gateways, by result",
-      labelNames: ["result"],
-      registers,
-    });
-    this.#updates = new Counter({
-      name: "coil_coild_egress_updates_total",
+    this.#announcements = make.counter(
+      "coil_coild_egress_announcements_total",
+      {
+        help: "Announcements of new clients to gateways, by result",
+        labels: ["result"],
+      },
+    );
+    this.#updates = make.counter("coil_coild_egress_updates_total", {
       help: "Checks of pods whose egress may have changed, by result",
-      labelNames: ["result"],
-      registers,
+      labels: ["result"],
     });
-    this.#repairs = new Counter({
-      name: "coil_coild_repairs_total",
+    this.#repairs = make.counter("coil_coild_repairs_total", {
       help:
         "Objects of the node's network that other programs removed and coild restored",
-      labelNames: ["what"],
-      registers,
+      labels: ["what"],
     });
     for (const what of REPAIRS) this.#repairs.inc({ what }, 0);
     for (const result of ["ok", "error"]) {
@@ -169,72 +150,56 @@ export class CoildMetrics implements IpamObserver {
 
   /** Registers the gauges of the address management, which are read when scraped. */
   observeIpam(registry: Registry, { ipam, teardown }: IpamSources): void {
-    const registers = [registry];
-    new Gauge({
-      name: "coil_coild_addresses",
+    const make = new MetricFactory(registry);
+    make.gauge("coil_coild_addresses", {
       help: "Addresses of this node's blocks by state",
-      labelNames: ["pool", "state"],
-      registers,
-      collect() {
-        this.reset();
+      labels: ["pool", "state"],
+      collect: (gauge) => {
+        gauge.reset();
         for (const stats of ipam.stats()) {
           for (const state of ADDRESS_STATES) {
-            this.set({ pool: stats.pool, state }, stats[state]);
+            gauge.set({ pool: stats.pool, state }, stats[state]);
           }
         }
       },
     });
-    new Gauge({
-      name: "coil_coild_blocks",
+    make.gauge("coil_coild_blocks", {
       help: "Address blocks that this node holds",
-      labelNames: ["pool"],
-      registers,
-      collect() {
-        this.reset();
-        for (const { pool, blocks } of ipam.stats()) this.set({ pool }, blocks);
+      labels: ["pool"],
+      collect: (gauge) => {
+        gauge.reset();
+        for (const { pool, blocks } of ipam.stats()) {
+          gauge.set({ pool }, blocks);
+        }
       },
     });
-    new Gauge({
-      name: "coil_coild_husks",
+    make.gauge("coil_coild_husks", {
       help: "Disconnected pod interfaces pending deletion",
-      registers,
-      collect() {
-        this.set(teardown.pending);
-      },
+      read: () => teardown.pending,
     });
   }
 
   /** Registers the other gauges that are read when scraped. */
   observe(registry: Registry, { readiness, egress }: MetricSources): void {
-    const registers = [registry];
+    const make = new MetricFactory(registry);
     if (egress !== undefined) {
-      new Gauge({
-        name: "coil_coild_egress_client_conditions",
+      make.gauge("coil_coild_egress_client_conditions", {
         help: "Clients of Egresses with a problem now",
-        labelNames: ["reason"],
-        registers,
-        collect() {
+        labels: ["reason"],
+        collect: (gauge) => {
           for (const [reason, count] of egress.conditions) {
-            this.set({ reason }, count);
+            gauge.set({ reason }, count);
           }
         },
       });
-      new Gauge({
-        name: "coil_coild_egress_clients",
+      make.gauge("coil_coild_egress_clients", {
         help: "Pods of this node that are clients of Egresses",
-        registers,
-        collect() {
-          this.set(egress.clients);
-        },
+        read: () => egress.clients,
       });
     }
-    new Gauge({
-      name: "coil_coild_ready",
+    make.gauge("coil_coild_ready", {
       help: "1 if coild serves ADD, otherwise 0",
-      registers,
-      collect() {
-        this.set(readiness.isReady ? 1 : 0);
-      },
+      read: () => readiness.isReady ? 1 : 0,
     });
   }
 

@@ -1,6 +1,11 @@
-import { Counter, Histogram, type Registry } from "prom-client";
 import { codeNames } from "../../../lib/grpc/mod.ts";
-import { SECONDS_BUCKETS } from "../../../lib/telemetry/mod.ts";
+import {
+  type Counter,
+  type Histogram,
+  MetricFactory,
+  type Registry,
+  SECONDS_BUCKETS,
+} from "../../../lib/telemetry/mod.ts";
 import { METHOD_NAMES, type MethodName, SERVICE_NAME } from "./method_names.ts";
 
 const METHOD_LABELS = ["grpc_type", "grpc_service", "grpc_method"] as const;
@@ -18,38 +23,28 @@ export class CallMetrics {
 
   /** Every counter is there from the start, at 0. */
   constructor(registry: Registry) {
-    const registers = [registry];
+    const make = new MetricFactory(registry);
     const labelNames = [...METHOD_LABELS];
-    this.#started = new Counter({
-      name: "grpc_server_started_total",
+    this.#started = make.counter("grpc_server_started_total", {
       help: "Total number of RPCs started on the server.",
-      labelNames,
-      registers,
+      labels: labelNames,
     });
-    this.#received = new Counter({
-      name: "grpc_server_msg_received_total",
+    this.#received = make.counter("grpc_server_msg_received_total", {
       help: "Total number of RPC messages received on the server.",
-      labelNames,
-      registers,
+      labels: labelNames,
     });
-    this.#sent = new Counter({
-      name: "grpc_server_msg_sent_total",
+    this.#sent = make.counter("grpc_server_msg_sent_total", {
       help: "Total number of RPC messages sent by the server.",
-      labelNames,
-      registers,
+      labels: labelNames,
     });
-    this.#handled = new Counter({
-      name: "grpc_server_handled_total",
+    this.#handled = make.counter("grpc_server_handled_total", {
       help: "Total number of RPCs completed on the server, by status.",
-      labelNames: [...METHOD_LABELS, "grpc_code"],
-      registers,
+      labels: [...METHOD_LABELS, "grpc_code"],
     });
-    this.#seconds = new Histogram({
-      name: "grpc_server_handling_seconds",
+    this.#seconds = make.histogram("grpc_server_handling_seconds", {
       help: "Time from the request to the answer, in seconds.",
-      labelNames,
+      labels: labelNames,
       buckets: BUCKETS,
-      registers,
     });
     for (const name of METHOD_NAMES) this.#initialize(labelsOf(name));
   }

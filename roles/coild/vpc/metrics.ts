@@ -1,11 +1,11 @@
 import type { Attempt } from "../../../lib/aws/mod.ts";
+import type { Action, EniBlock } from "../../../lib/vpc/mod.ts";
 import {
-  Counter,
-  Gauge,
-  Histogram,
+  type Counter,
+  type Histogram,
+  MetricFactory,
   type Registry,
 } from "../../../lib/telemetry/mod.ts";
-import type { Action, EniBlock } from "../../../lib/vpc/mod.ts";
 
 /** A call of EC2 takes some 200 ms; one that is made again, seconds. */
 const BUCKETS_S = [0.05, 0.1, 0.2, 0.5, 1, 2, 5, 15];
@@ -38,28 +38,22 @@ export class VpcMetrics {
   readonly #actions: Counter<"action">;
 
   constructor(registry: Registry, figures: () => VpcFigures) {
-    const registers = [registry];
-    this.#requests = new Counter({
-      name: "coil_vpc_api_requests_total",
+    const make = new MetricFactory(registry);
+    this.#requests = make.counter("coil_vpc_api_requests_total", {
       help: "Requests to EC2, by call and result: success, none, or EC2's code",
-      labelNames: ["call", "result"],
-      registers,
+      labels: ["call", "result"],
     });
-    this.#seconds = new Histogram({
-      name: "coil_vpc_api_seconds",
+    this.#seconds = make.histogram("coil_vpc_api_seconds", {
       help: "Duration of one request to EC2",
-      labelNames: ["call"],
+      labels: ["call"],
       buckets: BUCKETS_S,
-      registers,
     });
-    this.#actions = new Counter({
-      name: "coil_vpc_plan_actions_total",
+    this.#actions = make.counter("coil_vpc_plan_actions_total", {
       help: "Calls to EC2 for the plan of the node's ENIs",
-      labelNames: ["action"],
-      registers,
+      labels: ["action"],
     });
     for (const action of ACTIONS) this.#actions.inc({ action }, 0);
-    observe(registers, figures);
+    observe(make, figures);
   }
 
   /** Counts and times a request that has ended. */
@@ -74,45 +68,33 @@ export class VpcMetrics {
   }
 }
 
-function observe(registers: Registry[], figures: () => VpcFigures): void {
-  new Gauge({
-    name: "coil_vpc_enis",
+function observe(make: MetricFactory, figures: () => VpcFigures): void {
+  make.gauge("coil_vpc_enis", {
     help: "Network interfaces of the instance that give pods addresses",
-    registers,
-    collect() {
-      this.set(figures().eniCount);
-    },
+    read: () => figures().eniCount,
   });
-  new Gauge({
-    name: "coil_vpc_blocks",
+  make.gauge("coil_vpc_blocks", {
     help:
       "Addresses and prefixes of the node's ENIs, by whether pods can get addresses of them",
-    labelNames: ["usable"],
-    registers,
-    collect() {
+    labels: ["usable"],
+    collect: (gauge) => {
       const { blocks } = figures();
       const usable = blocks.filter((block) => block.usable).length;
-      this.set({ usable: "true" }, usable);
-      this.set({ usable: "false" }, blocks.length - usable);
+      gauge.set({ usable: "true" }, usable);
+      gauge.set({ usable: "false" }, blocks.length - usable);
     },
   });
-  new Gauge({
-    name: "coil_vpc_addresses",
+  make.gauge("coil_vpc_addresses", {
     help: "Addresses of the node's ENIs for pods, by state",
-    labelNames: ["state"],
-    registers,
-    collect() {
+    labels: ["state"],
+    collect: (gauge) => {
       for (const [state, count] of Object.entries(figures().addresses)) {
-        this.set({ state }, count);
+        gauge.set({ state }, count);
       }
     },
   });
-  new Gauge({
-    name: "coil_vpc_waiting",
+  make.gauge("coil_vpc_waiting", {
     help: "Pods that wait for an address of the VPC",
-    registers,
-    collect() {
-      this.set(figures().waiting);
-    },
+    read: () => figures().waiting,
   });
 }
