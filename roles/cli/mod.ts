@@ -11,12 +11,11 @@ import {
   UsageError,
   writeAll,
 } from "../../lib/flags/mod.ts";
-import { VERSION } from "../../lib/names/mod.ts";
 import {
   type Command,
   type CommandContext,
+  defineCommand,
   oneOf,
-  readArguments,
   type Terminal,
 } from "./base/command.ts";
 import { EXIT, explain } from "./base/errors.ts";
@@ -34,30 +33,24 @@ import { VERSION_COMMAND } from "./version.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 
-const COMPLETION: Command = {
+const COMPLETION: Command = defineCommand({
   path: "completion",
   about: "Print a completion script for bash, zsh or fish",
+  details: (program) =>
+    `Prints a completion script, for example for
+  source <(${program} completion bash)`,
+  positionals: SHELLS.join("|"),
   flags: {},
-  run: (context) => {
-    const line = readArguments({}, context, {
-      program: `${context.program} completion`,
-      version: VERSION,
-      about: `Prints a completion script, for example for
-  source <(${context.program} completion bash)`,
-      positionals: SHELLS.join("|"),
-    });
-    if (line !== undefined) {
-      const shell = oneOf(line.positionals[0] ?? "", SHELLS);
-      if (context.program.includes(" ")) {
-        throw new UsageError(
-          'kubectl asks a program for completions of its plugins: make "kubectl_complete-coil" a link to this file, beside "kubectl-coil"',
-        );
-      }
-      context.terminal.out(completion(shell, context.program, completions()));
+  run: async ({ program, terminal, positionals: [word = ""] }) => {
+    const shell = oneOf(word, SHELLS);
+    if (program.includes(" ")) {
+      throw new UsageError(
+        'kubectl asks a program for completions of its plugins: make "kubectl_complete-coil" a link to this file, beside "kubectl-coil"',
+      );
     }
-    return Promise.resolve();
+    terminal.out(completion(shell, program, completions()));
   },
-};
+});
 
 const HELP: Command = {
   path: "help",

@@ -97,6 +97,7 @@ const MISTAKES: readonly (readonly [string, RegExp])[] = [
   ["ipam show --pol default", /unknown flag: --pol/],
   ["completion ksh", /unknown argument "ksh": not bash, zsh, fish/],
   ["completion", /unknown argument "": not bash, zsh, fish/],
+  ["completion bash zsh", /unexpected argument: zsh\n/],
   ["version now", /unexpected argument: now/],
 ];
 

@@ -1,26 +1,17 @@
 import { VERSION } from "../../lib/names/mod.ts";
-import { type Command, readArguments } from "./base/command.ts";
+import { type Command, defineCommand } from "./base/command.ts";
 
 /** `coil version`: which release this is, and how the file was made. */
-export const VERSION_COMMAND: Command = {
+export const VERSION_COMMAND: Command = defineCommand({
   path: "version",
   about: "Show the version and how this file was built",
+  details: "Shows the version and how this file was built.",
   flags: {},
-  run: (context) => {
-    const { program, terminal } = context;
-    const line = readArguments({}, context, {
-      program: `${program} version`,
-      version: VERSION,
-      about: "Shows the version and how this file was built.",
-    });
-    if (line !== undefined) {
-      terminal.out(
-        `${program} version ${VERSION}\n${buildKind()}, deno ${Deno.version.deno}\n`,
-      );
-    }
-    return Promise.resolve();
-  },
-};
+  run: async ({ program, terminal }) =>
+    terminal.out(
+      `${program} version ${VERSION}\n${buildKind()}, deno ${Deno.version.deno}\n`,
+    ),
+});
 
 /** A file made without denort says so, since it is another runtime. */
 function buildKind(): string {

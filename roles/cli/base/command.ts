@@ -1,9 +1,10 @@
 import {
   type FlagSpec,
-  type ProgramInfo,
+  type FlagValues,
   readCommandLine,
   UsageError,
 } from "../../../lib/flags/mod.ts";
+import { VERSION } from "../../../lib/names/mod.ts";
 
 /** Where a command writes to, and what it knows of the time. */
 export interface Terminal {
@@ -41,21 +42,44 @@ export interface Command {
   run(context: CommandContext): Promise<number | void>;
 }
 
+/** What a command is run with, its arguments read. */
+export interface Call<S extends FlagSpec> extends CommandContext {
+  readonly values: FlagValues<S>;
+  readonly positionals: readonly string[];
+}
+
 /**
- * Reads the arguments of a command; undefined when they only asked for help,
- * which is printed then.
- *
- * @throws {UsageError} when they do not fit.
+ * Makes a command whose arguments are read before it runs. Of its help, and of an argument that does not fit, it does
+ * not learn.
  */
-export function readArguments<const S extends FlagSpec>(
-  flags: S,
-  { args, terminal }: CommandContext,
-  info: ProgramInfo,
-): Extract<ReturnType<typeof readCommandLine<S>>, { kind: "run" }> | undefined {
-  const line = readCommandLine(flags, args, info);
-  if (line.kind === "run") return line;
-  terminal.out(line.text);
-  return undefined;
+export function defineCommand<const S extends FlagSpec>(
+  { details, positionals = "", run, ...command }: Omit<Command, "run"> & {
+    readonly flags: S;
+    /** What its help says. */
+    readonly details: string | ((program: string) => string);
+    /** The form of its arguments, a word for each that there may be, e.g. "POOL". */
+    readonly positionals?: string;
+    run(call: Call<S>): Promise<number | void>;
+  },
+): Command {
+  return {
+    ...command,
+    run: async (context) => {
+      const { args, program, terminal } = context;
+      const line = readCommandLine(command.flags, args, {
+        program: `${program} ${command.path}`,
+        version: VERSION,
+        about: typeof details === "string" ? details : details(program),
+        ...positionals !== "" && { positionals },
+      });
+      if (line.kind === "print") return terminal.out(line.text);
+      const extra = line.positionals[positionals.split(" ").length];
+      if (extra !== undefined) {
+        throw new UsageError(`unexpected argument: ${extra}`);
+      }
+      return await run({ ...context, ...line });
+    },
+  };
 }
 
 /** @throws {UsageError} unless the argument is one of the words. */

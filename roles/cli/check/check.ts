@@ -14,11 +14,12 @@ import {
   UsageError,
 } from "../../../lib/flags/mod.ts";
 import { EventRecorder, type KubeClient } from "../../../lib/kube/mod.ts";
-import { COILD_SOCKET, VERSION } from "../../../lib/names/mod.ts";
+import { COILD_SOCKET } from "../../../lib/names/mod.ts";
 import {
+  type Call,
   type Command,
   type CommandContext,
-  readArguments,
+  defineCommand,
   type Terminal,
 } from "../base/command.ts";
 import { connect } from "../base/connection.ts";
@@ -97,22 +98,13 @@ const FLAGS = defineFlags({
 });
 
 /** `coil ipam check`: whether pods, blocks, pools and nodes fit each other. */
-export const IPAM_CHECK: Command = {
+export const IPAM_CHECK: Command = defineCommand({
   path: "ipam check",
   about:
     "Find doubled and leaked addresses, and blocks, requests and names that fit nothing",
   flags: FLAGS,
-  run: check,
-};
-
-type Values = FlagValues<typeof FLAGS>;
-
-async function check(context: CommandContext): Promise<number> {
-  const line = readArguments(FLAGS, context, {
-    program: `${context.program} ipam check`,
-    version: VERSION,
-    about:
-      `Compares pods, blocks, pools, requests, nodes, and the pools and Egresses that
+  details:
+    `Compares pods, blocks, pools, requests, nodes, and the pools and Egresses that
 annotations name. Takes no lock, and looks twice: what only one look shows was under
 way. Reads only the API server; with --nodes also what is on the nodes. A node that
 does not answer is UNKNOWN.
@@ -122,9 +114,14 @@ and API server show to be unused, each read again right before, with an Event fo
 what must not be repaired is named with what you can do.
 
 ${PROBLEM_EXIT_CODES}`,
-  });
-  if (line === undefined) return EXIT.ok;
-  const { values } = line;
+  run: check,
+});
+
+type Values = FlagValues<typeof FLAGS>;
+
+async function check(
+  { values, ...context }: Call<typeof FLAGS>,
+): Promise<number> {
   if (values.local && values.nodes) {
     throw new UsageError("--local is for one node, --nodes for all");
   }

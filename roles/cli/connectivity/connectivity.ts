@@ -9,19 +9,15 @@ import {
   KubeApiError,
   type KubeClient,
 } from "../../../lib/kube/mod.ts";
+import { type NamespacedName, nameText } from "../../../lib/names/mod.ts";
 import {
-  type NamespacedName,
-  nameText,
-  VERSION,
-} from "../../../lib/names/mod.ts";
-import {
+  type Call,
   type Command,
-  type CommandContext,
-  readArguments,
+  defineCommand,
   type Terminal,
 } from "../base/command.ts";
 import { connect, CONNECTION_FLAGS } from "../base/connection.ts";
-import { CommandError, EXIT } from "../base/errors.ts";
+import { CommandError } from "../base/errors.ts";
 import { catchInterruption } from "../base/interruption.ts";
 import { kubectlExec } from "../base/kubectl.ts";
 import type { Unseen } from "../base/looker.ts";
@@ -113,36 +109,30 @@ const FLAGS = defineFlags({
 type Values = FlagValues<typeof FLAGS>;
 
 /** `coil connectivity test`: whether pods of all nodes reach each other, and why not. */
-export const CONNECTIVITY_TEST: Command = {
+export const CONNECTIVITY_TEST: Command = defineCommand({
   path: "connectivity test",
   about: "Test whether pods of all nodes reach each other, and say why not",
   flags: FLAGS,
-  run: connectivityTest,
-};
-
-async function connectivityTest(context: CommandContext): Promise<number> {
-  const line = readArguments(FLAGS, context, {
-    program: `${context.program} connectivity test`,
-    version: VERSION,
-    about:
-      `Runs pods of Coil's own image in a namespace of their own, one on each node, and has
+  details:
+    `Runs pods of Coil's own image in a namespace of their own, one on each node, and has
 each ask all others: by TCP and UDP, in each IP version, with small packets and with
 packets as large as the MTU; by a Service and a port of a node; and the API server. Of
 what fails it says what is likely wrong, on which node: route, rule, MTU or policy.
 Needs kubectl, and the rights to create namespaces and pods and to exec into pods.
 
 ${PROBLEM_EXIT_CODES}`,
-  });
-  if (line === undefined) return EXIT.ok;
-  const { values, positionals: [more] } = line;
-  if (more !== undefined) throw new UsageError(`unexpected argument: ${more}`);
+  run: connectivityTest,
+});
+
+async function connectivityTest(
+  { values, terminal, signal }: Call<typeof FLAGS>,
+): Promise<number> {
   if (!isPathSegment(values.namespace)) {
     throw new UsageError(`"${values.namespace}" for "--namespace" is no name`);
   }
   const egress = egressOf(values);
-  const { terminal } = context;
-  if (context.signal !== undefined) {
-    return await runTest({ values, egress, terminal }, context.signal);
+  if (signal !== undefined) {
+    return await runTest({ values, egress, terminal }, signal);
   }
   using interruption = catchInterruption("Interrupted");
   return await runTest({ values, egress, terminal }, interruption.signal);

@@ -21,11 +21,10 @@ import {
   PODS,
   type V1Namespace,
 } from "../../../lib/kube/mod.ts";
-import { VERSION } from "../../../lib/names/mod.ts";
 import {
+  type Call,
   type Command,
-  type CommandContext,
-  readArguments,
+  defineCommand,
   type Terminal,
 } from "../base/command.ts";
 import { connect, CONNECTION_FLAGS, POOL_NAMES } from "../base/connection.ts";
@@ -86,13 +85,22 @@ const FLAGS = defineFlags({
 type Values = FlagValues<typeof FLAGS>;
 
 /** `coil ipam drain`: takes a pool, or a range of it, out of use. */
-export const IPAM_DRAIN: Command = {
+export const IPAM_DRAIN: Command = defineCommand({
   path: "ipam drain",
   about: "Take a pool, or a range of its addresses, out of use",
   flags: FLAGS,
   argumentListedBy: POOL_NAMES,
+  details:
+    `Pauses a pool, or with --range reserves addresses of it: no pod gets one from then
+on. Pods that have one keep it until they end, or are replaced one by one with --evict,
+as PodDisruptionBudgets allow. Blocks without pods return by themselves. Run again, it
+goes on with the rest.
+
+Exit codes: 0 no pod has such an address, 1 it could not go on, 2 the command line is
+wrong, 3 pods are left.`,
+  positionals: "POOL",
   run: drain,
-};
+});
 
 /** What the steps work with. */
 interface Drain {
@@ -105,24 +113,10 @@ interface Drain {
   readonly name: string;
 }
 
-async function drain(context: CommandContext): Promise<number> {
-  const line = readArguments(FLAGS, context, {
-    program: `${context.program} ipam drain`,
-    version: VERSION,
-    about:
-      `Pauses a pool, or with --range reserves addresses of it: no pod gets one from then
-on. Pods that have one keep it until they end, or are replaced one by one with --evict,
-as PodDisruptionBudgets allow. Blocks without pods return by themselves. Run again, it
-goes on with the rest.
-
-Exit codes: 0 no pod has such an address, 1 it could not go on, 2 the command line is
-wrong, 3 pods are left.`,
-    positionals: "POOL",
-  });
-  if (line === undefined) return EXIT.ok;
-  const { values, positionals: [name, more] } = line;
+async function drain(
+  { values, positionals: [name], ...context }: Call<typeof FLAGS>,
+): Promise<number> {
   if (name === undefined) throw new UsageError("which pool?");
-  if (more !== undefined) throw new UsageError(`unexpected argument: ${more}`);
   if (values.force && !values.evict) {
     throw new UsageError("--force needs --evict");
   }

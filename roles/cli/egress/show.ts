@@ -12,12 +12,11 @@ import {
   PODS,
   type ResourceType,
 } from "../../../lib/kube/mod.ts";
-import { VERSION } from "../../../lib/names/mod.ts";
 import {
+  type Call,
   type Command,
-  type CommandContext,
+  defineCommand,
   oneOf,
-  readArguments,
 } from "../base/command.ts";
 import { connect, CONNECTION_FLAGS } from "../base/connection.ts";
 import { CommandError } from "../base/errors.ts";
@@ -52,27 +51,22 @@ const FLAGS = defineFlags({
 });
 
 /** `coil egress show`: who uses which Egress, and what their packets leave from. */
-export const EGRESS_SHOW: Command = {
+export const EGRESS_SHOW: Command = defineCommand({
   path: "egress show",
   about: "Show clients, gateways or source addresses of Egresses",
   flags: FLAGS,
-  run: show,
-};
-
-async function show(context: CommandContext): Promise<void> {
-  const line = readArguments(FLAGS, context, {
-    program: `${context.program} egress show`,
-    version: VERSION,
-    about:
-      `Shows which pods use Egresses, their gateways, or the addresses that outside networks
+  details:
+    `Shows which pods use Egresses, their gateways, or the addresses that outside networks
 see: those of the gateways, unless a node or network behind them translates again.
 Reads only the API server.`,
-    positionals: `${SUBJECTS.join("|")} [NAMESPACE/NAME]`,
-  });
-  if (line === undefined) return;
-  const { values, positionals: [word = "", egress, more] } = line;
+  positionals: `${SUBJECTS.join("|")} [NAMESPACE/NAME]`,
+  run: show,
+});
+
+async function show(
+  { values, positionals: [word = "", egress], terminal }: Call<typeof FLAGS>,
+): Promise<void> {
   const subject = oneOf(word, SUBJECTS);
-  if (more !== undefined) throw new UsageError(`unexpected argument: ${more}`);
   const pod = values.pod || undefined;
   for (const name of [egress, pod]) checkName(name);
   using client = await connect(values);
@@ -80,7 +74,7 @@ Reads only the API server.`,
   const output: TableOutput = {
     output: values.output,
     headers: !values["no-headers"],
-    terminal: context.terminal,
+    terminal,
   };
   const clients = subject === "clients" || pod !== undefined
     ? await look.clients()

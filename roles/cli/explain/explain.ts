@@ -20,18 +20,15 @@ import {
   SERVICES,
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
+import { type NamespacedName, nameText } from "../../../lib/names/mod.ts";
 import {
-  type NamespacedName,
-  nameText,
-  VERSION,
-} from "../../../lib/names/mod.ts";
-import {
+  type Call,
   type Command,
   type CommandContext,
-  readArguments,
+  defineCommand,
 } from "../base/command.ts";
 import { connect } from "../base/connection.ts";
-import { CommandError, EXIT } from "../base/errors.ts";
+import { CommandError } from "../base/errors.ts";
 import { Looker } from "../base/looker.ts";
 import {
   exitCodeOf,
@@ -60,33 +57,27 @@ const FLAGS = defineFlags({
 });
 
 /** `coil explain`: who has an address, and how a pod's packets leave. */
-export const EXPLAIN: Command = {
+export const EXPLAIN: Command = defineCommand({
   path: "explain",
   about: "Say who has an address, and how a pod's packets leave",
   flags: FLAGS,
-  run: explainTarget,
-};
-
-async function explainTarget(context: CommandContext): Promise<number> {
-  const line = readArguments(FLAGS, context, {
-    program: `${context.program} explain`,
-    version: VERSION,
-    about:
-      `Says who has an address or what a pod has: pod, block, pool, node, since when. With
+  details:
+    `Says who has an address or what a pod has: pod, block, pool, node, since when. With
 --to it plans the pod's egress as coild does. Reads only the API server; who had an
 address before is not recorded there, but of pods that have ended and still exist.
 
 ${PROBLEM_EXIT_CODES}`,
-    positionals: "ADDRESS|NAMESPACE/POD",
-  });
-  if (line === undefined) return EXIT.ok;
-  const { values, positionals: [word = "", more] } = line;
-  if (more !== undefined) throw new UsageError(`unexpected argument: ${more}`);
+  positionals: "ADDRESS|NAMESPACE/POD",
+  run: explainTarget,
+});
+
+async function explainTarget(
+  { values, positionals: [word = ""], terminal }: Call<typeof FLAGS>,
+): Promise<number> {
   const target = targetOf(word);
   const to = values.to === "" ? undefined : destinationOf(values.to);
   using client = await connect(values);
   const looker = () => new Looker(client, values["page-size"]);
-  const { terminal } = context;
   const explanation = await explainAll(target, {
     client,
     looker,

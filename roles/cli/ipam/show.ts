@@ -5,18 +5,13 @@ import {
   type VpcNode,
 } from "../../../lib/api/mod.ts";
 import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
-import {
-  NODE_LABEL,
-  POOL_LABEL,
-  VERSION,
-  VPC_POOL,
-} from "../../../lib/names/mod.ts";
+import { NODE_LABEL, POOL_LABEL, VPC_POOL } from "../../../lib/names/mod.ts";
 import { ClusterReader, noSuchPool } from "./cluster_reader.ts";
 import {
+  type Call,
   type Command,
-  type CommandContext,
+  defineCommand,
   oneOf,
-  readArguments,
 } from "../base/command.ts";
 import { connect, CONNECTION_FLAGS, POOL_NAMES } from "../base/connection.ts";
 import { CommandError } from "../base/errors.ts";
@@ -51,12 +46,15 @@ const FLAGS = defineFlags({
 });
 
 /** `coil ipam show`: what is in use and by whom, from the API server alone. */
-export const IPAM_SHOW: Command = {
+export const IPAM_SHOW: Command = defineCommand({
   path: "ipam show",
   about: "Show pools, blocks or addresses, and their owners",
   flags: FLAGS,
+  details:
+    "Shows address pools, blocks, or the addresses of pods. Reads only the API server.",
+  positionals: `[${SUBJECTS.join("|")}]`,
   run: show,
-};
+});
 
 interface Request extends TableOutput {
   readonly pool: string | undefined;
@@ -65,20 +63,10 @@ interface Request extends TableOutput {
   readonly reader: ClusterReader;
 }
 
-async function show(context: CommandContext): Promise<void> {
-  const line = readArguments(FLAGS, context, {
-    program: `${context.program} ipam show`,
-    version: VERSION,
-    about:
-      "Shows address pools, blocks, or the addresses of pods. Reads only the API server.",
-    positionals: `[${SUBJECTS.join("|")}]`,
-  });
-  if (line === undefined) return;
-  const { values, positionals: [word = "pools", ...more] } = line;
+async function show(
+  { values, positionals: [word = "pools"], terminal }: Call<typeof FLAGS>,
+): Promise<void> {
   const subject = oneOf(word, SUBJECTS);
-  if (more[0] !== undefined) {
-    throw new UsageError(`unexpected argument: ${more[0]}`);
-  }
   if (values.namespace !== "" && subject !== "addresses") {
     throw new UsageError(`--namespace is for addresses, not for ${subject}`);
   }
@@ -90,7 +78,7 @@ async function show(context: CommandContext): Promise<void> {
     output: values.output,
     headers: !values["no-headers"],
     reader: new ClusterReader(client, { pageSize: values["page-size"] }),
-    terminal: context.terminal,
+    terminal,
   };
   await SHOW[subject](request);
 }

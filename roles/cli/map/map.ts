@@ -9,11 +9,10 @@ import {
   LIVE_PODS,
   PODS,
 } from "../../../lib/kube/mod.ts";
-import { VERSION } from "../../../lib/names/mod.ts";
 import {
+  type Call,
   type Command,
-  type CommandContext,
-  readArguments,
+  defineCommand,
   type Terminal,
 } from "../base/command.ts";
 import { connect, CONNECTION_FLAGS, POOL_NAMES } from "../base/connection.ts";
@@ -46,40 +45,34 @@ const FLAGS = defineFlags({
 });
 
 /** `coil ipam map`: a pool as a picture. */
-export const IPAM_MAP: Command = {
+export const IPAM_MAP: Command = defineCommand({
   path: "ipam map",
   about: "Draw the blocks and addresses of a pool",
   flags: FLAGS,
   argumentListedBy: POOL_NAMES,
-  run: map,
-};
-
-async function map(context: CommandContext): Promise<number | void> {
-  const line = readArguments(FLAGS, context, {
-    program: `${context.program} ipam map`,
-    version: VERSION,
-    about:
-      `Draws the blocks of a pool and the addresses of each block. Reads only the API
+  details:
+    `Draws the blocks of a pool and the addresses of each block. Reads only the API
 server. With -o json it says who holds each address.`,
-    positionals: "POOL",
-  });
-  if (line === undefined) return;
-  const { values, positionals: [name, more] } = line;
+  positionals: "POOL",
+  run: map,
+});
+
+async function map(
+  { values, positionals: [name], terminal, signal }: Call<typeof FLAGS>,
+): Promise<number | void> {
   if (name === undefined) {
     throw new UsageError("it needs the name of an AddressPool");
   }
-  if (more !== undefined) throw new UsageError(`unexpected argument: ${more}`);
   using client = await connect(values);
   const reader = new ClusterReader(client, { pageSize: values["page-size"] });
   const show = (source: MapSource) =>
     format(mapOf(name, source, values.node), {
-      colours: context.terminal.colours ?? false,
+      colours: terminal.colours ?? false,
       output: values.output,
     });
   const pools = await reader.pools();
   poolNamed(name, pools);
   const [blocks, pods] = await Promise.all([reader.blocks(), reader.pods()]);
-  const { terminal, signal } = context;
   const first = show({ pools, blocks, pods });
   if (!values.watch) return terminal.out(first);
   await watch({ client, reader, terminal, show }, signal);

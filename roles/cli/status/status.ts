@@ -4,11 +4,10 @@ import {
   type KubeClient,
   KubeUnreachableError,
 } from "../../../lib/kube/mod.ts";
-import { VERSION } from "../../../lib/names/mod.ts";
 import {
+  type Call,
   type Command,
-  type CommandContext,
-  readArguments,
+  defineCommand,
   type Terminal,
 } from "../base/command.ts";
 import { connect } from "../base/connection.ts";
@@ -37,27 +36,22 @@ const FLAGS = defineFlags({
 });
 
 /** `coil status`: whether Coil works, and its problems. */
-export const STATUS: Command = {
+export const STATUS: Command = defineCommand({
   path: "status",
   about: "Show whether Coil works, and a next step for each problem",
   flags: FLAGS,
-  run: status,
-};
-
-async function status(context: CommandContext): Promise<number> {
-  const line = readArguments(FLAGS, context, {
-    program: `${context.program} status`,
-    version: VERSION,
-    about:
-      `Shows Coil's parts and their versions, who leads, and each problem with the command
+  details:
+    `Shows Coil's parts and their versions, who leads, and each problem with the command
 that shows more. Reads only the API server.
 
 ${PROBLEM_EXIT_CODES}`,
-  });
-  if (line === undefined) return EXIT.ok;
-  const { values } = line;
+  run: status,
+});
+
+async function status(
+  { values, terminal }: Call<typeof FLAGS>,
+): Promise<number> {
   using client = await connect(values);
-  const { terminal } = context;
   const report = await settled({
     client,
     terminal,

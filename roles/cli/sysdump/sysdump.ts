@@ -8,11 +8,10 @@ import {
   type V1Node,
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
-import { VERSION } from "../../../lib/names/mod.ts";
 import {
+  type Call,
   type Command,
-  type CommandContext,
-  readArguments,
+  defineCommand,
   type Terminal,
 } from "../base/command.ts";
 import { connect, CONNECTION_FLAGS } from "../base/connection.ts";
@@ -97,30 +96,25 @@ const FLAGS = defineFlags({
 type Values = FlagValues<typeof FLAGS>;
 
 /** `coil sysdump`: what a bug report needs, in one file. */
-export const SYSDUMP: Command = {
+export const SYSDUMP: Command = defineCommand({
   path: "sysdump",
   about:
     "Write objects, Events, logs, metrics and the state of nodes to a file",
   flags: FLAGS,
-  run: sysdump,
-};
-
-async function sysdump(context: CommandContext): Promise<number> {
-  const line = readArguments(FLAGS, context, {
-    program: `${context.program} sysdump`,
-    version: VERSION,
-    about:
-      `Writes an archive for a bug report: Coil's objects, Events, pods, logs and metrics,
+  details:
+    `Writes an archive for a bug report: Coil's objects, Events, pods, logs and metrics,
 nodes, what "coil status" and "coil ipam check" find, and each node's addresses,
 links, rules and routes, which it asks Coil's pods for by kubectl exec. Never
 Secrets, tokens or environments. SUMMARY.txt in it has what is missing, and why.
 
 Exit codes: 0 all is in the archive, 1 there is no archive, 2 the command line is
 wrong, 3 something is missing in it.`,
-  });
-  if (line === undefined) return EXIT.ok;
-  const { values } = line;
-  const { terminal } = context;
+  run: sysdump,
+});
+
+async function sysdump(
+  { values, terminal, signal }: Call<typeof FLAGS>,
+): Promise<number> {
   if (values.local) {
     const report = await readLocal({
       component: values.component,
@@ -130,9 +124,7 @@ wrong, 3 something is missing in it.`,
     terminal.out(`${JSON.stringify(report)}\n`);
     return EXIT.ok;
   }
-  if (context.signal !== undefined) {
-    return await writeArchive(values, terminal, context.signal);
-  }
+  if (signal !== undefined) return await writeArchive(values, terminal, signal);
   using interruption = catchInterruption(
     "Interrupted: no archive was written",
   );

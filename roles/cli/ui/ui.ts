@@ -1,12 +1,7 @@
 import { TaskGroup } from "../../../lib/async/mod.ts";
-import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
-import { VERSION } from "../../../lib/names/mod.ts";
+import { defineFlags } from "../../../lib/flags/mod.ts";
 import { ListenError, serveAt } from "../../../lib/telemetry/mod.ts";
-import {
-  type Command,
-  type CommandContext,
-  readArguments,
-} from "../base/command.ts";
+import { type Call, type Command, defineCommand } from "../base/command.ts";
 import { connect, CONNECTION_FLAGS } from "../base/connection.ts";
 import { CommandError } from "../base/errors.ts";
 import { Cluster } from "./cluster.ts";
@@ -31,28 +26,23 @@ const FLAGS = defineFlags({
 const LIMITS = { maxPerPeer: 64 };
 
 /** `coil ui`: the cluster as a page, on this machine. */
-export const UI: Command = {
+export const UI: Command = defineCommand({
   path: "ui",
   about: "Show problems, pools, nodes and Egresses in a browser",
   flags: FLAGS,
-  run: ui,
-};
-
-async function ui(context: CommandContext): Promise<void> {
-  const line = readArguments(FLAGS, context, {
-    program: `${context.program} ui`,
-    version: VERSION,
-    about:
-      `Serves a page at 127.0.0.1 that shows problems, pools, nodes and Egresses, and
+  details:
+    `Serves a page at 127.0.0.1 that shows problems, pools, nodes and Egresses, and
 follows changes. It reads the API server with your kubeconfig and changes nothing.
 Prints the URL, which is a secret: who has it, on this machine, sees what you may
 read. Ends by Ctrl-C.`,
-  });
-  if (line === undefined) return;
-  const { values, positionals: [more] } = line;
-  if (more !== undefined) throw new UsageError(`unexpected argument: ${more}`);
+  run: ui,
+});
+
+async function ui(
+  { values, terminal, signal }: Call<typeof FLAGS>,
+): Promise<void> {
   using client = await connect(values);
-  await using tasks = new TaskGroup({ signal: context.signal });
+  await using tasks = new TaskGroup({ signal });
   const feed = new Feed();
   const secret = newSecret();
   const door = { port: 0, secret };
@@ -62,7 +52,7 @@ read. Ends by Ctrl-C.`,
   });
   door.port = port;
   await Cluster.start(client, { feed, tasks });
-  context.terminal.out(`${urlOf(door)}\n`);
+  terminal.out(`${urlOf(door)}\n`);
   tasks.run("server", () => finished);
   await tasks.wait();
 }
