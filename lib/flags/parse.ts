@@ -1,6 +1,12 @@
 import { formatDuration, parseDurationMs } from "./duration.ts";
 import { parseInteger } from "./integer.ts";
-import type { DurationFlag, Flag, FlagSpec, FlagValues } from "./spec.ts";
+import {
+  defaultOf,
+  type DurationFlag,
+  type Flag,
+  type FlagSpec,
+  type FlagValues,
+} from "./spec.ts";
 import { usage } from "./usage.ts";
 import { writeAll } from "./write_all.ts";
 
@@ -50,7 +56,9 @@ export function readCommandLine<const S extends FlagSpec>(
   info: ProgramInfo,
 ): CommandLine<S> {
   const raw = new Map<string, unknown>();
-  for (const [name, flag] of Object.entries(spec)) raw.set(name, flag.default);
+  for (const [name, flag] of Object.entries(spec)) {
+    raw.set(name, defaultOf(flag));
+  }
   const given = new Set<string>();
   const positionals: string[] = [];
   const rest = [...args];

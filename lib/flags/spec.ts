@@ -14,8 +14,8 @@ export interface FlagCommon {
 export interface StringFlag extends FlagCommon {
   /** The discriminant. */
   readonly type: "string";
-  /** The value when it is not given. */
-  readonly default: string;
+  /** The value when it is not given. Default: empty. */
+  readonly default?: string;
   /** Arguments that make the program list what the value may be, first in each line, for completion. */
   readonly listedBy?: string;
   /** Says what is wrong with a value, or undefined. */
@@ -25,8 +25,8 @@ export interface StringFlag extends FlagCommon {
 export interface BoolFlag extends FlagCommon {
   /** The discriminant. */
   readonly type: "bool";
-  /** The value when it is not given. */
-  readonly default: boolean;
+  /** The value when it is not given. Default: false. */
+  readonly default?: boolean;
 }
 /** A whole number. */
 export interface IntFlag extends FlagCommon {
@@ -88,6 +88,11 @@ export type FlagValue<F extends Flag> = F extends { type: "bool" } ? boolean
 export type FlagValues<S extends FlagSpec> = {
   readonly [K in keyof S]: FlagValue<S[K]>;
 };
+
+/** The value of a flag that is not given. */
+export function defaultOf(flag: Flag): NonNullable<Flag["default"]> {
+  return flag.default ?? (flag.type === "bool" ? false : "");
+}
 
 /** Declares flags; returns them unchanged, with their exact types. */
 export function defineFlags<const S extends FlagSpec>(spec: S): S {

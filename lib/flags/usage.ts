@@ -1,5 +1,5 @@
 import { formatDuration } from "./duration.ts";
-import type { Flag, FlagSpec } from "./spec.ts";
+import { defaultOf, type Flag, type FlagSpec } from "./spec.ts";
 
 /** Returns the usage text: what the program is, and its visible flags with their defaults. */
 export function usage(
@@ -84,6 +84,6 @@ function defaultText(flag: Flag): string {
     case "stringList":
       return flag.default.join(",");
     default:
-      return String(flag.default);
+      return String(defaultOf(flag));
   }
 }

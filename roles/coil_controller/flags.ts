@@ -32,7 +32,6 @@ const ignoredText = (value: string) =>
 
 const ignoredBool = {
   type: "bool",
-  default: false,
   help: "Of upstream's webhook",
   deprecated: NO_WEBHOOK,
 } as const;
@@ -72,13 +71,11 @@ const FLAGS = defineFlags({
   },
   "enable-coordinator": {
     type: "bool",
-    default: false,
     help:
       "Fill the status of SpiderCoordinator with the cluster's pod and Service CIDRs",
   },
   "vpc-sweep-cluster": {
     type: "string",
-    default: "",
     help:
       "Delete ENIs of EC2 that coild tagged with this cluster (--cluster-name) and that no instance has had for 5 min",
     check: (text) => text === "" ? undefined : clusterNameMistake(text),
@@ -120,7 +117,6 @@ const FLAGS = defineFlags({
   },
   "egress-image": {
     type: "string",
-    default: "",
     help:
       "Image for gateways whose template has none; default: the controller's own",
   },

@@ -33,7 +33,6 @@ const FLAGS = defineFlags({
   },
   "enable-sport-auto": {
     type: "bool",
-    default: false,
     help:
       "Derive the tunnel's source port from the inner flow; otherwise it is --fou-port",
   },

@@ -37,17 +37,14 @@ const FLAGS = defineFlags({
   },
   "coil-path": {
     type: "string",
-    default: "",
     help: "Executable to install, instead of the running one ($COIL_PATH)",
   },
   "netconf": {
     type: "string",
-    default: "",
     help: "Network configuration, as JSON ($CNI_NETCONF)",
   },
   "netconf-file": {
     type: "string",
-    default: "",
     help:
       "File with the network configuration, unless --netconf is given ($CNI_NETCONF_FILE)",
   },
@@ -60,13 +57,11 @@ const FLAGS = defineFlags({
   },
   "chain": {
     type: "bool",
-    default: false,
     help:
       "Add coil to another network's configuration on the node; the given configuration has only coil ($CNI_CHAIN)",
   },
   "prepare-egress": {
     type: "bool",
-    default: false,
     help:
       "Load the kernel modules for egress tunnels, if permitted ($COIL_PREPARE_EGRESS)",
   },
@@ -79,17 +74,14 @@ const FLAGS = defineFlags({
   },
   "keep-config": {
     type: "bool",
-    default: false,
     help: "Uninstall: keep the network configuration",
   },
   "keep-executable": {
     type: "bool",
-    default: false,
     help: "Uninstall: keep the plugin",
   },
   "dry-run": {
     type: "bool",
-    default: false,
     help: "Only show what would be done",
   },
   ...LOGGING_FLAGS,

@@ -67,7 +67,6 @@ const FLAGS = defineFlags({
   },
   "compat-calico": {
     type: "bool",
-    default: false,
     help: "Name host interfaces as Calico's policy engine expects them",
   },
   "egress-port": {
@@ -79,7 +78,6 @@ const FLAGS = defineFlags({
   },
   "register-from-main": {
     type: "bool",
-    default: false,
     help:
       "Also accept pod routes in the main table at start, for the upgrade from Coil 2.0.1",
   },
@@ -109,7 +107,6 @@ const FLAGS = defineFlags({
   },
   "enable-coordinator": {
     type: "bool",
-    default: false,
     help:
       "Serve the CNI plugin coordinator at coordinator.sock beside --socket, with the defaults of SpiderCoordinator",
   },
@@ -129,13 +126,11 @@ const FLAGS = defineFlags({
   },
   "enable-originating-only": {
     type: "bool",
-    default: false,
     help:
       "Send egress clients' replies to connections from outside by the interface they arrived on, not through the tunnels",
   },
   "clear-routes-on-shutdown": {
     type: "bool",
-    default: false,
     help: "Empty the export table at shutdown if the Node was deleted",
   },
   "pod-gateway": {
@@ -172,7 +167,6 @@ const FLAGS = defineFlags({
   },
   "egress-announce-token": {
     type: "string",
-    default: "",
     help: "From earlier versions: file with the token for gateways",
     deprecated: "coild asks the API server for a token for each Egress",
   },

@@ -18,10 +18,9 @@ export const CONNECTION_FLAGS: {
   },
   "kubeconfig": {
     type: "string",
-    default: "",
     help: "Kubeconfig file, instead of $KUBECONFIG and ~/.kube/config",
   },
-  "context": { type: "string", default: "", help: "Context of the kubeconfig" },
+  "context": { type: "string", help: "Context of the kubeconfig" },
 };
 
 /** The command that lists pools, for completion. */

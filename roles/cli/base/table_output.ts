@@ -16,7 +16,6 @@ export const TABLE_FLAGS: {
   },
   "no-headers": {
     type: "bool",
-    default: false,
     help: "Omit the header line",
   },
 };

@@ -59,19 +59,16 @@ const SOCKETS = ["/run/coil/coild.sock", COILD_SOCKET] as const;
 const FLAGS = defineFlags({
   "nodes": {
     type: "bool",
-    default: false,
     help:
       "Also look at the nodes: run the same with --local in each coild's pod, by kubectl exec",
   },
   "local": {
     type: "bool",
-    default: false,
     help:
       "Look only at this node: compare its kernel, coild's table and the node's pods",
   },
   "socket": {
     type: "string",
-    default: "",
     help:
       `Socket of the coild to ask, with --local and --nodes; otherwise the one of ${
         SOCKETS.join(" and ")
@@ -85,13 +82,11 @@ const FLAGS = defineFlags({
   },
   "repair": {
     type: "bool",
-    default: false,
     help:
       "Free leaked addresses (of nodes with --nodes or --local), blocks of nodes that are gone, and old requests, where that is proved safe",
   },
   "dry-run": {
     type: "bool",
-    default: false,
     help: "With --repair: only print what it would do",
   },
   ...PROBLEM_FLAGS,

@@ -57,19 +57,16 @@ const OUTPUT: { readonly "output": EnumFlag<"text" | "json" | "junit"> } = {
 const FLAGS = defineFlags({
   "all": {
     type: "bool",
-    default: false,
     help:
       `Test all nodes, not ${MAX_NODES} that are spread over them; the number of probes grows with the square`,
   },
   "egress": {
     type: "string",
-    default: "",
     help:
       "NAMESPACE/NAME of an Egress: also test which address --target sees of its clients",
   },
   "target": {
     type: "string",
-    default: "",
     help:
       "With --egress: URL of an HTTP server that answers with the address it sees, in a destination of the Egress",
   },
@@ -82,7 +79,6 @@ const FLAGS = defineFlags({
   },
   "image": {
     type: "string",
-    default: "",
     help: "Image of the pods; that of coild if none",
   },
   "namespace": {
@@ -93,7 +89,6 @@ const FLAGS = defineFlags({
   },
   "keep": {
     type: "bool",
-    default: false,
     help: "Leave the namespace there, for a look at its pods",
   },
   "timeout": {

@@ -51,24 +51,20 @@ const POLL_MS = 1_000;
 const FLAGS = defineFlags({
   "range": {
     type: "string",
-    default: "",
     help:
       "Only these addresses of the pool: an address, a CIDR such as one of its subnets, or a range such as 10.2.0.10-10.2.0.20",
   },
   "evict": {
     type: "bool",
-    default: false,
     help:
       "Replace the pods that have the addresses: evict one, wait until its controller has another one ready, go on",
   },
   "force": {
     type: "bool",
-    default: false,
     help: "With --evict: also delete pods without a controller, permanently",
   },
   "dry-run": {
     type: "bool",
-    default: false,
     help: "Only print what it would do",
   },
   "parallel": {

@@ -42,7 +42,6 @@ const SUBJECTS = ["clients", "gateways", "sources"] as const;
 const FLAGS = defineFlags({
   "pod": {
     type: "string",
-    default: "",
     help:
       "Only Egresses that this pod uses, and of clients this pod: NAMESPACE/NAME",
   },

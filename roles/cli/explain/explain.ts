@@ -50,7 +50,6 @@ import { explainWay, type WayReport } from "./way.ts";
 const FLAGS = defineFlags({
   "to": {
     type: "string",
-    default: "",
     help: "An address: also say how the pod's packets to it leave",
   },
   ...PROBLEM_FLAGS,

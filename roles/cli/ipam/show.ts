@@ -30,14 +30,12 @@ const SUBJECTS = ["pools", "blocks", "addresses"] as const;
 const FLAGS = defineFlags({
   "pool": {
     type: "string",
-    default: "",
     listedBy: POOL_NAMES,
     help: "Only this pool",
   },
-  "node": { type: "string", default: "", help: "Only this node" },
+  "node": { type: "string", help: "Only this node" },
   "namespace": {
     type: "string",
-    default: "",
     short: "n",
     help: "Only addresses of this namespace's pods",
   },

@@ -33,10 +33,9 @@ const REDRAW_MS = 1_000;
 const LOOK_MS = 3_000;
 
 const FLAGS = defineFlags({
-  "node": { type: "string", default: "", help: "Only blocks of this node" },
+  "node": { type: "string", help: "Only blocks of this node" },
   "watch": {
     type: "bool",
-    default: false,
     short: "w",
     help: "Draw again whenever something changes, until Ctrl-C",
   },

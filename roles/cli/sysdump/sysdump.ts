@@ -35,13 +35,11 @@ import { formatMissing } from "../archive/summary.ts";
 const FLAGS = defineFlags({
   "output": {
     type: "string",
-    default: "",
     short: "o",
     help: "File to write; coil-sysdump-TIME.tar.gz in this directory if none",
   },
   "redact": {
     type: "bool",
-    default: false,
     help:
       "Replace names of objects and addresses, each by the same other one everywhere",
   },
@@ -66,7 +64,6 @@ const FLAGS = defineFlags({
   },
   "local": {
     type: "bool",
-    default: false,
     help:
       "Print what this pod of Coil's can say of itself and its node, as JSON; the command runs this in each pod",
   },
@@ -86,7 +83,6 @@ const FLAGS = defineFlags({
   },
   "socket": {
     type: "string",
-    default: "",
     help: "With --local: socket of the coild to ask",
     hidden: true,
   },

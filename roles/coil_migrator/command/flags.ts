@@ -12,22 +12,19 @@ import {
 const CLUSTER = defineFlags({
   "kubeconfig": {
     type: "string",
-    default: "",
     help: "Kubeconfig file, instead of $KUBECONFIG and ~/.kube/config",
   },
-  "context": { type: "string", default: "", help: "Context of the kubeconfig" },
+  "context": { type: "string", help: "Context of the kubeconfig" },
 });
 
 const QUESTION = defineFlags({
   "yes": {
     type: "bool",
-    default: false,
     short: "y",
     help: "Do not ask for confirmation",
   },
   "dry-run": {
     type: "bool",
-    default: false,
     help: "Show what would be done without changing anything",
   },
 });
@@ -43,12 +40,10 @@ const DUMP = defineFlags({
   ...QUESTION,
   "overwrite": {
     type: "bool",
-    default: false,
     help: "Replace the file even if it was edited or is not a manifest",
   },
   "skip-uninstall": {
     type: "bool",
-    default: false,
     help:
       "Keep v1's workloads; the manifest lacks what v1 allocates after the dump",
   },
@@ -83,33 +78,27 @@ const DUMP = defineFlags({
   },
   "etcd-username": {
     type: "string",
-    default: "",
     help: "etcd user, if the certificate does not identify it",
   },
   "etcd-password": {
     type: "string",
-    default: "",
     help: "Password of the user; visible to others on this machine",
   },
   "etcd-password-file": {
     type: "string",
-    default: "",
     help: "File with the password of the user",
   },
   "etcd-tls-ca": {
     type: "string",
-    default: "",
     help:
       "File with CA certificates for etcd, in addition to those that Deno trusts",
   },
   "etcd-tls-cert": {
     type: "string",
-    default: "",
     help: "File with the client certificate for etcd",
   },
   "etcd-tls-key": {
     type: "string",
-    default: "",
     help: "File with the key of that certificate",
   },
   ...CLUSTER,
@@ -119,7 +108,6 @@ const REPLACE = defineFlags({
   ...QUESTION,
   "force": {
     type: "bool",
-    default: false,
     help:
       "Also delete pods without a controller, permanently; otherwise they are kept with their blocks",
   },
@@ -174,7 +162,6 @@ const STATUS = defineFlags({
   },
   "manifest": {
     type: "string",
-    default: "",
     help: "Manifest to compare with the cluster",
   },
   ...CLUSTER,

@@ -101,7 +101,6 @@ export const VPC_FLAGS: VpcFlags = {
   ),
   "eni-limits": {
     type: "string",
-    default: "",
     help:
       "ENIs and addresses of each, such as 3,4, if less than the instance type has",
     check: (text) =>
@@ -117,7 +116,6 @@ export const VPC_FLAGS: VpcFlags = {
   },
   "external-snat": {
     type: "bool",
-    default: false,
     help:
       "Keep the source addresses of pods everywhere, for VPCs in which a NAT gateway translates them",
   },
@@ -149,7 +147,6 @@ export const VPC_FLAGS: VpcFlags = {
   },
   "cluster-name": {
     type: "string",
-    default: "",
     help:
       "Cluster that new ENIs are tagged with, for coil-controller's --vpc-sweep-cluster",
     check: (text) => text === "" ? undefined : clusterNameMistake(text),
