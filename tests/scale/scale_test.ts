@@ -1,10 +1,17 @@
 // The model counts the same by the same seed, and what the limits of a large
 // cluster rest on.
 import assert from "node:assert/strict";
+import { parse } from "yaml";
 import { ADDRESS_BLOCKS } from "../../lib/api/mod.ts";
 import { LARGE } from "./size.ts";
 import { type Pattern, PATTERNS } from "./patterns.ts";
-import { behindS, type Outcome, runScenario, SCENARIOS } from "./scenarios.ts";
+import {
+  behindS,
+  type Outcome,
+  REPLACED_TOGETHER,
+  runScenario,
+  SCENARIOS,
+} from "./scenarios.ts";
 
 const SMALL = {
   ...LARGE,
@@ -73,6 +80,20 @@ Deno.test("rollouts: each pod is replaced by one, and each coild lists its block
   const requests = 900 * coild.mean.requests - 900 * rest.mean.requests;
   assert.ok(requests > 6 * SMALL.nodes, `${requests}`);
 });
+
+for (const role of ["coild", "coil-router"]) {
+  Deno.test(`rollouts: the DaemonSet of ${role} replaces as many at a time as the model`, async () => {
+    const file = new URL(
+      `../../deploy/${role}/daemonset.yaml`,
+      import.meta.url,
+    );
+    const { spec } = parse(await Deno.readTextFile(file));
+    assert.deepEqual(spec.updateStrategy, {
+      type: "RollingUpdate",
+      rollingUpdate: { maxUnavailable: `${REPLACED_TOGETHER}%` },
+    });
+  });
+}
 
 Deno.test("a watch by label is compared with each write", () => {
   const { now } = PATTERNS;

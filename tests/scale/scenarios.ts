@@ -79,9 +79,12 @@ function rollOutPods(cluster: Cluster, clock: SimClock): void {
   }
 }
 
-/** Each node's coild is replaced, 2 % of them at a time: one wave after the other. */
+/** The share of nodes whose daemons are replaced at a time, in %: `maxUnavailable` of the manifests. */
+export const REPLACED_TOGETHER = 2;
+
+/** Each node's coild is replaced, some at a time: one wave after the other. */
 function rollOutCoild(cluster: Cluster, clock: SimClock): void {
-  const together = Math.ceil(cluster.nodes.length / 50);
+  const together = Math.ceil(cluster.nodes.length * REPLACED_TOGETHER / 100);
   cluster.nodes.forEach((_, i) => {
     const wave = Math.floor(i / together);
     clock.after(60_000 + WAVE_MS * wave, () => cluster.replaceCoild());
