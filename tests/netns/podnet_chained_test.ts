@@ -249,6 +249,19 @@ netnsTest(
 );
 
 netnsTest(
+  "findByAddress() passes over namespaces that have gone since they were listed",
+  async () => {
+    await using bed = await Bed.start();
+    const { pod } = await bed.veth();
+    using hostNetns = Netns.open(bed.host.path);
+    const pods = [podOf("u1")];
+    const among = [`${pod.path}-gone`, "/etc/hostname", pod.path];
+    const found = await findByAddress(pods, { hostNetns, among });
+    assert.deepEqual([...found], [[pods[0], pod.path]]);
+  },
+);
+
+netnsTest(
   "find() believes a mark rather than addresses, and addresses that two pods have not at all",
   async () => {
     await using bed = await Bed.start();

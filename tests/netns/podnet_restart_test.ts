@@ -321,6 +321,13 @@ netnsTest("W18 check() says what is missing, on either side", async () => {
     await problemsAfter(7, (name) => ip("link", "delete", name)),
     "it has no host link",
   );
+  assert.match(
+    await problemsAfter(
+      8,
+      (_, pod) => inPod(pod, "link", "set", "eth0", "down"),
+    ),
+    /^interface "eth0" in "NETNS" is down\n/,
+  );
 });
 
 netnsTest(

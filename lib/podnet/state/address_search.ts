@@ -1,8 +1,7 @@
 import { type Address, type DualStack, valuesOf } from "../../inet/mod.ts";
 import type { Netns } from "../../linux/mod.ts";
 import { RouteSocket } from "../../netlink/mod.ts";
-import { NetnsNotFoundError } from "../base/errors.ts";
-import { namespacePaths, openPodNetns } from "../netns/pod_netns.ts";
+import { namespacePaths, tryOpenPodNetns } from "../netns/pod_netns.ts";
 
 /** What is looked for. */
 export interface Sought {
@@ -45,24 +44,17 @@ async function addressesAt(
   path: string,
   hostNetns: Netns | undefined,
 ): Promise<Set<string>> {
-  try {
-    using netns = openPodNetns(path);
-    const isHost = hostNetns === undefined
-      ? netns.isOwn
-      : netns.sameAs(hostNetns);
-    if (isHost) return new Set();
-    using socket = RouteSocket.open({ netns });
-    const links = await socket.listLinks();
-    const names = new Map(links.map(({ index, name }) => [index, name]));
-    const entries = await socket.listAddresses();
-    return new Set(
-      entries.map(({ index, prefix }) =>
-        `${names.get(index)} ${prefix.address}`
-      ),
-    );
-  } catch (error) {
-    // A file that names no network namespace, or no longer does.
-    if (error instanceof NetnsNotFoundError) return new Set();
-    throw error;
-  }
+  using netns = tryOpenPodNetns(path);
+  if (netns === undefined) return new Set();
+  const isHost = hostNetns === undefined
+    ? netns.isOwn
+    : netns.sameAs(hostNetns);
+  if (isHost) return new Set();
+  using socket = RouteSocket.open({ netns });
+  const links = await socket.listLinks();
+  const names = new Map(links.map(({ index, name }) => [index, name]));
+  const entries = await socket.listAddresses();
+  return new Set(
+    entries.map(({ index, prefix }) => `${names.get(index)} ${prefix.address}`),
+  );
 }
