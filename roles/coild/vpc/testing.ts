@@ -311,3 +311,27 @@ export class VpcNode implements AsyncDisposable {
     await this.cloud[Symbol.asyncDispose]();
   }
 }
+
+/** Each has a cloud of its own, which is a process. */
+const MOST_AT_ONCE = 8;
+
+/** Runs tests, which wait for most of their time, at once; each is a step. The first failure ends them. */
+export async function tellAll(
+  t: Deno.TestContext,
+  stories: ReadonlyMap<string, () => Promise<void>>,
+): Promise<void> {
+  const rest = stories.entries();
+  const tell = async () => {
+    for (const [name, fn] of rest) {
+      const passed = await t.step({
+        name,
+        fn,
+        // They would take what others have open for theirs.
+        sanitizeOps: false,
+        sanitizeResources: false,
+      });
+      if (!passed) throw new Error(`Cannot get over "${name}"`);
+    }
+  };
+  await Promise.all(Array.from({ length: MOST_AT_ONCE }, tell));
+}

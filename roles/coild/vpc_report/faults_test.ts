@@ -8,7 +8,7 @@ import {
   ROLE_KEYS,
   SUBNET,
 } from "../../../tests/lab/cloud/testing.ts";
-import { type NodeProcess, VpcNode } from "../vpc/testing.ts";
+import { type NodeProcess, tellAll, VpcNode } from "../vpc/testing.ts";
 import { CallsRecord } from "./calls_record.ts";
 import { findingOf } from "./findings.ts";
 
@@ -249,14 +249,5 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
   },
 };
 
-Deno.test("a node goes on whatever EC2, the metadata service and operators do", async () => {
-  await Promise.all(
-    Object.entries(STORIES).map(async ([what, story]) => {
-      try {
-        await story();
-      } catch (cause) {
-        throw new Error(`Cannot get over ${what}`, { cause });
-      }
-    }),
-  );
-});
+Deno.test("a node goes on whatever EC2, the metadata service and operators do", (t) =>
+  tellAll(t, new Map(Object.entries(STORIES))));

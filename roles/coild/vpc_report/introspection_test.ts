@@ -5,12 +5,12 @@ import { serveIntrospection } from "./introspection.ts";
 import { FACTS } from "./testing.ts";
 
 const lines: string[] = [];
-configureLogging({ write: (line) => lines.push(line) });
 
 async function serving(
   address: string,
   test: (port: number, finished: Promise<void>) => Promise<void>,
 ): Promise<void> {
+  configureLogging({ write: (line) => lines.push(line) });
   const stop = new AbortController();
   const facts = () => Promise.resolve(FACTS);
   const { signal } = stop;
