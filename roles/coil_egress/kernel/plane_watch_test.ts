@@ -5,11 +5,10 @@ import type {
   Notification,
   TableNotification,
 } from "../../../lib/netlink/mod.ts";
-import { configureLogging } from "../../../lib/telemetry/mod.ts";
+import { loggedLines } from "../../../lib/telemetry/testing.ts";
 import { watchPlane } from "./plane_watch.ts";
 
-const lines: string[] = [];
-configureLogging({ write: (line) => lines.push(line) });
+let lines: string[] = [];
 
 /** A monitor that tells what a test has it tell. */
 function monitor<T>() {
@@ -38,7 +37,7 @@ function watched(lookMs?: number) {
     tries: 0,
     isBroken: false,
   };
-  lines.length = 0;
+  lines = loggedLines();
   const routes = monitor<Notification>();
   const table = monitor<TableNotification>();
   const controller = new AbortController();

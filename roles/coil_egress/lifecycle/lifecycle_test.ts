@@ -2,11 +2,10 @@ import assert from "node:assert/strict";
 import { sleep } from "../../../lib/async/mod.ts";
 import { KubeClient } from "../../../lib/kube/mod.ts";
 import { type FakeAnswer, FakeTransport } from "../../../lib/kube/testing.ts";
-import { configureLogging } from "../../../lib/telemetry/mod.ts";
+import { loggedLines } from "../../../lib/telemetry/testing.ts";
 import { Lifecycle } from "./lifecycle.ts";
 
-const lines: string[] = [];
-configureLogging({ write: (line) => lines.push(line) });
+let lines: string[] = [];
 
 const ALIVE: FakeAnswer = { body: { metadata: { name: "internet-0" } } };
 const DELETED: FakeAnswer = {
@@ -81,7 +80,7 @@ for (const [what, answer] of [["deleted", DELETED], ["gone", GONE]] as const) {
 }
 
 Deno.test("Lifecycle.end() of a container alone is not ready at once and waits for nothing", async () => {
-  lines.length = 0;
+  lines = loggedLines();
   const f = fixture({ pod: () => ALIVE, flows: [1_000] });
   await f.end();
   assert.match(String(f.lifecycle.check()), /container is stopping/);
@@ -98,7 +97,7 @@ Deno.test("Lifecycle.end() without flows waits for those that are on their way",
 
 for (const flows of [[7], [undefined]]) {
   Deno.test(`Lifecycle.end() ends with its time although ${flows[0] ?? "nobody knows how many"} flows remain`, async () => {
-    lines.length = 0;
+    lines = loggedLines();
     const f = fixture({ pod: () => DELETED, flows, timeoutMs: 60 });
     await f.end();
     assert.ok(f.looks() >= 2, "not at the first look");

@@ -4,15 +4,14 @@ import { sleep } from "../../../lib/async/mod.ts";
 import { Address } from "../../../lib/inet/mod.ts";
 import { KubeClient } from "../../../lib/kube/mod.ts";
 import { FakeTransport } from "../../../lib/kube/testing.ts";
-import { configureLogging } from "../../../lib/telemetry/mod.ts";
+import { loggedLines } from "../../../lib/telemetry/testing.ts";
 import {
   type GatewayReport,
   gatewayReport,
   GatewayStatusWriter,
 } from "./gateway_status.ts";
 
-const lines: string[] = [];
-configureLogging({ write: (line) => lines.push(line) });
+let lines: string[] = [];
 
 const REPORT: GatewayReport = {
   draining: false,
@@ -196,7 +195,7 @@ Deno.test("GatewayStatusWriter says a percentage only of what the gateway is sho
 
 Deno.test("GatewayStatusWriter warns once and tries again", async () => {
   await writing({ intervalMs: 5 }, async ({ requests, report, refuse }) => {
-    lines.length = 0;
+    lines = loggedLines();
     refuse(403);
     report({});
     await until(() => requests.length >= 3);

@@ -1,12 +1,11 @@
 import assert from "node:assert/strict";
 import { Address } from "../../../lib/inet/mod.ts";
-import { configureLogging } from "../../../lib/telemetry/mod.ts";
+import { loggedLines } from "../../../lib/telemetry/testing.ts";
 import type { ClientPod } from "../clients/client_pod.ts";
 import { LimitedClients, namesOf } from "./limited_clients.ts";
 import type { DataPlane } from "../base/ports.ts";
 
-const lines: string[] = [];
-configureLogging({ write: (line) => lines.push(line) });
+let lines: string[] = [];
 
 const PODS: readonly ClientPod[] = [
   {
@@ -40,7 +39,7 @@ Deno.test("LimitedClients logs each client once as long as it is limited, with b
   };
   const clients = new LimitedClients({ kernel, readings, pods: () => PODS });
   const told = () => {
-    lines.length = 0;
+    lines = loggedLines();
     clients.report();
     return lines.map((line) => JSON.parse(line).client);
   };
@@ -65,7 +64,7 @@ Deno.test("LimitedClients says once that the kernel has no limits", () => {
     readings: { limited: [] },
     pods: () => PODS,
   });
-  lines.length = 0;
+  lines = loggedLines();
   clients.report();
   clients.report();
   assert.equal(lines.length, 1);

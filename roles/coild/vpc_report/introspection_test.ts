@@ -1,16 +1,13 @@
 import assert from "node:assert/strict";
 import { settle } from "../../../lib/async/testing.ts";
-import { configureLogging } from "../../../lib/telemetry/mod.ts";
+import { loggedLines } from "../../../lib/telemetry/testing.ts";
 import { serveIntrospection } from "./introspection.ts";
 import { FACTS } from "./testing.ts";
-
-const lines: string[] = [];
 
 async function serving(
   address: string,
   test: (port: number, finished: Promise<void>) => Promise<void>,
 ): Promise<void> {
-  configureLogging({ write: (line) => lines.push(line) });
   const stop = new AbortController();
   const facts = () => Promise.resolve(FACTS);
   const { signal } = stop;
@@ -51,6 +48,7 @@ Deno.test("introspection answers what there is, and says what there is to ask fo
 });
 
 Deno.test("introspection listens nowhere when its address is empty", async () => {
+  const lines = loggedLines();
   for (const address of ["", "0"]) {
     await serving(address, async (port, finished) => {
       assert.equal(port, 0);
@@ -63,11 +61,12 @@ Deno.test("introspection listens nowhere when its address is empty", async () =>
 });
 
 Deno.test("introspection whose address is taken is a warning", async () => {
+  const lines = loggedLines();
   await serving("127.0.0.1:0", async (port) => {
     await serving(`127.0.0.1:${port}`, (none) => {
       assert.equal(none, 0);
       return Promise.resolve();
     });
   });
-  assert.match(lines.splice(0).join(), /"WARN.*another process uses/i);
+  assert.match(lines.join(), /"WARN.*another process uses/i);
 });
