@@ -5,10 +5,13 @@ import {
   applyClient,
   clearClient,
   type ClientPlan,
+  type ClientRequest,
   isClient,
 } from "../../lib/egress/mod.ts";
+import { makeFresh } from "../../lib/egress/client/fresh.ts";
 import { Address, type Family } from "../../lib/inet/mod.ts";
 import { inNetns } from "../../lib/linux/mod.ts";
+import { type NftNewTable, RouteSocket } from "../../lib/netlink/mod.ts";
 import {
   clientState,
   missingGateway,
@@ -79,6 +82,13 @@ netnsTest(
   },
 );
 
+/** Has a Service, and a gateway that answers. */
+const SERVED = missingGateway(["203.0.113.0/24"], {
+  service: { ipv4: Address.parse("10.68.0.9") },
+  available: ["ipv4"],
+  senders: [Address.parse("10.1.9.9")],
+});
+
 /** Whether packets are dropped that come by another way than answers leave by: 1 is yes, 2 if there is no way at all. */
 const REVERSE_PATHS = ["all", "default", "eth0"]
   .map((link) => `net.ipv4.conf.${link}.rp_filter`);
@@ -96,13 +106,7 @@ netnsTest(
         Deno.listenDatagram({ hostname: "::", port: 5555, transport: "udp" }),
     );
     using _socket = { [Symbol.dispose]: () => taken.close() };
-    const service = { ipv4: Address.parse("10.68.0.9") };
-    const gateway = missingGateway(["203.0.113.0/24"], {
-      service,
-      available: ["ipv4"],
-      senders: [Address.parse("10.1.9.9")],
-    });
-    const plan = planOf([gateway]);
+    const plan = planOf([SERVED]);
     await drop();
     await assert.rejects(applyClient(plan, { netns, freshMtu: MTU }));
     assert.match(await clientState(pod), /unreachable 203\.0\.113\.0\/24/);
@@ -163,5 +167,31 @@ netnsTest(
     await clearClient({ netns });
     await lab.apply([EGRESS]);
     assert.equal(await clientState(pod), state);
+  },
+);
+
+netnsTest(
+  "clients of the same gateways share a table, others do not",
+  async () => {
+    await using lab = await podLab();
+    const { netns } = lab;
+    using route = RouteSocket.open({ netns });
+    const tableOf = async (changes: Partial<ClientRequest>) => {
+      const tables: NftNewTable[] = [];
+      const createTable = (table: NftNewTable) => {
+        tables.push(table);
+        return Promise.resolve(false);
+      };
+      const fou = { tryAdd: () => Promise.resolve([]) };
+      const options = { netns, route, fou, linkMtu: MTU, nft: { createTable } };
+      await makeFresh(planOf([SERVED], changes), options);
+      return tables[0];
+    };
+    const first = await tableOf({});
+    assert.ok(first !== undefined);
+    assert.equal(await tableOf({}), first);
+    for (const changes of [{ port: 5556 }, { ifname: "lo" }]) {
+      assert.notEqual(await tableOf(changes), first);
+    }
   },
 );

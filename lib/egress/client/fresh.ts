@@ -43,8 +43,8 @@ const NO_LINK = "ENODEV";
 export interface FreshOptions {
   readonly netns: Netns;
   readonly route: RouteSocket;
-  readonly fou: FouSocket;
-  readonly nft: NetfilterSocket;
+  readonly fou: Pick<FouSocket, "tryAdd">;
+  readonly nft: Pick<NetfilterSocket, "createTable">;
   /** The MTU of the plan's interface. */
   readonly linkMtu: number;
 }

@@ -18,7 +18,7 @@ export async function runModprobe(
     if (success) return undefined;
     // mutate: words for people.
     const said = new TextDecoder().decode(stderr).trim().replaceAll("\n", "; ");
-    return said === "" ? `modprobe ended with code ${code}` : said;
+    return `modprobe ended with code ${code}: ${said}`;
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) {
       return 'the program "modprobe" is not installed here';
