@@ -1,6 +1,7 @@
 import {
   abortable,
   onAbort,
+  sleep,
   startTimer,
   TaskGroup,
 } from "../../../lib/async/mod.ts";
@@ -80,14 +81,12 @@ export class CniCalls {
    */
   async call(incoming: IncomingCall): Promise<Result | undefined> {
     const limit = new CallLimit(incoming, this.#stop.signal);
-    const { promise, resolve, reject } = Promise.withResolvers<
-      Result | undefined
-    >();
+    const answer = Promise.withResolvers<Result | undefined>();
     this.#tasks.run(incoming.method, async () => {
       using _limit = limit;
-      await this.#perform(incoming, limit.signal).then(resolve, reject);
+      await this.#perform(incoming, { signal: limit.signal, answer });
     });
-    return await abortable(promise, limit.signal);
+    return await abortable(answer.promise, limit.signal);
   }
 
   /** Ends: calls under way have a time to finish, and then a short one to undo what they did. */
@@ -98,10 +97,14 @@ export class CniCalls {
     await Promise.race([this.#tasks.wait(), isOver]);
   }
 
+  /** Gives the answer first: a record takes as long as some of the work. */
   async #perform(
     incoming: IncomingCall,
-    signal: AbortSignal,
-  ): Promise<Result | undefined> {
+    { signal, answer }: {
+      readonly signal: AbortSignal;
+      readonly answer: PromiseWithResolvers<Result | undefined>;
+    },
+  ): Promise<void> {
     const { method, read, remainingMs } = incoming;
     const startedMs = performance.now();
     this.#metrics?.start(method);
@@ -119,17 +122,18 @@ export class CniCalls {
           ),
       );
       signal.throwIfAborted();
-      return result;
+      answer.resolve(result);
     } catch (thrown) {
-      throw error = toCallError(thrown);
-    } finally {
-      const elapsedMs = performance.now() - startedMs;
-      this.#metrics?.finish(method, {
-        codeName: codeName(error?.status ?? StatusCode.OK),
-        seconds: elapsedMs / 1000,
-      });
-      logFinished(fields, { elapsedMs, error });
+      error = toCallError(thrown);
+      answer.reject(error);
     }
+    const elapsedMs = performance.now() - startedMs;
+    await sleep(0);
+    this.#metrics?.finish(method, {
+      codeName: codeName(error?.status ?? StatusCode.OK),
+      seconds: elapsedMs / 1000,
+    });
+    logFinished(fields, { elapsedMs, error });
   }
 
   async #run(

@@ -1,13 +1,14 @@
 import assert from "node:assert/strict";
 import { parseResult } from "../../../lib/cni/mod.ts";
 import { requestOf } from "../../../lib/plugin/testing.ts";
-import { configureLogging, Registry } from "../../../lib/telemetry/mod.ts";
+import { Registry } from "../../../lib/telemetry/mod.ts";
+import { loggedLines } from "../../../lib/telemetry/testing.ts";
 import { CallError } from "../base/errors.ts";
 import { CallsInFlight } from "../observe/calls_in_flight.ts";
 import { CoildMetrics } from "../observe/metrics.ts";
 import { CniCalls } from "./cni_calls.ts";
 
-configureLogging({ write: () => {} });
+loggedLines();
 
 const nothing = () => Promise.resolve();
 
@@ -86,4 +87,18 @@ Deno.test("ADDs are in flight from their begin to their end, also when they fail
   ends[1].resolve();
   await succeeds;
   await assertCount("0");
+  await calls.finish(60_000);
+});
+
+Deno.test("a call has its answer before its record is written, and a stop waits for that", async () => {
+  const lines = loggedLines();
+  const add = () => Promise.resolve(parseResult({ cniVersion: "1.0.0" }));
+  const calls = new CniCalls({ methods: { add, ...METHODS } });
+  const { signal } = new AbortController();
+  const read = () => requestOf("a");
+  await calls.call({ method: "Add", read, signal, remainingMs: undefined });
+  assert.deepEqual(lines, []);
+  await calls.finish(60_000);
+  const records = lines.map((line) => JSON.parse(line).msg);
+  assert.deepEqual(records, ["finished call"]);
 });
