@@ -37,8 +37,9 @@ const DEVICE_STEP = 65_536;
 const IPV6_LENGTH = 80;
 
 /**
- * Numbers what EC2 has granted. A grant keeps its number until neither list shows it, or until it was given back:
- * `returned` has the names of blocks that were since the last time. The metadata service may go on showing those.
+ * Numbers what EC2 has granted to ENIs with a device. A grant keeps its number until neither list shows it there, or
+ * until it was given back: `returned` has the names of blocks that were since the last time. The metadata service may go
+ * on showing those.
  */
 export function numberGrants(
   before: GrantNumbers,
@@ -47,7 +48,9 @@ export function numberGrants(
 ): GrantNumbers {
   let { next } = before;
   const numbers = new Map<string, number>();
-  for (const { id, grants } of enis) {
+  for (const { id, device, grants } of enis) {
+    // What was detached has no blocks: it gives others when it is attached again.
+    if (device === undefined) continue;
     for (const { block, inEc2 } of grants) {
       const name = grantName(id, block);
       const known = returned.has(name) ? undefined : before.numbers.get(name);

@@ -146,6 +146,19 @@ Deno.test("numberGrants() gives another number to what comes back", () => {
   assert.notEqual(back, first.numbers.get(name));
 });
 
+Deno.test("numberGrants() gives another number to the blocks of an ENI that was detached", () => {
+  const here = mergeEnis([ENI], [SHOWN]);
+  const loose = mergeEnis([{ ...ENI, attachment: undefined }], []);
+  const first = numberGrants(NO_GRANTS, here);
+  const detached = numberGrants(first, loose);
+  assert.equal(detached.numbers.size, 0);
+  const name = "eni-1/10.0.97.16/28";
+  assert.notEqual(
+    numberGrants(detached, here).numbers.get(name),
+    first.numbers.get(name),
+  );
+});
+
 Deno.test("numberGrants() forgets what was given back, whatever the metadata go on showing", () => {
   const name = "eni-1/10.0.97.16/28";
   const first = numberGrants(NO_GRANTS, mergeEnis([ENI], [SHOWN]));
