@@ -4,6 +4,7 @@ import {
   type Call,
   type Ec2Eni,
   type Eni,
+  grantName,
   isSettled,
   mergeEnis,
   type Outcome,
@@ -77,15 +78,19 @@ export class CloudView {
     this.#look = look;
   }
 
-  /** Takes what the metadata service shows. Returns whether it is news that EC2 has not explained. */
+  /** Takes what the metadata service shows. Returns whether it is news that EC2 has not explained: something came, or went. */
   sawMetadata(sight: Sight): boolean {
     const [look, before] = [this.#look, this.#sight];
     this.#sight = sight;
     if (look === undefined || before === undefined) return false;
     if (textOf(sight) === textOf(before)) return false;
-    return this.#merge(look, sight).some(({ ec2, grants }) =>
+    const merged = this.#merge(look, sight);
+    const isNew = merged.some(({ ec2, grants }) =>
       ec2 === undefined || grants.some(({ inEc2 }) => !inEc2)
     );
+    const shown = new Set(namesOf(merged));
+    return isNew ||
+      namesOf(this.#merge(look, before)).some((name) => !shown.has(name));
   }
 
   /** Records a call that begins. */
@@ -139,6 +144,17 @@ export class CloudView {
 
 function isMoving({ ec2 }: Eni): boolean {
   return ec2 !== undefined && ec2.attachment?.state !== "attached";
+}
+
+/** What both EC2 and the metadata service show. */
+function namesOf(enis: readonly Eni[]): string[] {
+  return enis.filter(({ ec2, inImds }) =>
+    inImds && ec2?.attachment?.state === "attached"
+  ).flatMap(({ id, grants }) => [
+    id,
+    ...grants.filter(({ inEc2, inImds }) => inEc2 && inImds)
+      .map(({ block }) => grantName(id, block)),
+  ]);
 }
 
 // mutate: any separator.

@@ -142,6 +142,32 @@ Deno.test("a new ENI gets the security groups of the primary one", () => {
   assert.deepEqual(view.groups, ["sg-0"]);
 });
 
+Deno.test("what the metadata no longer show is news, unless EC2 has taken it away", () => {
+  const view = viewOf(eniOf("e", "attached", A, B), eniOf("f", "attached"));
+  view.sawMetadata(sightOf({ e: [A, B], f: [] }));
+  assert.equal(
+    view.sawMetadata(sightOf({ e: [A], f: [] })),
+    true,
+    "an address",
+  );
+  assert.equal(
+    view.sawMetadata(sightOf({ e: [A], f: [] })),
+    false,
+    "as before",
+  );
+  assert.equal(view.sawMetadata(sightOf({ e: [A] })), true, "an ENI");
+  const calls: readonly Call["action"][] = [
+    { kind: "unassign", eni: "e", blocks: [Prefix.parse(A)] },
+    { kind: "detach", eni: "f", attachment: "attach-f" },
+  ];
+  const taken = viewOf(eniOf("e", "attached", A), eniOf("f", "attached"));
+  taken.sawMetadata(sightOf({ e: [A], f: [] }));
+  for (const action of calls) {
+    taken.end({ action }, { at: 1, outcome: { kind: "done" } });
+  }
+  assert.equal(taken.sawMetadata(sightOf({ e: [] })), false, "by coild");
+});
+
 Deno.test("what the metadata show is news when it changes and EC2 has not explained it", () => {
   const view = viewOf(eniOf("e", "attached", A));
   assert.equal(view.sawMetadata(sightOf({ e: [] })), false, "the first");
