@@ -240,6 +240,8 @@ export class VpcFleet implements Disposable {
     const loose = isNew || this.#view.mayHaveLoose;
     const enis = await this.#account.list({ loose, signal });
     this.#view.saw({ enis, lookedAt });
+    // Others attach ENIs and assign addresses, too.
+    if (this.#view.awaitsMetadata) this.#atImds.ask();
     this.wake();
   }
 
@@ -255,15 +257,17 @@ export class VpcFleet implements Disposable {
   }
 
   async #planAll(signal: AbortSignal): Promise<void> {
+    let dueAt = Infinity;
     for (;;) {
       const woken = this.#woken = new Gate();
       const isDone = await this.#tryPlan(signal);
       const nowMs = this.#clock.nowMs();
-      const dueAt = this.#plan?.dueAt ?? Infinity;
+      // The time may have come while the plan was made, which then does not have it any longer.
+      if (nowMs >= dueAt) this.#atEc2.ask();
+      dueAt = this.#plan?.dueAt ?? Infinity;
       const mostMs = isDone ? PLAN_MS : RETRY_MS;
       const leftMs = Math.min(jittered(mostMs), Math.max(1, dueAt - nowMs));
       await woken.waitAtMost(leftMs, { signal });
-      if (this.#clock.nowMs() >= dueAt) this.#atEc2.ask();
     }
   }
 

@@ -2,39 +2,19 @@ import assert from "node:assert/strict";
 import { untilPasses } from "../../../lib/async/testing.ts";
 import { Address, valuesOf } from "../../../lib/inet/mod.ts";
 import { VpcHostProblem } from "../../../lib/vpc/mod.ts";
-import {
-  CLUSTER,
-  GROUP,
-  INSTANCE,
-  SUBNET,
-} from "../../../tests/lab/cloud/testing.ts";
-import { tellAll, VpcNode } from "./testing.ts";
+import { CLUSTER, INSTANCE } from "../../../tests/lab/cloud/testing.ts";
+import { BARE, NANO, podsOf, runStories, VpcNode } from "./testing.ts";
 
-/** As few addresses as pods need. */
-const WARM = ["--warm-ips=1", "--min-ips=1"];
-const BARE = ["--vpc-mode=address", ...WARM];
+/** As few addresses as pods need, of either kind. */
+const WARM = BARE.slice(1);
 
 /** So long after the start nothing goes, and nothing is kept in store. */
 const SETTLE_MS = 10_000;
-
-/** A type with two ENIs that have one address for pods each. */
-const NANO = {
-  instances: [{
-    id: INSTANCE,
-    type: "t3.nano",
-    subnet: SUBNET,
-    securityGroups: [GROUP],
-  }],
-};
 
 const TESTS = new Map<string, () => Promise<void>>();
 
 function test(what: string, fn: () => Promise<void>): void {
   TESTS.set(what, fn);
-}
-
-function podsOf(count: number): string[] {
-  return Array.from({ length: count }, (_, n) => `pod${n}`);
 }
 
 test("nine pods at once get addresses of a t3.small that has none: by few calls, and once each", async () => {
@@ -93,7 +73,7 @@ test("no address is given before the instance metadata show it", async () => {
 });
 
 test("a pod that comes when the type's addresses are in use waits, and the error says that some rest", async () => {
-  await using node = await VpcNode.start(NANO);
+  await using node = await VpcNode.start({ instances: [NANO] });
   await using coild = node.process(BARE, { cooldownMs: 8_000, waitMs: 4_000 });
   const [first] = await Promise.all(podsOf(2).map((pod) => coild.add(pod)));
   const removed = performance.now();
@@ -222,9 +202,7 @@ for (
 }
 
 test("IPv6 is refused where the type allows no prefixes", async () => {
-  const [instance] = NANO.instances;
-  assert.ok(instance);
-  const instances = [{ ...instance, type: "t2.nano" }];
+  const instances = [{ ...NANO, type: "t2.nano" }];
   await using node = await VpcNode.start({ instances });
   await using coild = node.process(["--ip-family=dual"]);
   await assert.rejects(
@@ -265,7 +243,7 @@ test("a kernel that cannot be read is soon asked again", async () => {
 });
 
 test("a pod is not refused while the kernel lacks the ENI that has an address for it", async () => {
-  await using node = await VpcNode.start(NANO);
+  await using node = await VpcNode.start({ instances: [NANO] });
   const eni = "eni-00000000000000003";
   node.problems = [new VpcHostProblem("Cannot find it", { eni })];
   await using coild = node.process(BARE, { waitMs: 4_000 });
@@ -399,4 +377,4 @@ test("a node has no more addresses in store than its kubelet runs pods", async (
   assert.equal((await node.changes())["AssignPrivateIpAddresses"], before);
 });
 
-Deno.test("a node gets addresses of the VPC", (t) => tellAll(t, TESTS));
+Deno.test("a node gets addresses of the VPC", (t) => runStories(t, TESTS));

@@ -4,6 +4,7 @@
  *
  * @module
  */
+import assert from "node:assert/strict";
 import type { Attempt } from "../../../lib/aws/mod.ts";
 import {
   sleep,
@@ -24,6 +25,7 @@ import type { Listener } from "../../../lib/netlink/mod.ts";
 import { createRegistry } from "../../../lib/telemetry/mod.ts";
 import type { VpcHostProblem, VpcHostSettings } from "../../../lib/vpc/mod.ts";
 import { Cloud, type CloudConfig } from "../../../tests/lab/cloud/mod.ts";
+import type { InstanceConfig } from "../../../tests/lab/cloud/config.ts";
 import {
   byHand,
   changesOf,
@@ -97,8 +99,11 @@ export class VpcNode implements AsyncDisposable {
   /** Which pods the node is to have. */
   scheduling: NodeScheduling | undefined;
 
-  private constructor(cloud: Cloud) {
+  readonly #instance: string;
+
+  private constructor(cloud: Cloud, instance: string = INSTANCE) {
     this.cloud = cloud;
+    this.#instance = instance;
   }
 
   /** Starts a cloud with one t3.small, whose role has coild's rights alone. */
@@ -106,6 +111,11 @@ export class VpcNode implements AsyncDisposable {
     const policy = await policyOf("coild");
     const config = withPolicy(cloudConfig(changes), policy);
     return new VpcNode(await Cloud.start(config));
+  }
+
+  /** Another instance of the same cloud; the cloud ends with this one. */
+  neighbour(instance: string): VpcNode {
+    return new VpcNode(this.cloud, instance);
   }
 
   /** Starts a process; it may not be ready yet. */
@@ -132,7 +142,10 @@ export class VpcNode implements AsyncDisposable {
       returnDelayMs: 100,
       env: new Map([
         ["AWS_ENDPOINT_URL_EC2", endpoints.ec2],
-        ["AWS_EC2_METADATA_SERVICE_ENDPOINT", endpoints.imds[INSTANCE] ?? ""],
+        [
+          "AWS_EC2_METADATA_SERVICE_ENDPOINT",
+          endpoints.imds[this.#instance] ?? "",
+        ],
       ]),
       registry: createRegistry(),
       onAttempt,
@@ -312,16 +325,50 @@ export class VpcNode implements AsyncDisposable {
   }
 }
 
+/** Flags of coild by which a node has as few addresses as its pods need. */
+export const BARE: readonly string[] = [
+  "--vpc-mode=address",
+  "--warm-ips=1",
+  "--min-ips=1",
+];
+
+/** An instance whose type has two ENIs with one address for pods each. */
+export const NANO: InstanceConfig = {
+  id: INSTANCE,
+  type: "t3.nano",
+  subnet: SUBNET,
+  securityGroups: [GROUP],
+};
+
+/** Names of so many pods. */
+export function podsOf(count: number): string[] {
+  return Array.from({ length: count }, (_, n) => `pod${n}`);
+}
+
+/** Waits for what may come only 10 s after the start. */
+export async function later(check: () => void | Promise<void>): Promise<void> {
+  await untilPasses(check).catch(() => untilPasses(check));
+}
+
+/** Fails while EC2 has an ENI that no instance has. */
+export async function assertNothingLoose(node: VpcNode): Promise<void> {
+  const { all } = await node.byHand("DescribeNetworkInterfaces", {
+    "Filter.1.Name": "status",
+    "Filter.1.Value.1": "available",
+  });
+  assert.deepEqual(all("networkInterfaceId"), []);
+}
+
 /** Each has a cloud of its own, which is a process. */
 const MOST_AT_ONCE = 8;
 
 /** Runs tests, which wait for most of their time, at once; each is a step. The first failure ends them. */
-export async function tellAll(
+export async function runStories(
   t: Deno.TestContext,
   stories: ReadonlyMap<string, () => Promise<void>>,
 ): Promise<void> {
   const rest = stories.entries();
-  const tell = async () => {
+  const work = async () => {
     for (const [name, fn] of rest) {
       const passed = await t.step({
         name,
@@ -329,9 +376,10 @@ export async function tellAll(
         // They would take what others have open for theirs.
         sanitizeOps: false,
         sanitizeResources: false,
+        sanitizeExit: false,
       });
       if (!passed) throw new Error(`Cannot get over "${name}"`);
     }
   };
-  await Promise.all(Array.from({ length: MOST_AT_ONCE }, tell));
+  await Promise.all(Array.from({ length: MOST_AT_ONCE }, work));
 }

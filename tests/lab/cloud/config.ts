@@ -85,7 +85,7 @@ export interface Statement {
   >;
 }
 
-/** How slow the cloud is; all in ms, and 0 at the start. */
+/** How slow the cloud is, and how it cuts lists; times in ms, all 0 at the start. */
 export interface Pace {
   /** How old is what DescribeNetworkInterfaces shows. */
   readonly describeLagMs: number;
@@ -97,6 +97,8 @@ export interface Pace {
   readonly attachMs: number;
   /** How long an ENI is `detaching`. */
   readonly detachMs: number;
+  /** How many items a page of a list has at the most; 0: as many as are asked for. */
+  readonly pageSize: number;
 }
 
 export const NO_DELAYS: Pace = {
@@ -105,4 +107,5 @@ export const NO_DELAYS: Pace = {
   answerMs: 0,
   attachMs: 0,
   detachMs: 0,
+  pageSize: 0,
 };

@@ -149,7 +149,11 @@ export const ACTIONS: Readonly<Record<string, Action>> = {
       form,
       values: (name) => eniValues(name, account),
     });
-    const page = pageOf(found, { form, named: ids.length > 0 });
+    const page = pageOf(found, {
+      form,
+      named: ids.length > 0,
+      most: account.pace.pageSize,
+    });
     form.end();
     return {
       networkInterfaceSet: page.items.map((eni) => eniXml(eni, account)),
@@ -166,7 +170,11 @@ export const ACTIONS: Readonly<Record<string, Action>> = {
       form,
       values: (name) => subnetValues(name, account),
     });
-    const page = pageOf(found, { form, named: ids.length > 0 });
+    const page = pageOf(found, {
+      form,
+      named: ids.length > 0,
+      most: account.pace.pageSize,
+    });
     form.end();
     return {
       subnetSet: page.items.map((subnet) => subnetXml(subnet, account)),

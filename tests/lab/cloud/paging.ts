@@ -19,9 +19,14 @@ export interface Page<T> {
  */
 export function pageOf<T extends { readonly id: string }>(
   items: readonly T[],
-  options: { readonly form: Form; readonly named: boolean },
+  options: {
+    readonly form: Form;
+    readonly named: boolean;
+    /** EC2 may give fewer than are asked for; 0: as many. */
+    readonly most: number;
+  },
 ): Page<T> {
-  const { form, named } = options;
+  const { form, named, most } = options;
   const size = form.integer("MaxResults", { min: MIN_PAGE, max: MAX_PAGE });
   const token = form.text("NextToken");
   if (named && (size !== undefined || token !== undefined)) {
@@ -32,7 +37,7 @@ export function pageOf<T extends { readonly id: string }>(
   const after = token === undefined ? "" : readToken(token);
   const rest = items.filter(({ id }) => id > after)
     .sort((a, b) => a.id < b.id ? -1 : 1);
-  const page = rest.slice(0, size ?? MAX_PAGE);
+  const page = rest.slice(0, Math.min(size ?? MAX_PAGE, most || Infinity));
   const last = page.at(-1);
   const isAll = page.length === rest.length || last === undefined;
   return {
