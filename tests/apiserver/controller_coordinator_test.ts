@@ -4,16 +4,16 @@ import type {
   SpiderCoordinatorStatus,
 } from "../../lib/api/mod.ts";
 import type { JsonObject } from "../../lib/cni/mod.ts";
-import {
-  parseControllerFlags,
-  runController,
-} from "../../roles/coil_controller/mod.ts";
 import { ControlPlane, eventually } from "../lab/mod.ts";
 import { kubeconfigText } from "../lab/kubeconfig.ts";
 import { usedRights } from "../lab/rights_log.ts";
 import { compareRights, grantedTo } from "../runner/rights.ts";
 import { installCrds } from "./crds.ts";
-import { ControllerLab, type RunningController } from "./controller_testing.ts";
+import {
+  ControllerLab,
+  controllerWith,
+  type RunningController,
+} from "./controller_testing.ts";
 import {
   setSpiderStatus,
   SPIDER_PATH,
@@ -51,25 +51,10 @@ class Stage {
         user: { token },
       }),
     );
-    const options = parseControllerFlags([
-      ...["--metrics-addr=127.0.0.1:0", "--health-addr=127.0.0.1:0"],
+    return controllerWith([
       ...["--enable-ipam=false", "--enable-egress=false"],
       "--enable-coordinator",
-    ], { program: "coil-controller", version: "test", about: "" });
-    const stop = new AbortController();
-    const ended = runController(
-      { ...options, kubeconfig, networksIntervalMs: 200 },
-      stop.signal,
-    ).catch((error: unknown) => {
-      if (!stop.signal.aborted) throw error;
-    });
-    return {
-      ended,
-      async [Symbol.asyncDispose]() {
-        stop.abort();
-        await ended;
-      },
-    };
+    ], { kubeconfig, networksIntervalMs: 200 });
   }
 
   async resource(): Promise<SpiderCoordinator> {

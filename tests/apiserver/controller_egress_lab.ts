@@ -8,13 +8,13 @@ import type {
   V1PodDisruptionBudget,
   V1Service,
 } from "../../lib/kube/mod.ts";
-import {
-  parseControllerFlags,
-  runController,
-} from "../../roles/coil_controller/mod.ts";
 import { ControlPlane, eventually, type LabProcess } from "../lab/mod.ts";
 import { coilCommand } from "./coild_lab.ts";
-import type { EventObject, RunningController } from "./controller_testing.ts";
+import {
+  controllerWith,
+  type EventObject,
+  type RunningController,
+} from "./controller_testing.ts";
 import { COIL_API, installCrds } from "./crds.ts";
 import { patchStatus } from "./patch_status.ts";
 
@@ -73,29 +73,11 @@ export class EgressLab implements AsyncDisposable {
 
   /** Starts a controller of egresses in this process. */
   startController(...args: readonly string[]): RunningController {
-    const options = parseControllerFlags([
-      "--metrics-addr=127.0.0.1:0",
-      "--health-addr=127.0.0.1:0",
-      "--enable-ipam=false",
-      ...args,
-    ], { program: "coil-controller", version: "test", about: "" });
-    const stop = new AbortController();
-    const kubeconfig = this.#kubeconfig;
-    const ended = runController(
-      // Nobody waits a minute for a number.
-      { ...options, kubeconfig, statusIntervalMs: 200 },
-      stop.signal,
-    )
-      .catch((error: unknown) => {
-        if (!stop.signal.aborted) throw error;
-      });
-    return {
-      ended,
-      async [Symbol.asyncDispose]() {
-        stop.abort();
-        await ended;
-      },
-    };
+    return controllerWith(["--enable-ipam=false", ...args], {
+      kubeconfig: this.#kubeconfig,
+      // A minute is too long to wait for a number.
+      statusIntervalMs: 200,
+    });
   }
 
   /** Starts a controller of egresses as a process. */

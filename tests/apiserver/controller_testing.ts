@@ -40,6 +40,29 @@ export interface RunningController extends AsyncDisposable {
   readonly ended: Promise<void>;
 }
 
+/** Starts a controller in this process, with ports of its own. */
+export function controllerWith(
+  args: readonly string[],
+  options: Partial<Parameters<typeof runController>[0]>,
+): RunningController {
+  const parsed = parseControllerFlags(
+    ["--metrics-addr=127.0.0.1:0", "--health-addr=127.0.0.1:0", ...args],
+    { program: "coil-controller", version: "test", about: "" },
+  );
+  const stop = new AbortController();
+  const ended = runController({ ...parsed, ...options }, stop.signal)
+    .catch((error: unknown) => {
+      if (!stop.signal.aborted) throw error;
+    });
+  return {
+    ended,
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await ended;
+    },
+  };
+}
+
 /** A control plane with Coil's resources, for tests of the controller. */
 export class ControllerLab implements AsyncDisposable {
   readonly plane: ControlPlane;
@@ -71,30 +94,9 @@ export class ControllerLab implements AsyncDisposable {
 
   /** Starts a controller in this process. */
   startController(...args: readonly string[]): RunningController {
-    const options = parseControllerFlags(
-      [
-        "--metrics-addr=127.0.0.1:0",
-        "--health-addr=127.0.0.1:0",
-        "--node-grace=0s",
-        ...args,
-      ],
-      { program: "coil-controller", version: "test", about: "" },
-    );
-    const stop = new AbortController();
-    const ended = runController({
-      ...options,
+    return controllerWith(["--node-grace=0s", ...args], {
       kubeconfig: this.plane.kubeconfig,
-    }, stop.signal)
-      .catch((error: unknown) => {
-        if (!stop.signal.aborted) throw error;
-      });
-    return {
-      ended,
-      async [Symbol.asyncDispose]() {
-        stop.abort();
-        await ended;
-      },
-    };
+    });
   }
 
   /** Kills the API server, leaves it dead for a while, and returns when it serves Coil's resources again. */

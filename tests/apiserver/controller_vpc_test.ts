@@ -7,10 +7,6 @@ import {
   ENI_INSTANCE_TAG,
   VPC_SWEEP_LEASE,
 } from "../../lib/names/mod.ts";
-import {
-  parseControllerFlags,
-  runController,
-} from "../../roles/coil_controller/mod.ts";
 import { Cloud } from "../lab/cloud/mod.ts";
 import {
   byHand,
@@ -26,7 +22,10 @@ import { ControlPlane, eventually } from "../lab/mod.ts";
 import { usedRights } from "../lab/rights_log.ts";
 import { compareRights, grantedTo } from "../runner/rights.ts";
 import { kustomize, parseManifests } from "./deploy_render.ts";
-import type { RunningController } from "./controller_testing.ts";
+import {
+  controllerWith,
+  type RunningController,
+} from "./controller_testing.ts";
 
 const ACCOUNT = "kube-system:coil-controller";
 const DELETE = "DeleteNetworkInterface";
@@ -79,34 +78,17 @@ class Stage implements AsyncDisposable {
     const [namespace = "", name = ""] = ACCOUNT.split(":");
     const token = await plane.serviceAccountToken({ namespace, name });
     const kubeconfig = await plane.kubeconfigFor({ token });
-    const serving = ["--metrics-addr=127.0.0.1:0", "--health-addr=127.0.0.1:0"];
-    const options = parseControllerFlags([...this.#args, ...serving], {
-      program: "coil-controller",
-      version: "test",
-      about: "",
-    });
     const env = new Map([
       ["AWS_ENDPOINT_URL_EC2", endpoints.ec2],
       ["AWS_EC2_METADATA_SERVICE_ENDPOINT", endpoints.imds[INSTANCE] ?? ""],
     ]);
-    const stop = new AbortController();
-    const ended = runController({
-      ...options,
+    return controllerWith(this.#args, {
       // Of egress only what this test is not about.
       enableEgress: false,
       kubeconfig,
       env,
       sweepAfterMs: 1_500,
-    }, stop.signal).catch((error: unknown) => {
-      if (!stop.signal.aborted) throw error;
     });
-    return {
-      ended,
-      async [Symbol.asyncDispose]() {
-        stop.abort();
-        await ended;
-      },
-    };
   }
 
   /** Leaves an ENI as a node does that dies after it was detached. */

@@ -3,54 +3,17 @@ import { coil, type Output } from "../../roles/cli/testing.ts";
 import { testedSessions } from "../arch/pages.ts";
 import { ControlPlane } from "../lab/mod.ts";
 import { installCrds } from "./crds.ts";
+import { addEgress, type GatewayPod } from "./egresses.ts";
 import { patchStatus } from "./patch_status.ts";
 import { addViewer } from "./viewer.ts";
 
-/** An Egress, and what coil-controller makes for it. */
-async function addEgress(
-  plane: ControlPlane,
-  name: string,
-  clients: readonly object[],
-): Promise<void> {
-  const labels = {
-    "app.kubernetes.io/name": "coil",
-    "app.kubernetes.io/component": "egress",
-    "app.kubernetes.io/instance": name,
-  };
-  await plane.apply(
-    {
-      apiVersion: "coil.cybozu.com/v2",
-      kind: "Egress",
-      metadata: { namespace: "nat", name },
-      spec: {
-        destinations: ["0.0.0.0/0"],
-        template: { spec: { containers: [{ name: "egress" }] } },
-      },
-    },
-    {
-      apiVersion: "coil.cybozu.com/v2",
-      kind: "EgressClientSlice",
-      metadata: { namespace: "nat", name: `${name}-0`, labels },
-      clients,
-    },
-  );
-  for (const [i, node] of ["node1", "node2"].entries()) {
-    await plane.apply({
-      apiVersion: "v1",
-      kind: "Pod",
-      metadata: { namespace: "nat", name: `${name}-${i}`, labels },
-      spec: {
-        nodeName: node,
-        containers: [{ name: "egress", image: "example.com/coil" }],
-      },
-    });
-    await patchStatus(plane, `/api/v1/namespaces/nat/pods/${name}-${i}`, {
-      phase: "Running",
-      conditions: [{ type: "Ready", status: "True" }],
-      podIPs: [{ ip: `10.2.${i}.${name.length}` }],
-      podIP: `10.2.${i}.${name.length}`,
-    });
-  }
+/** As many as an Egress usually has. */
+function gatewaysOf(name: string): GatewayPod[] {
+  return ["node1", "node2"].map((node, i) => ({
+    node,
+    address: `10.2.${i}.${name.length}`,
+    isReady: true,
+  }));
 }
 
 function client(name: string, address: string): object {
@@ -68,8 +31,14 @@ Deno.test("coil egress show tells clients, gateways and sources", async (t) => {
   await installCrds(plane);
   await plane.kubectl("create", "namespace", "nat");
   const web = client("web-1", "10.2.0.9");
-  await addEgress(plane, "internet", [web, client("web-2", "10.2.0.10")]);
-  await addEgress(plane, "office", [client("db", "10.2.0.40")]);
+  await addEgress(plane, "internet", {
+    clients: [web, client("web-2", "10.2.0.10")],
+    gateways: gatewaysOf("internet"),
+  });
+  await addEgress(plane, "office", {
+    clients: [client("db", "10.2.0.40")],
+    gateways: gatewaysOf("office"),
+  });
   const now = new Date(Date.now() + 3_600_000);
   await patchStatus(
     plane,

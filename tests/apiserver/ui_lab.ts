@@ -8,6 +8,7 @@ import { coil, type Output } from "../../roles/cli/testing.ts";
 import { awaitedLater, type ControlPlane } from "../lab/mod.ts";
 import { addPart, addParts } from "./coil_parts.ts";
 import { addPod, block, pool } from "./ipam_books.ts";
+import { addEgress } from "./egresses.ts";
 import { patchStatus } from "./patch_status.ts";
 
 /** `coil ui` at work. */
@@ -62,7 +63,18 @@ export async function populateUi(plane: ControlPlane): Promise<void> {
   );
   await addBlocks(plane);
   await addPods(plane);
-  await addEgress(plane);
+  await addEgress(plane, "internet", {
+    clients: [0, 1, 2, 3, 4].map((n) => ({
+      namespace: "shop",
+      name: `${WORDS[n]}-${n}`,
+      uid: `uid-${n}`,
+      nodeName: NODES[n % 3],
+    })),
+    gateways: [
+      { node: "node1", address: "10.9.0.4", isReady: true },
+      { node: "node2", address: "10.2.0.33", isReady: false },
+    ],
+  });
   await setPool(plane, "default", "True", "27 of 34 blocks are free");
   await setPool(plane, "public", "False", "no block is free");
   await patchStatus(
@@ -114,52 +126,4 @@ function readyCondition(status: "True" | "False", message: string): object {
     message,
     lastTransitionTime: "2026-01-01T00:00:00Z",
   };
-}
-
-async function addEgress(plane: ControlPlane): Promise<void> {
-  const name = "internet";
-  const labels = {
-    "app.kubernetes.io/name": "coil",
-    "app.kubernetes.io/component": "egress",
-    "app.kubernetes.io/instance": name,
-  };
-  const clients = [0, 1, 2, 3, 4].map((n) => ({
-    namespace: "shop",
-    name: `${WORDS[n]}-${n}`,
-    uid: `uid-${n}`,
-    nodeName: NODES[n % 3],
-  }));
-  await plane.apply({
-    apiVersion: "coil.cybozu.com/v2",
-    kind: "Egress",
-    metadata: { namespace: "nat", name },
-    spec: {
-      destinations: ["0.0.0.0/0"],
-      template: { spec: { containers: [{ name: "egress" }] } },
-    },
-  }, {
-    apiVersion: "coil.cybozu.com/v2",
-    kind: "EgressClientSlice",
-    metadata: { namespace: "nat", name: `${name}-0`, labels },
-    clients,
-  });
-  const ips = ["10.9.0.4", "10.2.0.33"];
-  for (const [n, node] of ["node1", "node2"].entries()) {
-    await plane.apply({
-      apiVersion: "v1",
-      kind: "Pod",
-      metadata: { namespace: "nat", name: `${name}-${n}`, labels },
-      spec: {
-        nodeName: node,
-        containers: [{ name: "egress", image: "example.com/coil" }],
-      },
-    });
-    await patchStatus(plane, `/api/v1/namespaces/nat/pods/${name}-${n}`, {
-      phase: "Running",
-      startTime: new Date().toISOString(),
-      conditions: [{ type: "Ready", status: n === 0 ? "True" : "False" }],
-      podIP: ips[n],
-      podIPs: [{ ip: ips[n] }],
-    });
-  }
 }

@@ -97,6 +97,25 @@ export async function usesNetwork(
   }, { timeoutMs: 60_000 });
 }
 
+/** Has the node use the network of that file, which sorts before Coil's own, until it is disposed of. */
+export async function useInstead(
+  node: ClusterNode,
+  fileName: string,
+  configuration: Readonly<Record<string, unknown>> & { readonly name: string },
+): Promise<AsyncDisposable> {
+  const file = `${node.directory}/cni-conf/${fileName}`;
+  // Its reader of changed files would see a half-written one.
+  await Deno.writeTextFile(`${file}.new`, JSON.stringify(configuration));
+  await Deno.rename(`${file}.new`, file);
+  await usesNetwork(node, configuration.name);
+  return {
+    async [Symbol.asyncDispose]() {
+      await Deno.remove(file);
+      await usesNetwork(node, "k8s-pod-network");
+    },
+  };
+}
+
 /** PodSandboxMetadata, field 2 of what has it. */
 function metadata(message: Uint8Array) {
   const [data = new Uint8Array()] = messages(message, 2);

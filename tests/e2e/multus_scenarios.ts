@@ -9,7 +9,7 @@ import { ensureMultus } from "../lab/multus.ts";
 import { assertAddresses } from "./addresses.ts";
 import { assertAgreement } from "./agreement.ts";
 import { assertJoined } from "./coordinator_leftovers.ts";
-import { usesNetwork } from "./cri.ts";
+import { useInstead } from "./cri.ts";
 import { type Installation, POOL } from "./installation.ts";
 import { gatewayOf, macvlanOn } from "./physical_switch.ts";
 import { hostPort, type RunningPod } from "./pods.ts";
@@ -86,8 +86,7 @@ async function multusFirst(site: Installation): Promise<AsyncDisposable> {
   await plane.apply(...attachmentDefinitions());
   const program = await ensureMultus();
   await Deno.copyFile(program, `${node.directory}/cni-bin/multus`);
-  const file = `${node.directory}/cni-conf/${FILE}`;
-  const configuration = {
+  return await useInstead(node, FILE, {
     cniVersion: "1.0.0",
     name: NETWORK,
     type: "multus",
@@ -95,17 +94,7 @@ async function multusFirst(site: Installation): Promise<AsyncDisposable> {
     // Of a file that it is given by its path, v4.2.4 has forgotten the socket upon DEL.
     clusterNetwork: "k8s-pod-network",
     confDir: "/etc/cni/net.d",
-  };
-  // Its reader of changed files would see a half-written one.
-  await Deno.writeTextFile(`${file}.new`, JSON.stringify(configuration));
-  await Deno.rename(`${file}.new`, file);
-  await usesNetwork(node, NETWORK);
-  return {
-    async [Symbol.asyncDispose]() {
-      await Deno.remove(file);
-      await usesNetwork(node, "k8s-pod-network");
-    },
-  };
+  });
 }
 
 /** A pod's interface, as Multus has written it into the pod. */

@@ -12,7 +12,7 @@ import { eventually } from "../lab/mod.ts";
 import { type LabProcess, spawnProcess } from "../lab/process.ts";
 import { assertAddresses } from "./addresses.ts";
 import { assertJoined } from "./coordinator_leftovers.ts";
-import { usesNetwork } from "./cri.ts";
+import { useInstead } from "./cri.ts";
 import type { Installation } from "./installation.ts";
 import {
   macvlanOn,
@@ -51,8 +51,7 @@ async function underlayInstead(
   { site }: UnderlaySite,
 ): Promise<AsyncDisposable> {
   const node = site.node(1);
-  const file = `${node.directory}/cni-conf/${FILE}`;
-  const configuration = {
+  return await useInstead(node, FILE, {
     cniVersion: "1.0.0",
     name: NETWORK,
     plugins: [macvlanOn(60), {
@@ -60,17 +59,7 @@ async function underlayInstead(
       detectIPConflict: true,
       detectGateway: true,
     }],
-  };
-  // Its reader of changed files would see a half-written one.
-  await Deno.writeTextFile(`${file}.new`, JSON.stringify(configuration));
-  await Deno.rename(`${file}.new`, file);
-  await usesNetwork(node, NETWORK);
-  return {
-    async [Symbol.asyncDispose]() {
-      await Deno.remove(file);
-      await usesNetwork(node, "k8s-pod-network");
-    },
-  };
+  });
 }
 
 /** Pods that are ready only if kubelet's probes reach them; all are of one Deployment on node1. */
