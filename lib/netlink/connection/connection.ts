@@ -87,8 +87,9 @@ export class Connection implements Disposable {
   }
 
   /**
-   * Encodes requests ahead, while the only user of a socket waits for something
-   * else: `tryExecute()` of this very array then only has to send.
+   * Encodes requests ahead, while the user of a socket waits for something
+   * else: `tryExecute()` of this very array then only has to send, unless the
+   * socket was used in the meantime.
    */
   prepare(requests: readonly Request[]): void {
     if (this.#turn.isLocked) return;

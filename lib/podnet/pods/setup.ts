@@ -8,7 +8,7 @@ import {
 } from "../../netlink/mod.ts";
 import { getLogger } from "../../telemetry/mod.ts";
 import { IfnameTakenError } from "../base/errors.ts";
-import { applySteps, finishSteps } from "../links/link_end.ts";
+import { finishSteps } from "../links/link_end.ts";
 import { type LinkIndexes, POD_END_INDEX } from "../links/link_indexes.ts";
 import type { PodPlan } from "../plan/plan.ts";
 import { stepRequests, vethRequest } from "../plan/requests.ts";
@@ -78,6 +78,9 @@ export async function connectPod(
   const podIsUp = pod.socket.tryExecute(requests);
   // mutate: before or after; the pod runs nothing yet, and another thread is at work on its end.
   refuseRouterAdvertisements(hostName, hostNetns);
+  const settling = stepRequests(plan.settle, index);
+  // mutate: only saves time: it is encoded while the pod's end is made.
+  host.prepare(settling);
   const { peerName } = plan.veth;
   await finishSteps(
     { socket: pod.socket, index: peerIndex, name: peerName, netns },
@@ -85,7 +88,11 @@ export async function connectPod(
     await podIsUp,
   );
   options.signal?.throwIfAborted();
-  await applySteps({ socket: host, index, name: hostName }, plan.settle);
+  await finishSteps(
+    { socket: host, index, name: hostName },
+    plan.settle,
+    await host.tryExecute(settling),
+  );
   undo.move();
   return made;
 }
