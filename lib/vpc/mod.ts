@@ -31,6 +31,7 @@ export {
   type ImdsEni,
   mergeEnis,
   type Ownership,
+  PODS6_CAPACITY,
 } from "./fleet/eni.ts";
 export {
   type BlockUse,

@@ -169,6 +169,7 @@ export class NodeModel {
       limits: this.ec2.limits,
       targets: this.#options.targets,
       subnet: SUBNET,
+      ipv4: true,
       ipv6: false,
       calls: [...calls, ...this.#flights.map(({ call }) => call)],
       pace: this.#pace,

@@ -71,7 +71,7 @@ export function grantEni(name: string): string {
   return name.slice(0, name.indexOf("/"));
 }
 
-/** The IPv4 address or prefix that a block of this name is of, also where pods get no IPv4 addresses. */
+/** The grant that a block of this name is of: that of IPv4 where pods get both families. */
 export function grantOf(name: string): Prefix {
   return Prefix.parse(name.slice(name.indexOf("/") + 1));
 }
@@ -82,10 +82,10 @@ export function prefixesOf(
   block: Prefix,
   families: readonly Family[],
 ): DualStack<Prefix> | undefined {
-  const ipv4 = families.includes("ipv4") ? { ipv4: block } : {};
-  if (!families.includes("ipv6")) return ipv4;
+  if (!families.includes("ipv4")) return { ipv6: block };
+  if (!families.includes("ipv6")) return { ipv4: block };
   if (ipv6 === undefined) return undefined;
-  return { ...ipv4, ipv6: ipv6Of(ipv6.block, block) };
+  return { ipv4: block, ipv6: ipv6Of(ipv6.block, block) };
 }
 
 export interface BlockOptions {

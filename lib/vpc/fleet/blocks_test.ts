@@ -40,7 +40,7 @@ function blocks(
   imds: readonly ImdsEni[],
   options: Partial<BlockOptions> = {},
 ): string[] {
-  const enis = mergeEnis(ec2, imds);
+  const enis = mergeEnis(ec2, imds, options.families);
   return enis.flatMap((eni) =>
     blocksOf(eni, {
       numbers: numberGrants(NO_GRANTS, enis),
@@ -71,11 +71,20 @@ Deno.test("blocksOf() pairs a block with the IPv6 addresses that end with its ow
     "eni-1/10.0.96.20/32#1 131092 10.0.96.20/32 2001:db8:0:1:2:0:a00:6014/128 usable",
     "eni-1/10.0.97.16/28#2 131344 10.0.97.16/28 2001:db8:0:1:2:0:a00:6110/124 usable",
   ]);
-  assert.deepEqual(
-    blocks([ENI], [SHOWN], { families: ["ipv6"] })[0]?.split(" ")
-      .slice(2),
-    ["2001:db8:0:1:2:0:a00:6014/128", "usable"],
-  );
+});
+
+Deno.test("blocksOf() has one block of an ENI's /80 where pods have IPv6 alone, which needs no IPv4 addresses", () => {
+  const families = ["ipv6"] as const;
+  const name = "eni-1/2001:db8:0:1:2::1000/116";
+  const block = `${name}#1 131072 2001:db8:0:1:2::1000/116`;
+  const none = { ...ENI, blocks: [] };
+  for (const eni of [ENI, none]) {
+    assert.deepEqual(blocks([eni], [SHOWN], { families }), [`${block} usable`]);
+  }
+  const unseen = { ...SHOWN, ipv6: undefined };
+  assert.deepEqual(blocks([ENI], [unseen], { families }), [`${block} held`]);
+  const without = { ...ENI, ipv6: undefined };
+  assert.deepEqual(blocks([without], [unseen], { families }), []);
 });
 
 Deno.test("blocksOf() gives only what EC2 and the metadata show, and holds what one of them does", () => {

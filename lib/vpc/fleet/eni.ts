@@ -1,4 +1,4 @@
-import type { Address, Prefix } from "../../inet/mod.ts";
+import { Address, FAMILIES, type Family, Prefix } from "../../inet/mod.ts";
 
 /** What a slot of an ENI holds: one address (/32), or a delegated prefix of 16 (/28). */
 export type BlockKind = "address" | "prefix";
@@ -6,7 +6,7 @@ export type BlockKind = "address" | "prefix";
 /** Addresses in a delegated IPv4 prefix: EC2 delegates /28 only. */
 export const PREFIX_SIZE = 16;
 
-/** How many addresses a block of this kind has. */
+/** How many addresses an IPv4 block of this kind has. */
 export function sizeOf(kind: BlockKind): number {
   return kind === "prefix" ? PREFIX_SIZE : 1;
 }
@@ -75,23 +75,49 @@ export interface Eni {
   readonly ec2?: Ec2Eni | undefined;
   readonly device?: number | undefined;
   readonly inImds: boolean;
-  /** In the order of their addresses. */
+  /** What pods get addresses of, in the order of their addresses: IPv4, or part of the ENI's /80 where pods have IPv6 alone. */
   readonly grants: readonly Grant[];
+  /** The ENI's /80; undefined where pods have IPv4 alone. */
   readonly ipv6?: Grant | undefined;
 }
 
-/** Brings together what EC2 and the metadata service show, lowest device first, those without one last. */
+/**
+ * The part of an ENI's /80 that has the addresses of pods with IPv6 alone: 4,096. Its first addresses are no pods': a
+ * network's first one belongs to its routers.
+ */
+const PODS6 = { offset: 0x1000n, length: 116 };
+
+/** How many pods there is room for where they have IPv6 alone. */
+export const PODS6_CAPACITY: number = 2 ** (128 - PODS6.length);
+
+/**
+ * Brings together what EC2 and the metadata service show, lowest device first, those without one last. `families` are
+ * those of pods: what they do not need is left out.
+ */
 export function mergeEnis(
   ec2: readonly Ec2Eni[],
   imds: readonly ImdsEni[],
+  families: readonly Family[] = FAMILIES,
 ): Eni[] {
+  const merge = (id: string, ...shown: [Ec2Eni?, ImdsEni?]) =>
+    forPods(mergeEni(id, ...shown), families);
   const shown = new Map(imds.map((eni) => [eni.id, eni]));
   const known = new Set(ec2.map(({ id }) => id));
   const unknown = imds.filter(({ id }) => !known.has(id));
   return [
-    ...ec2.map((eni) => mergeEni(eni.id, eni, shown.get(eni.id))),
-    ...unknown.map((eni) => mergeEni(eni.id, undefined, eni)),
+    ...ec2.map((eni) => merge(eni.id, eni, shown.get(eni.id))),
+    ...unknown.map((eni) => merge(eni.id, undefined, eni)),
   ].sort((a, b) => (a.device ?? Infinity) - (b.device ?? Infinity) || 0);
+}
+
+function forPods(eni: Eni, families: readonly Family[]): Eni {
+  const { ipv6 } = eni;
+  if (!families.includes("ipv6")) return { ...eni, ipv6: undefined };
+  if (families.includes("ipv4")) return eni;
+  if (ipv6 === undefined) return { ...eni, grants: [] };
+  const first = ipv6.block.address.value + PODS6.offset;
+  const block = Prefix.of(Address.of("ipv6", first), PODS6.length);
+  return { ...eni, grants: [{ ...ipv6, block }] };
 }
 
 function mergeEni(

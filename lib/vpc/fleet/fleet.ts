@@ -43,6 +43,8 @@ export interface Situation {
   readonly targets: Targets;
   /** The subnet of new ENIs: the primary's. */
   readonly subnet: string;
+  /** Whether pods get IPv4 addresses. Without, the /80 of one ENI is all that EC2 is asked for. */
+  readonly ipv4: boolean;
   /** Whether pods get IPv6 addresses, so that each ENI needs a /80. */
   readonly ipv6: boolean;
   /** This process' calls that are not settled, in the order in which they ended. */
@@ -169,10 +171,10 @@ export function isSettling({ lookedAt, startedAt }: Situation): boolean {
 /**
  * Empty blocks that an earlier process may have given back just before it ended: EC2's list may still have them. Until
  * that is settled no address of them is given. A block with an address in use, or one that this process was granted, is
- * in no doubt.
+ * in no doubt, nor is a /80: none is given back.
  */
 export function doubtfulBlocks(situation: Situation): Set<string> {
-  if (!isSettling(situation)) return new Set();
+  if (!situation.ipv4 || !isSettling(situation)) return new Set();
   const granted = situation.calls.flatMap(({ ended }) => {
     if (ended?.outcome.kind !== "done") return [];
     const { blocks = [], eni } = ended.outcome;

@@ -83,6 +83,7 @@ function situationOf(
     limits: { enis: 3, addressesPerEni: 4, prefixes: true },
     targets: targetsOf({ warmIps: 1 }),
     subnet: "subnet-1",
+    ipv4: true,
     ipv6: false,
     calls: [],
     pace: new Map(),
@@ -274,6 +275,26 @@ Deno.test("plan() gives each ENI its /80, and makes those of coild end with the 
     { ipv6: true },
   );
   assert.deepEqual(done(dual), []);
+});
+
+Deno.test("plan() gives the primary ENI its /80 where pods have IPv6 alone, and asks for nothing else", () => {
+  const alone = { ipv4: false, ipv6: true, waiting: 9 };
+  const none = situationOf([{}, { blocks: [B] }], {}, alone);
+  const { ec2 } = none.enis[0] ?? {};
+  assert.deepEqual(plan(none).actions, [
+    {
+      kind: "assign",
+      eni: "eni-0",
+      subnet: ec2?.subnet,
+      what: "ipv6",
+      count: 1,
+    },
+  ]);
+  const has = situationOf([{ ipv6: true }, {}], {}, alone);
+  const { unmet, retire } = plan(has);
+  assert.deepEqual([done(has), unmet, retire], [[], undefined, []]);
+  const fixed = plan({ ...none, provisions: false });
+  assert.equal(fixed.unmet?.why, "fixed");
 });
 
 Deno.test("plan() replaces an ENI that the metadata do not show for two minutes", () => {

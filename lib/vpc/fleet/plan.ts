@@ -38,6 +38,10 @@ export function plan(situation: Situation): Plan {
   if (fleet.provisions === false) {
     return { actions: [], retire: [], unmet: unprovided(fleet), dueAt };
   }
+  if (!fleet.ipv4) {
+    const actions = [...ipv6Prefixes(fleet), ...endings(fleet)];
+    return { actions: onePerEni(actions, fleet), retire: [], dueAt };
+  }
   const growth = grow(fleet);
   const short = growth.actions.length > 0 || growth.short > 0;
   const actions = onePerEni([
@@ -68,13 +72,14 @@ function onePerEni(
   });
 }
 
-/** Each ENI's /80, from which its pods' IPv6 addresses are. */
-function ipv6Prefixes(fleet: Fleet): Action[] {
-  if (!fleet.ipv6) return [];
-  return fleet.members.filter(({ hasIpv6 }) => !hasIpv6)
-    .map(({ id: eni, ec2: { subnet } }) => (
-      { kind: "assign", eni, subnet, what: "ipv6", count: 1 }
-    ));
+/** Each ENI's /80, from which its pods' IPv6 addresses are; one is enough where they have no others. */
+function ipv6Prefixes({ ipv4, ipv6, members }: Fleet): Action[] {
+  if (!ipv6) return [];
+  return members.filter(({ ec2, hasIpv6 }) =>
+    !hasIpv6 && (ipv4 || ec2.ownership === "primary")
+  ).map(({ id: eni, ec2: { subnet } }) => (
+    { kind: "assign", eni, subnet, what: "ipv6", count: 1 }
+  ));
 }
 
 /** ENIs of coild that would outlive their instance. */

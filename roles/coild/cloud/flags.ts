@@ -222,6 +222,21 @@ const OF_POOLS = [
   "low-water",
 ];
 
+/** Flags that say how many ENIs and IPv4 addresses a node has, and where these are translated. */
+const OF_IPV4 = [
+  "eni-limits",
+  "external-snat",
+  "free-max",
+  "free-min",
+  "max-enis",
+  "min-ips",
+  "no-snat-cidrs",
+  "vpc-mode",
+  "warm-enis",
+  "warm-ips",
+  "warm-prefixes",
+];
+
 /** Flags that exclude each other, or have a wrong value. */
 export function vpcMistakeIn(
   values: VpcFlagValues & { readonly "pod-rule-prio": number },
@@ -242,6 +257,10 @@ export function vpcMistakeIn(
     given.has("pod-rule-prio") && values["pod-rule-prio"] >= VPC_BLOCK_PRIORITY
   ) {
     return `--pod-rule-prio must be less than ${VPC_BLOCK_PRIORITY} with --addresses=vpc, so that pods are found before the rules of ENIs`;
+  }
+  const ofIpv4 = OF_IPV4.find((name) => given.has(name));
+  if (values["ip-family"] === "ipv6" && ofIpv4 !== undefined) {
+    return `--${ofIpv4} has no effect with --ip-family=ipv6: all pods have addresses of one ENI's prefix`;
   }
   return targetMistakeIn(values) ?? networkMistakeIn(values) ??
     tagMistakeIn(values["eni-tags"]);

@@ -106,6 +106,8 @@ const MISTAKES: Readonly<Record<string, readonly string[]>> = {
   ],
   '--eni-tags has the key "cluster.k8s.amazonaws.com/name", which is reserved':
     ["--eni-tags=cluster.k8s.amazonaws.com/name=other"],
+  "--vpc-mode has no effect with --ip-family=ipv6: all pods have addresses of one ENI's prefix":
+    ["--ip-family=ipv6", "--vpc-mode=prefix"],
   "--eni-mtu is 1279, must be at least 1280 for IPv6": [
     "--eni-mtu=1279",
     "--ip-family=dual",

@@ -1,4 +1,5 @@
 import type { NetworkInterface } from "../../../lib/aws/mod.ts";
+import type { Family } from "../../../lib/inet/mod.ts";
 import {
   type Action,
   type Call,
@@ -36,14 +37,19 @@ const OF_LOOSE: readonly Action["kind"][] = [
 /** What EC2 and the metadata service have shown, with what EC2 has answered since. */
 export class CloudView {
   readonly #enisOf: (list: readonly NetworkInterface[]) => Ec2Eni[];
+  readonly #families: readonly Family[];
   #look: Ec2Look | undefined;
   #sight: Sight | undefined;
   #ended: readonly Call[] = [];
   readonly #open = new Set<Call>();
 
-  /** `enisOf` puts the ENIs of a list into the terms of the plan. */
-  constructor(enisOf: (list: readonly NetworkInterface[]) => Ec2Eni[]) {
+  /** `enisOf` puts the ENIs of a list into the terms of the plan; `families` are those of pods. */
+  constructor(
+    enisOf: (list: readonly NetworkInterface[]) => Ec2Eni[],
+    { families }: { readonly families: readonly Family[] },
+  ) {
     this.#enisOf = enisOf;
+    this.#families = families;
   }
 
   /** Calls that the next look may not show yet, and those under way. */
@@ -117,9 +123,10 @@ export class CloudView {
 
   /** Whether the metadata service is behind EC2. */
   get awaitsMetadata(): boolean {
-    return this.#enis.some(({ ec2, inImds, grants }) => {
+    return this.#enis.some(({ ec2, inImds, grants, ipv6 = [] }) => {
       if (ec2?.attachment?.state !== "attached") return inImds;
-      return !inImds || grants.some((grant) => !grant.inImds || !grant.inEc2);
+      const all = grants.concat(ipv6);
+      return !inImds || all.some((grant) => !grant.inImds || !grant.inEc2);
     });
   }
 
@@ -138,6 +145,7 @@ export class CloudView {
     return mergeEnis(
       withAnswers(list, this.#ended, look.lookedAt),
       sight.enis,
+      this.#families,
     );
   }
 }

@@ -1,6 +1,11 @@
 import assert from "node:assert/strict";
 import type { NetworkInterface } from "../../../lib/aws/mod.ts";
-import { Address, Prefix } from "../../../lib/inet/mod.ts";
+import {
+  Address,
+  FAMILIES,
+  type Family,
+  Prefix,
+} from "../../../lib/inet/mod.ts";
 import type { Call, Ec2Eni } from "../../../lib/vpc/mod.ts";
 import type { Sight } from "./sight.ts";
 import { CloudView } from "./view.ts";
@@ -40,7 +45,7 @@ function sightOf(enis: Readonly<Record<string, readonly string[]>>): Sight {
 
 /** A view of these ENIs, where EC2's list was asked for at 0. */
 function viewOf(...enis: Ec2Eni[]): CloudView {
-  const view = new CloudView(() => enis);
+  const view = new CloudView(() => enis, { families: FAMILIES });
   view.saw({ enis: [] as NetworkInterface[], lookedAt: 0 });
   return view;
 }
@@ -76,6 +81,21 @@ Deno.test("a view awaits the metadata while they are behind, and ahead", () => {
   assert.equal(awaits({}), true);
   assert.equal(awaits({ e: [A, B] }), true);
   assert.equal(awaits({ e: [A] }), false);
+});
+
+Deno.test("a view awaits the metadata while they lack an ENI's /80, where pods have IPv6 addresses", () => {
+  const ipv6 = Prefix.parse("fd10:0:0:1:1::/80");
+  const eni = { ...eniOf("e", "attached", A), ipv6 };
+  const sight = sightOf({ e: [A] });
+  const awaits = (...families: Family[]) => {
+    const view = new CloudView(() => [eni], { families });
+    view.saw({ enis: [], lookedAt: 0 });
+    view.sawMetadata(sight);
+    return view.awaitsMetadata;
+  };
+  assert.equal(awaits("ipv4", "ipv6"), true);
+  assert.equal(awaits("ipv6"), true);
+  assert.equal(awaits("ipv4"), false);
 });
 
 Deno.test("a view awaits EC2 while ENIs move or it is not known what a call did, and counts answers", () => {
@@ -132,7 +152,7 @@ Deno.test("ENIs without an instance are to be expected after calls that make som
 });
 
 Deno.test("a new ENI gets the security groups of the primary one", () => {
-  const view = new CloudView(() => []);
+  const view = new CloudView(() => [], { families: FAMILIES });
   assert.deepEqual(view.groups, []);
   const enis = [1, 0].map((deviceIndex) => ({
     attachment: { deviceIndex },

@@ -98,8 +98,10 @@ export class VpcFleet implements Disposable {
     this.#clock = options.clock ?? systemClock;
     this.#account = new NodeAccount(options);
     this.#uses = new BlockUses(options.addresses, options.options);
-    this.#view = new CloudView((list) => this.#account.enisOf(list));
     const { families } = options.options;
+    this.#view = new CloudView((list) => this.#account.enisOf(list), {
+      families,
+    });
     this.#granted = new GrantedBlocks({ families });
     this.#sights = new MetadataSight(this.#account.imds, families);
     this.#atEc2 = new Watcher({
@@ -149,6 +151,7 @@ export class VpcFleet implements Disposable {
       pace: this.#pace,
       unmet: this.unmet,
       isCordoned: this.isCordoned,
+      families: this.#options.options.families,
       now: this.#clock.nowMs(),
     });
   }
@@ -331,6 +334,7 @@ export class VpcFleet implements Disposable {
       limits: goal.limits,
       targets: { ...goal.targets, maxPods: scheduling?.maxPods ?? Infinity },
       subnet: primary?.ec2?.subnet ?? "",
+      ipv4: this.#options.options.families.includes("ipv4"),
       ipv6: this.#options.options.families.includes("ipv6"),
       calls: this.#view.calls,
       pace: this.#pace,

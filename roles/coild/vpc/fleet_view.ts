@@ -1,3 +1,4 @@
+import type { Family } from "../../../lib/inet/mod.ts";
 import {
   type BlockKind,
   capacityOf,
@@ -5,6 +6,7 @@ import {
   type Goal,
   type Pace,
   type Plan,
+  PODS6_CAPACITY,
   refusedKinds,
 } from "../../../lib/vpc/mod.ts";
 import type { Instance } from "../cloud/sight.ts";
@@ -37,11 +39,12 @@ export function givesAddresses({ device, ec2 }: Eni): boolean {
 
 /** Makes the view of what a fleet knows. */
 export function fleetViewOf(
-  { goal: { limits, targets }, enis, pace, now, ...rest }:
+  { goal: { limits, targets }, enis, families, pace, now, ...rest }:
     & Pick<FleetView, "instance" | "unmet" | "isCordoned">
     & {
       readonly goal: Goal;
       readonly enis: readonly Eni[];
+      readonly families: readonly Family[];
       readonly pace: Pace;
       readonly now: number;
     },
@@ -52,7 +55,9 @@ export function fleetViewOf(
     ...rest,
     mode: targets.kind,
     maxEnis: limits.enis,
-    capacity: capacityOf(limits, targets.kind),
+    capacity: families.includes("ipv4")
+      ? capacityOf(limits, targets.kind)
+      : PODS6_CAPACITY,
     enis: enis.filter(givesAddresses),
     subnet,
     refused: refusedKinds(pace, subnet, { now }),

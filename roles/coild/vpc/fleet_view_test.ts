@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { Address } from "../../../lib/inet/mod.ts";
+import { Address, FAMILIES } from "../../../lib/inet/mod.ts";
 import type { Eni, Ownership } from "../../../lib/vpc/mod.ts";
 import { fleetViewOf } from "./fleet_view.ts";
 
@@ -16,12 +16,12 @@ function eniOf(device: number | undefined, ownership: Ownership): Eni {
 }
 
 Deno.test("fleetViewOf() has the ENIs that give addresses, and what the subnet of new ones refused", () => {
-  const view = fleetViewOf({
+  const facts = {
     instance: { id: "i-1", type: "t3.small", region: "xx-1" },
     goal: {
       limits: { enis: 3, addressesPerEni: 4, prefixes: true },
       targets: {
-        kind: "prefix",
+        kind: "prefix" as const,
         warmEnis: 1,
         warmIps: 0,
         minIps: 0,
@@ -41,8 +41,10 @@ Deno.test("fleetViewOf() has the ENIs that give addresses, and what the subnet o
     ]),
     unmet: undefined,
     isCordoned: false,
+    families: FAMILIES,
     now: 0,
-  });
+  };
+  const view = fleetViewOf(facts);
   assert.deepEqual(view.enis.map(({ device }) => device), [0, 2]);
   assert.deepEqual([view.mode, view.maxEnis, view.capacity], [
     "prefix",
@@ -51,4 +53,6 @@ Deno.test("fleetViewOf() has the ENIs that give addresses, and what the subnet o
   ]);
   assert.equal(view.subnet, "subnet-0");
   assert.deepEqual(view.refused, ["prefix"]);
+  const alone = fleetViewOf({ ...facts, families: ["ipv6"] });
+  assert.equal(alone.capacity, 4_096);
 });

@@ -9,6 +9,7 @@ import { mapDualStack } from "../../../lib/inet/mod.ts";
 import { getLogger, RepeatFilter } from "../../../lib/telemetry/mod.ts";
 import type {
   Eni,
+  Grant,
   HostEni,
   VpcHostReport,
   VpcHostSettings,
@@ -127,7 +128,11 @@ export class VpcHostKeeper {
         if (known === undefined || eni.ec2?.ownership === "foreign") return [];
         const { id, device, mac, addresses, subnets } = known;
         const gateways = mapDualStack(subnets, (subnet) => subnet.nth(1n));
-        const blocks = [...eni.grants, ...eni.ipv6 ? [eni.ipv6] : []]
+        // Of IPv6, one rule for the whole /80.
+        const blocks = [
+          ...eni.grants.filter(isIpv4),
+          ...eni.ipv6 ? [eni.ipv6] : [],
+        ]
           .map(({ block }) => block);
         return [{ id, device, mac, addresses, gateways, blocks }];
       }),
@@ -140,4 +145,8 @@ export class VpcHostKeeper {
       podImds,
     };
   }
+}
+
+function isIpv4({ block }: Grant): boolean {
+  return block.family === "ipv4";
 }

@@ -155,51 +155,84 @@ test("throttling at start is waited for", async () => {
   await coild.add("pod0");
 });
 
-for (
-  const [family, familiesOf] of [
-    ["dual", ["ipv4", "ipv6"]],
-    ["ipv6", ["ipv6"]],
-  ] as const
-) {
-  for (const mode of ["address", "prefix"]) {
-    test(`--ip-family=${family} --vpc-mode=${mode}: an IPv6 address is the ENI's /80 with the IPv4 address as its end, also after a restart`, async () => {
-      await using node = await VpcNode.start();
-      const args = [`--ip-family=${family}`, `--vpc-mode=${mode}`, ...WARM];
-      const first = node.process(args);
-      const before = await Promise.all(podsOf(4).map((pod) => first.add(pod)));
-      await first[Symbol.asyncDispose]();
-      const { AssignIpv6Addresses } = await node.changes();
-      assert.equal(AssignIpv6Addresses, 1, "new ENIs are made with theirs");
-      const { enis = [], families } = node.settings ?? {};
-      assert.deepEqual(families, familiesOf);
-      const [primary] = enis;
-      assert.equal(String(primary?.addresses.ipv6), "fd10:0:0:1::10");
-      assert.equal(String(primary?.gateways.ipv6), "fd10:0:0:1::1");
-      for (const text of before) {
-        const [address = ""] = text.split(" ").toReversed();
-        const { value } = Address.parse(address);
-        const ipv4 = Address.of("ipv4", value & 0xffff_ffffn);
-        const eni = enis.find(({ blocks }) =>
-          blocks.some((block) => block.contains(ipv4))
-        );
-        const own = eni?.blocks.find(({ length }) => length === 80);
-        assert.equal(own?.address.value, value >> 32n << 32n);
-        assert.equal(text, family === "dual" ? `${ipv4} ${address}` : address);
-      }
-      // Pods have their addresses also where no more are given.
-      node.problems = enis.map(({ id: eni }) =>
-        new VpcHostProblem("Cannot find it", { eni })
+for (const mode of ["address", "prefix"]) {
+  test(`--ip-family=dual --vpc-mode=${mode}: an IPv6 address is the ENI's /80 with the IPv4 address as its end, also after a restart`, async () => {
+    await using node = await VpcNode.start();
+    const args = ["--ip-family=dual", `--vpc-mode=${mode}`, ...WARM];
+    const first = node.process(args);
+    const before = await Promise.all(podsOf(4).map((pod) => first.add(pod)));
+    await first[Symbol.asyncDispose]();
+    const { AssignIpv6Addresses } = await node.changes();
+    assert.equal(AssignIpv6Addresses, 1, "new ENIs are made with theirs");
+    const { enis = [], families } = node.settings ?? {};
+    assert.deepEqual(families, ["ipv4", "ipv6"]);
+    const [primary] = enis;
+    assert.equal(String(primary?.addresses.ipv6), "fd10:0:0:1::10");
+    assert.equal(String(primary?.gateways.ipv6), "fd10:0:0:1::1");
+    for (const text of before) {
+      const [own = "", address = ""] = text.split(" ");
+      const { value } = Address.parse(address);
+      const ipv4 = Address.of("ipv4", value & 0xffff_ffffn);
+      assert.equal(own, String(ipv4));
+      const eni = enis.find(({ blocks }) =>
+        blocks.some((block) => block.contains(ipv4))
       );
-      await using second = node.process(args);
-      await second.ready;
-      const known = second.ipam.list()
-        .map(({ addresses }) => valuesOf(addresses).join(" "));
-      assert.deepEqual(known.sort(), before.sort());
-      const held = second.ipam.blocks().map((block) => block.held);
-      assert.equal(held.reduce((sum, n) => sum + n, 0), 4);
-    });
-  }
+      const prefix = eni?.blocks.find(({ length }) => length === 80);
+      assert.equal(prefix?.address.value, value >> 32n << 32n);
+    }
+    await assertKept(node, { args, before });
+  });
 }
+
+/** Pods have their addresses after a restart, also where no more are given. */
+async function assertKept(
+  node: VpcNode,
+  { args, before }: {
+    readonly args: readonly string[];
+    readonly before: readonly string[];
+  },
+): Promise<void> {
+  node.problems = (node.settings?.enis ?? []).map(({ id: eni }) =>
+    new VpcHostProblem("Cannot find it", { eni })
+  );
+  await using second = node.process(args);
+  await second.ready;
+  const known = second.ipam.list()
+    .map(({ addresses }) => valuesOf(addresses).join(" "));
+  assert.deepEqual(known.sort(), [...before].sort());
+  const held = second.ipam.blocks().map((block) => block.held);
+  assert.equal(held.reduce((sum, n) => sum + n, 0), before.length);
+}
+
+test("--ip-family=ipv6: pods have addresses of the primary ENI's /80, which is all that EC2 is asked for, also after a restart", async () => {
+  await using node = await VpcNode.start({ instances: [NANO] });
+  const args = ["--ip-family=ipv6"];
+  const first = node.process(args);
+  const before = await Promise.all(podsOf(40).map((pod) => first.add(pod)));
+  assert.equal(new Set(before).size, 40);
+  const [eni, ...others] = node.settings?.enis ?? [];
+  assert.deepEqual(others, []);
+  const [prefix, ...more] = eni?.blocks ?? [];
+  assert.deepEqual(more, []);
+  assert.equal(prefix?.length, 80);
+  assert.ok(before.every((text) => prefix?.contains(Address.parse(text))));
+  await first[Symbol.asyncDispose]();
+  await assertKept(node, { args, before });
+  node.problems = [];
+  // At once: a /80 is not given back, so no earlier process can have.
+  await using third = node.process(args, { waitMs: 5_000 });
+  assert.ok(!before.includes(await third.add("later")));
+  assert.deepEqual(await node.changes(), { AssignIpv6Addresses: 1 });
+});
+
+test("no IPv6 address is given before the instance metadata show the ENI's /80, and soon then", async () => {
+  await using node = await VpcNode.start();
+  await node.cloud.ask.setPace({ imdsLagMs: 1_500 });
+  await using coild = node.process(["--ip-family=ipv6"], { waitMs: 15_000 });
+  const began = performance.now();
+  await coild.add("pod0");
+  assert.ok(performance.now() - began > 1_400);
+});
 
 test("IPv6 is refused where the type allows no prefixes", async () => {
   const instances = [{ ...NANO, type: "t2.nano" }];
@@ -274,7 +307,7 @@ async function giveBackAndTake(family: string): Promise<void> {
   const addresses: string[] = [];
   for (const pod of podsOf(3)) addresses.push(await coild.add(pod));
   // Each ENI has a prefix of IPv6 besides.
-  await (family === "ipv6" ? node.expectLayout(4, 2) : node.expectLayout(3, 1));
+  await (family === "dual" ? node.expectLayout(4, 2) : node.expectLayout(3, 1));
   await node.cloud.ask.setPace({ imdsLagMs: 2_000 });
   node.aheadMs = SETTLE_MS;
   await coild.remove("pod0");
@@ -290,7 +323,7 @@ async function giveBackAndTake(family: string): Promise<void> {
 }
 
 test("addresses that are not needed go back to EC2, and can come again", async () => {
-  await Promise.all(["ipv4", "ipv6"].map(giveBackAndTake));
+  await Promise.all(["ipv4", "dual"].map(giveBackAndTake));
 });
 
 test("an address that the kernel still routes is not given back to EC2, even when no known pod has it", async () => {

@@ -44,7 +44,9 @@ function eniEntry(
     IsTrunk: false,
     IsEFA: false,
     DeviceNumber: device,
-    AvailableIPv4Cidrs: entriesOf(grants),
+    AvailableIPv4Cidrs: entriesOf(
+      grants.filter(({ block }) => block.family === "ipv4"),
+    ),
     IPv6Cidrs: entriesOf(ipv6 === undefined ? [] : [ipv6]),
     IsExcludedForPodIPs: false,
     RouteTableID: device === 0 ? MAIN_TABLE : VPC_ENI_TABLES + device,
