@@ -224,6 +224,21 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
     assert.ok(calls.some(({ parameters }) => parameters["NextToken"]));
   },
 
+  "targets that are lower after a restart": async () => {
+    await using node = await VpcNode.start();
+    const more = ["--vpc-mode=address", "--warm-ips=7"];
+    const first = node.process(more);
+    await first.add("pod0");
+    await node.expectLayout(3, 3, 2);
+    await first[Symbol.asyncDispose]();
+    await using second = node.process(BARE);
+    await second.ready;
+    node.aheadMs = ATTACHED_MS;
+    await later(() => node.expectLayout(2));
+    await later(() => assertNothingLoose(node));
+    assert.equal(second.ipam.stats()[0]?.used, 1);
+  },
+
   "a kernel that is slow, and never as it should be": async () => {
     await using node = await VpcNode.start();
     const first = node.process(["--vpc-mode=address", "--warm-ips=2"]);
@@ -237,12 +252,12 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
     await second.add("pod1");
   },
 
-  "150 pods that end at once, with 32 addresses": async () => {
+  "200 pods that end at once, with 32 addresses": async () => {
     const cooldownMs = 1_000;
     await using node = await VpcNode.start({ instances: [NANO] });
     await using coild = node.process(["--vpc-mode=prefix"], { cooldownMs });
     const freed = new Map<string, number>();
-    for (const pod of podsOf(150)) {
+    for (const pod of podsOf(200)) {
       let address = "";
       await later(async () => void (address = await coild.add(pod)));
       const restMs = performance.now() - (freed.get(address) ?? -Infinity);
