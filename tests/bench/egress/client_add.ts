@@ -7,10 +7,11 @@ import { CLIENTS } from "../../vm/e2e_objects.ts";
 import type { VmNode } from "../../vm/topology.ts";
 import type { Samples } from "./samples.ts";
 
-/** The pods' kinds: the Egresses that each uses. */
+/** The pods' kinds: the Egresses that each uses; gamma's clients choose their gateway. */
 const KINDS = {
   plain: undefined,
   one: "alpha",
+  direct: "gamma",
   two: "alpha,beta",
 } as const;
 
@@ -19,7 +20,7 @@ const PHASE = 'coil_coild_add_phase_seconds_sum{phase="egress"}';
 
 /**
  * `add.<kind>`: coild's handling of an ADD without, with one and with two
- * gateways; `add.<kind>.egress`: of it, what egress took, the gateways' answers
+ * gateways, and with one that the client chooses; `add.<kind>.egress`: of it, what egress took, the gateways' answers
  * to the announcement included.
  */
 export async function addTimes(rounds: number): Promise<Samples> {
@@ -27,13 +28,21 @@ export async function addTimes(rounds: number): Promise<Samples> {
   const destinations = {
     alpha: ["203.0.113.0/24", "2001:db8:9::/64"],
     beta: ["198.51.100.0/24", "2001:db8:a::/64"],
+    gamma: ["203.0.113.0/24", "2001:db8:9::/64"],
   };
   for (const [name, networks] of Object.entries(destinations)) {
-    const spec = { destinations: networks, replicas: 1 };
-    await cluster.createEgress(name, spec);
+    await cluster.createEgress(name, {
+      destinations: networks,
+      replicas: 1,
+      gatewaySelection: name === "gamma" ? "Direct" : "Service",
+    });
   }
   const [node] = cluster.nodes;
-  const egress: Record<string, number[]> = { one: [], two: [] };
+  const egress: Record<string, number[]> = {
+    one: [],
+    direct: [],
+    two: [],
+  };
   // The first two rounds pay for what is compiled and loaded.
   for (let round = -2; round < rounds; round++) {
     for (const [kind, egresses] of Object.entries(KINDS)) {

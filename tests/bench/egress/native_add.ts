@@ -1,7 +1,11 @@
 // What egress adds to coild's ADD on the machine itself, but for the tunnels
 // that its kernel may not have.
 import * as path from "node:path";
-import { ADDRESS_POOLS, EGRESSES } from "../../../lib/api/mod.ts";
+import {
+  ADDRESS_POOLS,
+  EGRESSES,
+  type EgressSpec,
+} from "../../../lib/api/mod.ts";
 import {
   ENDPOINT_SLICES,
   KubeClient,
@@ -25,15 +29,21 @@ const NAMESPACE = "bench-add";
 const NODE = 9;
 const WARM_UP = 5;
 
-/** The pods' kinds: the Egresses that each uses. */
-const KINDS = { plain: undefined, one: "first", two: "first,second" } as const;
+/** The pods' kinds: the Egresses that each uses; the third one's clients choose their gateway. */
+const KINDS = {
+  plain: undefined,
+  one: "first",
+  direct: "third",
+  two: "first,second",
+} as const;
 
 const DESTINATIONS = {
   first: ["203.0.113.0/24", "2001:db8:9::/64"],
   second: ["198.51.100.0/24", "2001:db8:a::/64"],
+  third: ["203.0.113.0/24", "2001:db8:9::/64"],
 } as const;
 
-/** `add.base.<kind>`: coild's handling of a dual-stack ADD without, with one and with two gateways; in turn. */
+/** `add.base.<kind>`: coild's handling of a dual-stack ADD without, with one and with two gateways, and with one that the client chooses; in turn. */
 export async function nativeAddTimes(
   cluster: CoilCluster,
   { rounds, dir }: { readonly rounds: number; readonly dir: string },
@@ -62,8 +72,12 @@ export async function nativeAddTimes(
   await client.patch(NAMESPACES, { name: NAMESPACE }, {
     metadata: { annotations: { "coil.cybozu.com/pool": NAMESPACE } },
   }, { kind: "apply" });
-  for (const name of Object.keys(DESTINATIONS)) {
-    await createEgress(client, name);
+  for (const [name, destinations] of Object.entries(DESTINATIONS)) {
+    await createEgress(client, name, {
+      destinations,
+      replicas: 1,
+      gatewaySelection: name === "third" ? "Direct" : "Service",
+    });
   }
   const node = undo.use(await plane.addNode(NODE));
   await placePlugin(cluster.pluginDir(node), {
@@ -105,15 +119,13 @@ export async function nativeAddTimes(
 async function createEgress(
   client: KubeClient,
   name: string,
+  spec: EgressSpec,
 ): Promise<void> {
-  const destinations = name === "first"
-    ? DESTINATIONS.first
-    : DESTINATIONS.second;
   await client.create(EGRESSES, {
     apiVersion: "coil.cybozu.com/v2",
     kind: "Egress",
     metadata: { namespace: NAMESPACE, name },
-    spec: { destinations: [...destinations], replicas: 1 },
+    spec,
   });
   await eventually(
     `the Service of ${name}`,

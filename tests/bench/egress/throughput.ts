@@ -28,8 +28,8 @@ const IPERF_PORT: Readonly<Record<Family, string>> = {
 const DIRECTIONS = ["up", "down"] as const;
 type Direction = typeof DIRECTIONS[number];
 
-/** How each lab's tunnels are made. */
-const KINDS = ["ours", "hand", "nosum"] as const;
+/** How each lab's tunnels are made; `direct` is ours to the gateway itself, which the client chooses. */
+const KINDS = ["ours", "direct", "hand", "nosum"] as const;
 type Kind = typeof KINDS[number];
 
 /** Measures; `report` gets what is known after each round. */
@@ -70,7 +70,7 @@ export async function throughput(options: {
 }
 
 async function makeTunnel(lab: EgressLab, kind: Kind): Promise<void> {
-  if (kind !== "ours") {
+  if (kind !== "ours" && kind !== "direct") {
     const checksum = kind === "hand";
     await makeGateway(lab, checksum);
     await makeClient(lab.client, { ...OURS, checksum });
@@ -100,6 +100,7 @@ async function makeTunnel(lab: EgressLab, kind: Kind): Promise<void> {
         ],
         sourcePortAuto: true,
         senders: [senders.ipv4, senders.ipv6],
+        direct: kind === "direct" ? [senders.ipv4, senders.ipv6] : undefined,
         available: ["ipv4", "ipv6"],
         failurePolicy: "Closed",
       }],
@@ -173,11 +174,14 @@ function samplesOf(
 ): Samples {
   const samples: Record<string, Samples[string]> = {};
   const ratios = { hand: [] as number[], nosum: [] as number[] };
+  const direct: number[] = [];
   for (const [name, values] of Object.entries(rates)) {
     samples[`tunnel.${name}`] = { unit: "Mbit/s", samples: values };
     const [family, direction, kind] = name.split(".");
     const base = rates[`${family}.${direction}.hand`] ?? [];
+    const ours = rates[`${family}.${direction}.ours`] ?? [];
     values.forEach((value, i) => {
+      if (kind === "direct") direct.push(100 * value / (ours[i] ?? NaN));
       const percent = 100 * value / (base[i] ?? NaN);
       if (Number.isNaN(percent)) return;
       if (kind === "ours") ratios.hand.push(percent);
@@ -185,6 +189,10 @@ function samplesOf(
     });
   }
   samples["tunnel.ratio"] = { unit: "%", samples: ratios.hand };
+  samples["tunnel.direct.ratio"] = {
+    unit: "%",
+    samples: direct.filter((percent) => !Number.isNaN(percent)),
+  };
   samples["tunnel.nosum.ratio"] = { unit: "%", samples: ratios.nosum };
   return samples;
 }

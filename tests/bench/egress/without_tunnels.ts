@@ -47,7 +47,8 @@ export async function applyWithoutTunnels(
 const guards = new Map<string, NftNewTable>();
 
 async function makeGuard(plan: ClientPlan, netns: Netns): Promise<void> {
-  const key = plan.senders.join(" ");
+  const { senders, choices } = plan;
+  const key = `${senders.join(" ")} ${JSON.stringify(choices)}`;
   const guard = guards.get(key) ??
     prepareTable(clientTable(plan, { interfaces: [] }));
   guards.set(key, guard);
