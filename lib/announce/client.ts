@@ -6,8 +6,8 @@ import {
   formatAnnouncement,
   formatLossReport,
   LOSSES_PATH,
+  type LossReport,
   parseRefusal,
-  type ReportedLoss,
 } from "./wire.ts";
 import type { NamespacedName } from "../names/mod.ts";
 
@@ -133,16 +133,15 @@ export class AnnounceClient implements Disposable {
     );
   }
 
-  /** Reports to a gateway which others of its Egress this node has lost. Waits, and never throws, as `announce()`. */
+  /** Reports to a gateway which others of its Egress this node has lost, or nearly. Waits, and never throws, as `announce()`. */
   async report(
     target: AnnounceTarget,
-    { losses, signal }: {
-      readonly losses: readonly ReportedLoss[];
+    { signal, ...report }: Omit<LossReport, "egress"> & {
       readonly signal: AbortSignal;
     },
   ): Promise<AnnounceOutcome> {
     this.#closeIdle();
-    const body = formatLossReport({ egress: target.egress, losses });
+    const body = formatLossReport({ egress: target.egress, ...report });
     return await this.#post(target, { path: LOSSES_PATH, body, signal });
   }
 

@@ -33,11 +33,13 @@ export interface ReportedLoss {
   readonly ended: number;
 }
 
-/** All gateways of an Egress that a node has lost; none once they all answer again. */
+/** All gateways of an Egress that a node has lost, or nearly; none once they all answer again. */
 export interface LossReport {
   /** The Egress of the gateway that it is sent to. */
   readonly egress: NamespacedName;
   readonly losses: readonly ReportedLoss[];
+  /** Those that work, and to or from which many packets are lost. */
+  readonly suspects: readonly Address[];
 }
 
 /** Clients use no more gateways of an Egress. */
@@ -84,7 +86,9 @@ export function parseAnnouncement(text: string): Announcement {
 }
 
 /** Returns the report as JSON; what is above the limit is left out. */
-export function formatLossReport({ egress, losses }: LossReport): string {
+export function formatLossReport(
+  { egress, losses, suspects }: LossReport,
+): string {
   return JSON.stringify({
     egress: { namespace: egress.namespace, name: egress.name },
     losses: losses.slice(0, MAX_LOSSES).map(({ gateway, seconds, ended }) => ({
@@ -92,6 +96,7 @@ export function formatLossReport({ egress, losses }: LossReport): string {
       seconds,
       ended,
     })),
+    suspects: suspects.slice(0, MAX_LOSSES).map(String),
   });
 }
 
@@ -102,17 +107,9 @@ export function formatLossReport({ egress, losses }: LossReport): string {
  */
 export function parseLossReport(text: string): LossReport {
   const message = messageOf(text);
-  const losses: readonly unknown[] = Array.isArray(message["losses"])
-    ? message["losses"]
-    : [];
-  if (losses.length > MAX_LOSSES) {
-    throw new SyntaxError(
-      `Cannot parse announcement: "losses" has more than ${MAX_LOSSES} entries`,
-    );
-  }
   return {
     egress: egressOf(message),
-    losses: losses.map((value) => {
+    losses: lossesOf(message, "losses").map((value) => {
       const loss = objectOf(value, "losses");
       return {
         gateway: addressOf(loss["gateway"], "gateway"),
@@ -120,7 +117,21 @@ export function parseLossReport(text: string): LossReport {
         ended: countOf(loss, "ended"),
       };
     }),
+    suspects: lossesOf(message, "suspects")
+      .map((value) => addressOf(value, "suspects")),
   };
+}
+
+function lossesOf(
+  message: Record<string, unknown>,
+  member: "losses" | "suspects",
+): readonly unknown[] {
+  const entries = message[member];
+  if (!Array.isArray(entries)) return [];
+  if (entries.length <= MAX_LOSSES) return entries;
+  throw new SyntaxError(
+    `Cannot parse announcement: "${member}" has more than ${MAX_LOSSES} entries`,
+  );
 }
 
 /** Returns the body of a refusal: JSON with the reason. */

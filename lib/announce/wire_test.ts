@@ -94,12 +94,15 @@ Deno.test("parseRefusal() reads the reason, or what there is instead", () => {
 const REPORT = {
   egress: MESSAGE.egress,
   losses: [{ gateway: "10.1.9.9", seconds: 3, ended: 12 }],
+  suspects: ["10.1.9.10"],
 };
+const SUSPECTS = REPORT.suspects.map(Address.parse);
 
 Deno.test("parseLossReport() reads what formatLossReport() writes, and that nothing is lost", () => {
   for (const losses of [REPORT.losses, []]) {
     const report = {
       ...REPORT,
+      suspects: SUSPECTS,
       losses: losses.map((each) => ({
         ...each,
         gateway: Address.parse(each.gateway),
@@ -118,10 +121,22 @@ Deno.test("formatLossReport() leaves out what parseLossReport() would refuse", (
     ...loss,
     gateway: Address.parse(loss.gateway),
   });
-  const text = formatLossReport({ ...REPORT, losses });
-  assert.equal(parseLossReport(text).losses.length, 64);
+  const suspects = Array(65).fill(SUSPECTS[0]);
+  const parsed = parseLossReport(
+    formatLossReport({ ...REPORT, losses, suspects }),
+  );
+  assert.deepEqual([parsed.losses.length, parsed.suspects.length], [64, 64]);
   const long = JSON.stringify({ ...REPORT, losses: Array(65).fill(loss) });
   assert.throws(() => parseLossReport(long), /"losses" has more than 64/);
+  const more = JSON.stringify({ ...REPORT, suspects: Array(65).fill("::1") });
+  assert.throws(() => parseLossReport(more), /"suspects" has more than 64/);
+});
+
+Deno.test("parseLossReport() reads the report of a node that knows no suspects, and refuses one that is not an address", () => {
+  const { suspects: _, ...older } = REPORT;
+  assert.deepEqual(parseLossReport(JSON.stringify(older)).suspects, []);
+  const wrong = JSON.stringify({ ...REPORT, suspects: ["nat-1"] });
+  assert.throws(() => parseLossReport(wrong), /"suspects" has "nat-1"/);
 });
 
 for (

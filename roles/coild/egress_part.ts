@@ -73,6 +73,7 @@ function followGateways(
     groups: () => setup().chosenFrom,
     isLocal: (gateway) => pods.withAddress(gateway).length > 0,
     onLoss: (loss) => losses.add(loss),
+    onSuspects: () => reporter.trigger(),
     onChange(egresses) {
       onChange(egresses);
       reporter.trigger();
@@ -90,6 +91,7 @@ function followGateways(
     groups: () => setup().chosenFrom,
     answering: () => answering(prober.health, setup().ready),
     losses: () => losses.list,
+    suspects: () => prober.suspects,
   });
   return { source, tokens, announcer, prober, losses, reporter };
 }

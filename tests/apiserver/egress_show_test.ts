@@ -56,6 +56,11 @@ Deno.test("coil egress show tells clients, gateways and sources", async (t) => {
             since: new Date(now.getTime() - 180_000).toISOString(),
             endedConnections: 41,
           }],
+          suspects: [{
+            address: "10.2.0.8",
+            nodes: 1,
+            nodeNames: ["node6"],
+          }],
         },
       ],
     },

@@ -114,6 +114,16 @@ export interface EgressLoss {
   readonly endedConnections: number;
 }
 
+/** A gateway that works, and to or from which many packets of nodes are lost, as they said to another one. */
+export interface EgressSuspect {
+  /** The gateway's. */
+  readonly address: string;
+  /** How many nodes say so. */
+  readonly nodes: number;
+  /** Some of them. */
+  readonly nodeNames: readonly string[];
+}
+
 /** What one pod of an {@linkcode Egress} reports. */
 export interface EgressGatewayStatus {
   /** Name of the pod. */
@@ -136,6 +146,8 @@ export interface EgressGatewayStatus {
   readonly draining?: boolean;
   /** Other gateways that nodes have lost, and those that answer again, for an hour. */
   readonly losses?: readonly EgressLoss[];
+  /** Other gateways of which nodes lose many packets now. */
+  readonly suspects?: readonly EgressSuspect[];
   /** RFC 3339 time of this report. */
   readonly updatedAt?: string;
 }

@@ -1,5 +1,9 @@
 import { compareText } from "../../names/mod.ts";
-import type { EgressGatewayStatus, EgressLoss } from "./egress.ts";
+import type {
+  EgressGatewayStatus,
+  EgressLoss,
+  EgressSuspect,
+} from "./egress.ts";
 
 /** A gateway that nodes have lost, or had within the last hour: the reports of all other gateways together. */
 export interface LostGateway extends Omit<EgressLoss, "address"> {
@@ -32,6 +36,29 @@ export function gatewayLosses(
   });
 }
 
+/** A gateway of which nodes lose many packets: the reports of all other gateways together. */
+export interface SuspectGateway extends Omit<EgressSuspect, "address"> {
+  /** Name of the pod. */
+  readonly name: string;
+}
+
+/** The gateways of which nodes lose many packets. What is said about others than these pods is ignored. */
+export function suspectGateways(
+  gateways: readonly EgressGatewayStatus[],
+): SuspectGateway[] {
+  return gateways.flatMap(({ name, addresses = [] }) => {
+    const reports = gateways.filter((other) => other.name !== name)
+      .flatMap(({ suspects = [] }) => mostSaid(suspects, addresses));
+    if (reports.length === 0) return [];
+    const names = reports.flatMap(({ nodeNames }) => nodeNames);
+    return [{
+      name,
+      nodes: reports.reduce((sum, { nodes }) => sum + nodes, 0),
+      nodeNames: [...new Set(names)].sort(compareText),
+    }];
+  });
+}
+
 /** Those that are lost now. */
 export function lostGateways(
   gateways: readonly EgressGatewayStatus[],
@@ -53,7 +80,10 @@ export function lossText(loss: LostGateway): string {
 
 /** Which nodes have lost a gateway, as far as it is known. */
 export function lostToText(
-  { nodes, nodeNames = [] }: Pick<LostGateway, "nodes" | "nodeNames">,
+  { nodes, nodeNames = [] }: Pick<
+    LostGateway | SuspectGateway,
+    "nodes" | "nodeNames"
+  >,
 ): string {
   const rest = nodes > nodeNames.length ? ["…"] : [];
   return [...nodeNames, ...rest].join(", ");
@@ -73,8 +103,17 @@ function lossOf(
 ): EgressLoss[] {
   const own = losses.filter(({ address }) => addresses.includes(address));
   const endedConnections = sumOf(own, "endedConnections");
-  return own.toSorted((a, b) => b.nodes - a.nodes).slice(0, 1)
+  return mostSaid(own, addresses)
     .map((loss) => ({ ...loss, endedConnections }));
+}
+
+/** Of the two addresses of a pod the one that more nodes name. */
+function mostSaid<T extends EgressSuspect | EgressLoss>(
+  said: readonly T[],
+  addresses: readonly string[],
+): T[] {
+  return said.filter(({ address }) => addresses.includes(address))
+    .toSorted((a, b) => b.nodes - a.nodes).slice(0, 1);
 }
 
 function sumOf(

@@ -1,6 +1,11 @@
 import assert from "node:assert/strict";
 import type { EgressGatewayStatus, EgressLoss } from "./egress.ts";
-import { gatewayLosses, lossText, lostGateways } from "./egress_losses.ts";
+import {
+  gatewayLosses,
+  lossText,
+  lostGateways,
+  suspectGateways,
+} from "./egress_losses.ts";
 
 function loss(address: string, changes: Partial<EgressLoss> = {}): EgressLoss {
   return {
@@ -45,6 +50,29 @@ Deno.test("gatewayLosses() adds up what several gateways were told about one", (
   });
   assert.deepEqual([b?.name, b?.nodes, more], ["nat-b", 0, []]);
   assert.deepEqual(lostGateways(gateways), [a]);
+});
+
+Deno.test("suspectGateways() adds up what others say of a gateway, a node once for both addresses", () => {
+  const suspect = (address: string, ...nodeNames: readonly string[]) => ({
+    address,
+    nodes: nodeNames.length,
+    nodeNames,
+  });
+  const gateways = [
+    { ...A, suspects: [suspect("10.2.0.1", "n9")] },
+    {
+      ...B,
+      suspects: [
+        suspect("10.2.0.1", "n1"),
+        suspect("fd02::1", "n1", "n2"),
+        suspect("10.2.0.77", "n1"),
+      ],
+    },
+    { ...C, suspects: [suspect("10.2.0.1", "n3")] },
+  ];
+  assert.deepEqual(suspectGateways(gateways), [
+    { name: "nat-a", nodes: 3, nodeNames: ["n1", "n2", "n3"] },
+  ]);
 });
 
 Deno.test("gatewayLosses() counts a node once that has lost both addresses of a gateway, and all its connections", () => {

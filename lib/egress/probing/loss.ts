@@ -6,6 +6,8 @@ const MAX_CHANCE = 1e-8;
 const MIN_MISSES = 10;
 /** So many are always enough: a way that loses two thirds of all probes is none. */
 const MAX_MISSES = 40;
+/** From this share on the way to a gateway is bad, until the share is below the other one. */
+const BAD = { from: 0.1, until: 0.05 };
 
 /**
  * What share of a gateway's probes is lost on the way while the gateway works.
@@ -14,6 +16,12 @@ const MAX_MISSES = 40;
 export class ProbeLoss {
   #share = 0;
   #run = 0;
+  #isBad = false;
+
+  /** Whether so many are lost that clients notice. */
+  get isBad(): boolean {
+    return this.#isBad;
+  }
 
   /** So many misses in a row have to be seen before the gateway is lost. */
   get misses(): number {
@@ -31,5 +39,6 @@ export class ProbeLoss {
       this.#share += WEIGHT * (1 - this.#share);
     }
     this.#share -= WEIGHT * this.#share;
+    this.#isBad = this.#share >= (this.#isBad ? BAD.until : BAD.from);
   }
 }

@@ -12,6 +12,18 @@ Deno.test("ProbeLoss asks for more misses in a row the more probes are lost, and
   assert.deepEqual([0.1, 0.9, 0].map(afterwards), [10, 40, 10]);
 });
 
+Deno.test("ProbeLoss is bad from a tenth of probes lost until it is a twentieth", () => {
+  const loss = new ProbeLoss();
+  const after = (every: number) => {
+    for (let i = 1; i <= 1_000; i++) loss.add(i % every !== 0);
+    return loss.isBad;
+  };
+  // One in 40, in 6, in 14, in 40, in 14.
+  assert.deepEqual([40, 6, 14, 40, 14].map(after), [
+    ...[false, true, true, false, false],
+  ]);
+});
+
 Deno.test("ProbeLoss counts misses only when an answer follows: a gateway that is gone has none", () => {
   const loss = new ProbeLoss();
   for (let i = 0; i < 1_000; i++) loss.add(false);

@@ -53,6 +53,12 @@ export class ProbedGateway implements Disposable {
     return this.#health;
   }
 
+  /** Whether it works, and many probes of it are lost on the way. */
+  get isSuspect(): boolean {
+    const { kind } = this.#health;
+    return this.#loss.isBad && (kind === "healthy" || kind === "suspect");
+  }
+
   /** When the last probe was sent. */
   get sentMs(): number {
     return this.#sentMs;

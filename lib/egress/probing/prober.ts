@@ -45,6 +45,8 @@ export interface ProberOptions {
   readonly onChange: (groups: ReadonlySet<string>) => void;
   /** Called before that for each gateway that is lost now. */
   readonly onLoss: (loss: GatewayLoss) => void;
+  /** Called when `suspects` has changed. */
+  readonly onSuspects: () => void;
   readonly clock?: Clock;
   /** In [0, 1); for tests. */
   readonly random?: () => number;
@@ -67,6 +69,7 @@ export class GatewayProber implements Disposable {
   readonly #recalled = new Set<string>();
   #avoided: ReadonlySet<string> = new Set();
   #lost: ReadonlySet<string> = new Set();
+  #suspects: ReadonlySet<string> = new Set();
 
   constructor(options: ProberOptions) {
     this.#with = options;
@@ -82,6 +85,11 @@ export class GatewayProber implements Disposable {
   /** Those of them that do not answer: connections through them have no future. */
   get lost(): ReadonlySet<string> {
     return this.#lost;
+  }
+
+  /** Gateways that work and of which many probes are lost, as text. */
+  get suspects(): ReadonlySet<string> {
+    return this.#suspects;
   }
 
   /** What is thought of each gateway. */
@@ -134,6 +142,7 @@ export class GatewayProber implements Disposable {
     for (const each of this.#probed.values()) each.takeAnswer(nowMs);
     this.#missLate(groups, nowMs);
     this.#decide(groups);
+    this.#suspect();
     this.#send(groups, nowMs);
   }
 
@@ -242,6 +251,16 @@ export class GatewayProber implements Disposable {
     this.#lost = lost;
     for (const name of newlyLost) this.#reportLoss(name);
     this.#reportChange(groups, changed);
+  }
+
+  #suspect(): void {
+    const suspects = new Set(
+      this.#probed.values().filter(({ isSuspect }) => isSuspect)
+        .map(({ name }) => name),
+    );
+    if (suspects.symmetricDifference(this.#suspects).size === 0) return;
+    this.#suspects = suspects;
+    this.#with.onSuspects();
   }
 
   #reportChange(

@@ -15,6 +15,7 @@ class Lab implements AsyncDisposable {
   readonly network = new ProbedGateways();
   readonly changes: string[] = [];
   readonly losses: string[] = [];
+  readonly suspects: string[] = [];
   /** Gateways on this node. */
   readonly local = new Set<string>();
   groups: readonly GatewayGroup[];
@@ -38,6 +39,9 @@ class Lab implements AsyncDisposable {
       },
       onLoss: ({ gateway, silentMs }) => {
         this.losses.push(`${gateway} ${silentMs}`);
+      },
+      onSuspects: () => {
+        this.suspects.push([...this.prober.suspects].sort().join());
       },
       clock: this.clock,
       random: () => this.random,
@@ -204,6 +208,23 @@ for (const [share, withinMs] of [[0.3, 2_000], [0.51, 4_000]] as const) {
     assert.ok(asked < 3 * 600 * 20, `${asked}`);
   });
 }
+
+Deno.test("GatewayProber suspects a gateway while a tenth of its probes is lost, and none that is lost itself", async () => {
+  await using lab = new Lab([A, B, C]);
+  await lab.clock.advance(60_000);
+  const isUnlucky = lossOf(0.3);
+  lab.network.isLost = (gateway) => gateway === A.toString() && isUnlucky();
+  await lab.clock.advance(60_000);
+  assert.deepEqual(lab.suspects, [A.toString()]);
+  lab.alive(B, C);
+  await lab.clock.advance(3_000);
+  assert.deepEqual([...lab.prober.lost], [A.toString()]);
+  assert.deepEqual(lab.suspects.slice(1), [""]);
+  lab.network.isLost = () => false;
+  lab.alive(A, B, C);
+  await lab.clock.advance(60_000);
+  assert.deepEqual([...lab.prober.suspects], []);
+});
 
 Deno.test("GatewayProber asks on while only every second probe of the one witness is answered", async () => {
   await using lab = new Lab([A, B]);

@@ -7,6 +7,7 @@ import {
   gatewayLosses,
   lostToText,
   parseClientSliceName,
+  suspectGateways,
 } from "../../../lib/api/mod.ts";
 import { isReadyPod, type V1Pod } from "../../../lib/kube/mod.ts";
 import {
@@ -40,6 +41,8 @@ export interface GatewayRow {
   readonly state: GatewayState;
   /** What it reports of itself, e.g. that it runs out of connections. */
   readonly notes: readonly string[];
+  /** How many nodes get its answers, and lose a tenth of their probes or more. */
+  readonly suspectTo: number;
   /** How many nodes have lost it: they get no answer, and their clients use others. */
   readonly lostTo: number;
   /** RFC 3339 time of its last loss, and connections ended then; of an hour at most, unless it is lost still. */
@@ -100,12 +103,20 @@ export function gatewayRows(
       )
     ),
   );
+  const suspects = new Map(
+    egresses.flatMap(({ metadata: { namespace = "" }, status }) =>
+      suspectGateways(status?.gateways ?? []).map((suspect) =>
+        [nameText({ namespace, name: suspect.name }), suspect] as const
+      )
+    ),
+  );
   return pods.map((object): GatewayRow => {
     const { metadata, spec, status } = object;
     const { namespace = "", name = "", labels = {} } = metadata ?? {};
     const pod = nameText({ namespace, name });
     const report = reports.get(pod);
     const loss = losses.get(pod);
+    const suspect = suspects.get(pod);
     const isEnding = metadata?.deletionTimestamp !== undefined ||
       report?.draining === true;
     return {
@@ -119,7 +130,11 @@ export function gatewayRows(
         ...loss === undefined || loss.nodes === 0
           ? []
           : [`no answer to ${lostToText(loss)}`],
+        ...suspect === undefined
+          ? []
+          : [`loses packets of ${lostToText(suspect)}`],
       ],
+      suspectTo: suspect?.nodes ?? 0,
       lostTo: loss?.nodes ?? 0,
       ...(loss !== undefined && {
         lostSince: loss.since,

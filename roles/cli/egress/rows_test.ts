@@ -110,21 +110,23 @@ Deno.test("gatewayRows() says to whom a gateway is lost, and when it last was", 
             { ...loss, address: "10.2.0.1", nodes: 4, nodeNames: ["n1", "n2"] },
             { ...loss, address: "10.2.0.2", nodes: 0 },
           ],
+          suspects: [{ address: "10.2.0.2", nodes: 2, nodeNames: ["n3"] }],
         },
       ],
     },
   }]);
   assert.deepEqual(
-    rows.map(({ lostTo, lostSince, endedConnections, notes }) => [
+    rows.map(({ suspectTo, lostTo, lostSince, endedConnections, notes }) => [
+      suspectTo,
       lostTo,
       lostSince,
       endedConnections,
       notes.join(),
     ]),
     [
-      [4, loss.since, 7, "no answer to n1, n2, …"],
-      [0, loss.since, 7, ""],
-      [0, undefined, undefined, ""],
+      [0, 4, loss.since, 7, "no answer to n1, n2, …"],
+      [2, 0, loss.since, 7, "loses packets of n3, …"],
+      [0, 0, undefined, undefined, ""],
     ],
   );
 });

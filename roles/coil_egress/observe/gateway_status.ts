@@ -38,7 +38,7 @@ export type GatewayReport = Omit<
 export function gatewayReport(
   { draining, limited, losses, readings }: {
     readonly draining: boolean;
-    readonly losses: Pick<ReportedLosses, "list">;
+    readonly losses: Pick<ReportedLosses, "list" | "suspects">;
     readonly limited: Pick<LimitedClients, "names" | "limits">;
     readonly readings: Pick<Readings, "flows" | "conntrack">;
   },
@@ -47,6 +47,7 @@ export function gatewayReport(
   const [worst] = flows?.ports ?? [];
   const names = limited.names();
   const lost = losses.list();
+  const suspects = losses.suspects();
   return {
     draining,
     ...(conntrack !== undefined && {
@@ -60,6 +61,7 @@ export function gatewayReport(
     }),
     ...(!limited.limits.isSupported && { unlimited: true }),
     ...(lost.length > 0 && { losses: lost }),
+    ...(suspects.length > 0 && { suspects }),
   };
 }
 

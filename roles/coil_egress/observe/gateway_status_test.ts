@@ -216,7 +216,7 @@ Deno.test("gatewayReport() gives percentages of the worst, and leaves out what i
     gatewayReport({
       draining: true,
       limited: nobody,
-      losses: { list: () => [] },
+      losses: { list: () => [], suspects: () => [] },
       readings: {
         conntrack: { entries: 999, max: 1000 },
         flows: {
@@ -236,7 +236,7 @@ Deno.test("gatewayReport() gives percentages of the worst, and leaves out what i
     },
   );
   const readings = { conntrack: undefined, flows: undefined };
-  const losses = { list: () => [] };
+  const losses = { list: () => [], suspects: () => [] };
   const idle = { draining: false, limited: nobody, losses };
   assert.deepEqual(gatewayReport({ ...idle, readings }), { draining: false });
   const unlimited = { conntrack: { entries: 5, max: 0 }, flows: undefined };
@@ -253,7 +253,7 @@ Deno.test("gatewayReport() names ten limited clients, and says when the kernel l
     gatewayReport({
       draining: false,
       limited,
-      losses: { list: () => [] },
+      losses: { list: () => [], suspects: () => [] },
       readings,
     });
   assert.deepEqual(
@@ -277,10 +277,11 @@ const LOSS = {
 
 Deno.test("gatewayReport() has the gateways that nodes have lost", () => {
   const readings = { conntrack: undefined, flows: undefined };
-  const losses = { list: () => [LOSS] };
+  const suspect = { address: "10.2.0.9", nodes: 1, nodeNames: ["n1"] };
+  const losses = { list: () => [LOSS], suspects: () => [suspect] };
   assert.deepEqual(
     gatewayReport({ draining: false, limited: nobody, losses, readings }),
-    { draining: false, losses: [LOSS] },
+    { draining: false, losses: [LOSS], suspects: [suspect] },
   );
 });
 

@@ -4,7 +4,7 @@ import type {
   ReportedLoss,
   Verdict,
 } from "../../../lib/announce/mod.ts";
-import type { EgressLoss } from "../../../lib/api/mod.ts";
+import type { EgressLoss, EgressSuspect } from "../../../lib/api/mod.ts";
 import { type Clock, systemClock } from "../../../lib/async/mod.ts";
 import { misdirected } from "../base/identity.ts";
 import type { NamespacedName } from "../../../lib/names/mod.ts";
@@ -55,6 +55,8 @@ export class ReportedLosses implements Disposable {
   readonly #with: ReportedLossesOptions;
   readonly #clock: Clock;
   readonly #losses = new Map<string, Loss>();
+  /** The nodes that lose many packets of a gateway, by its address. */
+  readonly #suspects = new Map<string, Set<string>>();
   /** When each node last spoke. */
   readonly #spokeMs = new Map<string, number>();
   /** Present while reports are gathered. */
@@ -66,7 +68,7 @@ export class ReportedLosses implements Disposable {
   }
 
   /** Takes a report; it replaces the node's last one. */
-  take({ egress, losses }: LossReport, caller: Caller): Verdict {
+  take({ egress, losses, suspects }: LossReport, caller: Caller): Verdict {
     const { egress: own, user } = this.#with;
     const { username, nodeName: node } = caller;
     if (username !== user || node === undefined) {
@@ -84,6 +86,7 @@ export class ReportedLosses implements Disposable {
       if (!lost.has(address)) nodes.delete(node);
     }
     for (const loss of losses) this.#note(node, loss);
+    this.#suspect(node, new Set(suspects.map(String)));
     this.#forget();
     this.#gathering ??= this.#clock.after(GATHER_MS, () => {
       this.#gathering = undefined;
@@ -107,6 +110,31 @@ export class ReportedLosses implements Disposable {
         since,
         endedConnections: ended.values().reduce((sum, n) => sum + n, 0),
       }));
+  }
+
+  /** The gateways of which nodes lose many packets now, those of most nodes first. */
+  suspects(): EgressSuspect[] {
+    this.#forget();
+    return [...this.#suspects]
+      .sort(([, a], [, b]) => b.size - a.size)
+      .slice(0, MAX_SHOWN)
+      .map(([address, nodes]) => ({
+        address,
+        nodes: nodes.size,
+        nodeNames: [...nodes].slice(0, MAX_NAMES),
+      }));
+  }
+
+  #suspect(node: string, suspects: ReadonlySet<string>): void {
+    for (const [address, nodes] of this.#suspects) {
+      if (!suspects.has(address)) nodes.delete(node);
+      if (nodes.size === 0) this.#suspects.delete(address);
+    }
+    for (const address of suspects) {
+      const known = this.#suspects.get(address);
+      if (known === undefined && this.#suspects.size >= MAX_LOSSES) continue;
+      this.#suspects.set(address, (known ?? new Set()).add(node));
+    }
   }
 
   [Symbol.dispose](): void {
@@ -146,6 +174,7 @@ export class ReportedLosses implements Disposable {
       if (nowMs - spokeMs < FORGET_MS) continue;
       this.#spokeMs.delete(node);
       for (const { nodes } of this.#losses.values()) nodes.delete(node);
+      this.#suspect(node, new Set());
     }
     for (const [address, { nodes, saidMs }] of this.#losses) {
       if (nodes.size > 0 || nowMs - saidMs < keepMs) continue;

@@ -18,7 +18,12 @@ function lossesLab() {
   const report = (
     node: string | undefined,
     lost: Readonly<Record<string, number>>,
-    { egress = EGRESS, username = USER, seconds = 5 } = {},
+    {
+      egress = EGRESS,
+      username = USER,
+      seconds = 5,
+      suspects = [] as readonly string[],
+    } = {},
   ) =>
     losses.take({
       egress,
@@ -27,6 +32,7 @@ function lossesLab() {
         seconds,
         ended,
       })),
+      suspects: suspects.map(Address.parse),
     }, { username, ...node !== undefined && { nodeName: node } }).status;
   const found = () =>
     losses.list().map(({ address, nodes, nodeNames = [], endedConnections }) =>
@@ -99,6 +105,46 @@ Deno.test("ReportedLosses forgets nodes that are silent", async () => {
   report("n2", { "10.2.0.1": 3 });
   await clock.advance(1_000);
   assert.deepEqual(found(), ["10.2.0.1: 1 (n2), 6"]);
+});
+
+Deno.test("ReportedLosses counts the nodes that lose packets of a gateway, while they say so", async () => {
+  const { clock, losses, report } = lossesLab();
+  const found = () =>
+    losses.suspects().map(({ address, nodes, nodeNames }) =>
+      `${address}: ${nodes} (${nodeNames.join()})`
+    );
+  report("n1", {}, { suspects: ["10.2.0.1", "fd02::1"] });
+  for (const node of ["n2", "n3", "n4"]) {
+    report(node, { "10.2.0.2": 1 }, { suspects: ["10.2.0.1"] });
+  }
+  assert.deepEqual(found(), ["10.2.0.1: 4 (n1,n2,n3)", "fd02::1: 1 (n1)"]);
+  report("n1", {}, { suspects: ["10.2.0.1"] });
+  assert.deepEqual(found(), ["10.2.0.1: 4 (n1,n2,n3)"]);
+  await clock.advance(179_000);
+  report("n2", {});
+  report("n4", {}, { suspects: ["10.2.0.1"] });
+  await clock.advance(1_000);
+  assert.deepEqual(found(), ["10.2.0.1: 1 (n4)"]);
+  report("n4", {});
+  assert.deepEqual(found(), []);
+});
+
+Deno.test("ReportedLosses shows suspects within bounds, whatever a node says", () => {
+  const { losses, report } = lossesLab();
+  for (let block = 1; block <= 9; block++) {
+    const suspects = Array.from({ length: 64 }, (_, i) => `10.${block}.0.${i}`);
+    report(`bad${block}`, {}, { suspects });
+  }
+  for (const node of ["n1", "n2"]) {
+    report(node, {}, { suspects: ["10.1.0.1"] });
+  }
+  assert.equal(losses.suspects().length, 8);
+  assert.deepEqual(losses.suspects()[0]?.nodeNames, ["bad1", "n1", "n2"]);
+  // What is remembered ends with who said it.
+  for (let block = 1; block <= 9; block++) report(`bad${block}`, {});
+  assert.deepEqual(losses.suspects().map(({ address }) => address), [
+    "10.1.0.1",
+  ]);
 });
 
 Deno.test("ReportedLosses believes coild alone, about its own Egress", async () => {

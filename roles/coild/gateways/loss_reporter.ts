@@ -29,6 +29,8 @@ export interface LossReporterOptions {
   /** Gateways that answer and take new connections, as text. */
   readonly answering: () => ReadonlySet<string>;
   readonly losses: () => readonly Loss[];
+  /** Gateways that work and of which many probes are lost, as text. */
+  readonly suspects: () => ReadonlySet<string>;
   readonly clock?: Clock;
   /** In [0, 1). */
   readonly random?: () => number;
@@ -83,20 +85,24 @@ export class LossReporter {
       if (!byName.has(name)) this.#reported.delete(name);
     }
     const losses = this.#with.losses();
+    const suspected = this.#with.suspects();
     for (const [name, groups] of byName) {
       const all = groups.flatMap(({ gateways }) => gateways);
       const keys = new Set(all.map(String));
       const lost = losses.filter((each) => keys.has(each.gateway.toString()));
-      if (lost.length === 0 && !this.#reported.has(name)) continue;
-      await this.#report(name, { all, lost, signal });
+      const suspects = all.filter((each) => suspected.has(each.toString()));
+      const isCalm = lost.length + suspects.length === 0;
+      if (isCalm && !this.#reported.has(name)) continue;
+      await this.#report(name, { all, lost, suspects, signal });
     }
   }
 
   async #report(
     name: string,
-    { all, lost, signal }: {
+    { all, lost, suspects, signal }: {
       readonly all: readonly Address[];
       readonly lost: readonly Loss[];
+      readonly suspects: readonly Address[];
       readonly signal: AbortSignal;
     },
   ): Promise<void> {
@@ -110,10 +116,11 @@ export class LossReporter {
         seconds: Math.round((nowMs - sinceMs) / 1_000),
         ended,
       })),
+      suspects,
       signal,
     });
     // What was not taken is said again, and forgotten by who has it otherwise.
-    if (lost.length === 0) this.#reported.delete(name);
+    if (lost.length + suspects.length === 0) this.#reported.delete(name);
     else this.#reported.set(name, address);
     if (result === "accepted") return;
     log.debug("Cannot report lost gateways", {
@@ -124,9 +131,10 @@ export class LossReporter {
     });
   }
 
-  /** The same as before if it answers: several would count the node several times. */
+  /** The same as before if it answers: several would count the node several times. None is believed about itself. */
   #targetOf(name: string, all: readonly Address[]): Address | undefined {
-    const answering = this.#with.answering();
+    const answering = this.#with.answering()
+      .difference(this.#with.suspects());
     const usable = all.filter((each) => answering.has(each.toString()));
     const reported = this.#reported.get(name)?.toString();
     return usable.find((each) => each.toString() === reported) ??

@@ -13,6 +13,7 @@ function reporterLab() {
   const group = new TaskGroup();
   const answering = new Set([A, B, C].map(String));
   const losses = new Map<Address, number>();
+  const suspects = new Set<string>();
   const reports: string[] = [];
   let groups = [
     { name: "internet/nat", gateways: [A, B, C] },
@@ -20,10 +21,10 @@ function reporterLab() {
   ];
   const reporter = new LossReporter({
     client: {
-      report: (target, { losses }) => {
+      report: (target, { losses, suspects }) => {
         const lost = losses.map(({ gateway, seconds, ended }) =>
           `${gateway} ${seconds} s ago, ${ended} ended`
-        );
+        ).concat(suspects.map((gateway) => `${gateway} nearly`));
         const { egress: { namespace, name }, address } = target;
         reports.push(
           `${namespace}/${name} to ${address}: ${lost.join("; ") || "none"}`,
@@ -40,6 +41,7 @@ function reporterLab() {
         clients: 1,
         ended: 7,
       })),
+    suspects: () => suspects,
     clock,
     random: () => 0.5,
   });
@@ -55,6 +57,11 @@ function reporterLab() {
     find(gateway: Address): void {
       answering.add(gateway.toString());
       losses.delete(gateway);
+      reporter.trigger();
+    },
+    suspect(...gateways: readonly Address[]): void {
+      suspects.clear();
+      for (const each of gateways) suspects.add(each.toString());
       reporter.trigger();
     },
     leave: () => void (groups = []),
@@ -111,6 +118,21 @@ Deno.test("LossReporter stays with the gateway that it reported to, until that i
   assert.deepEqual(await lab.within(3), [
     `internet/nat to ${C}: ${A} 6 s ago, 7 ended; ${B} 3 s ago, 7 ended`,
   ]);
+});
+
+Deno.test("LossReporter reports a gateway of which packets are lost to another one, again and again, and the end of it", async () => {
+  await using lab = reporterLab();
+  lab.suspect(C);
+  // The other Egress has that one alone.
+  const report = `internet/nat to ${B}: ${C} nearly`;
+  assert.deepEqual(await lab.within(66), [report, report]);
+  lab.lose(A);
+  assert.deepEqual(await lab.within(3), [
+    `internet/nat to ${B}: ${A} 3 s ago, 7 ended; ${C} nearly`,
+  ]);
+  lab.find(A);
+  lab.suspect();
+  assert.deepEqual(await lab.within(200), [`internet/nat to ${B}: none`]);
 });
 
 Deno.test("LossReporter forgets an Egress that has no client here", async () => {
