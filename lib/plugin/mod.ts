@@ -15,5 +15,5 @@ export {
   type PluginCall,
   runPlugin,
 } from "./plugin.ts";
+export { servePlugin } from "./process.ts";
 export { type CniRequest } from "./request.ts";
-export { readStdin, readVariable, tryWriteStdout } from "./stdio.ts";

@@ -5,42 +5,22 @@
  *
  * @module
  */
-import { CNI_VERSIONS } from "../../lib/cni/mod.ts";
-import { COILD_SOCKET, VERSION } from "../../lib/names/mod.ts";
+import { COILD_SOCKET } from "../../lib/names/mod.ts";
 import {
   type Answer,
-  isOwnNetns,
   type PluginCall,
-  readStdin,
-  readVariable,
-  runPlugin,
-  tryWriteStdout,
+  servePlugin,
 } from "../../lib/plugin/mod.ts";
 import { askCoild } from "./ask.ts";
 
-const ABOUT = `CNI plugin coil v${VERSION}
-CNI protocol versions supported: ${CNI_VERSIONS.join(", ")}
-"coil --help" lists the commands for administrators
-`;
-
-/**
- * Answers the runtime and ends the process. Without CNI_COMMAND it was called
- * by a user: it prints what it is.
- */
+/** Answers the runtime and ends the process. */
 export async function main(): Promise<void> {
-  if (!Deno.env.get("CNI_COMMAND")) {
-    Deno.stderr.writeSync(new TextEncoder().encode(ABOUT));
-    Deno.exit(0);
-  }
-  const { stdout, exitCode } = await runPlugin({
-    env: readVariable,
-    readStdin,
+  await servePlugin({
+    program: "coil",
+    more: '"coil --help" lists the commands for administrators\n',
     perform,
-    isOwnNetns,
     defaultSocket: COILD_SOCKET,
   });
-  // At once, without waiting for what the event loop still holds.
-  Deno.exit(tryWriteStdout(stdout, { program: "coil" }) ? exitCode : 1);
 }
 
 async function perform(call: PluginCall): Promise<Answer> {

@@ -4,42 +4,22 @@
  *
  * @module
  */
-import { CNI_VERSIONS } from "../../lib/cni/mod.ts";
 import { logOptionsOf, runCoordinator } from "../../lib/coordinator/mod.ts";
 import {
   COORDINATOR_COILD_SOCKET,
   coordinatorPlaces,
-  VERSION,
 } from "../../lib/names/mod.ts";
-import {
-  isOwnNetns,
-  type PluginCall,
-  readStdin,
-  readVariable,
-  runPlugin,
-  tryWriteStdout,
-} from "../../lib/plugin/mod.ts";
+import { type PluginCall, servePlugin } from "../../lib/plugin/mod.ts";
 import { CallLog } from "./call_log.ts";
 import { outsideOf } from "./outside.ts";
 
-const ABOUT = `CNI plugin coordinator v${VERSION}
-CNI protocol versions supported: ${CNI_VERSIONS.join(", ")}
-`;
-
-/** Answers the runtime and ends the process. Without CNI_COMMAND it was called by a user. */
+/** Answers the runtime and ends the process. */
 export async function main(): Promise<void> {
-  if (!Deno.env.get("CNI_COMMAND")) {
-    Deno.stderr.writeSync(new TextEncoder().encode(ABOUT));
-    Deno.exit(0);
-  }
-  const { stdout, exitCode } = await runPlugin({
-    env: readVariable,
-    readStdin,
+  await servePlugin({
+    program: "coordinator",
     perform: async (call) => ({ stdout: await perform(call), exitCode: 0 }),
-    isOwnNetns,
     defaultSocket: COORDINATOR_COILD_SOCKET,
   });
-  Deno.exit(tryWriteStdout(stdout, { program: "coordinator" }) ? exitCode : 1);
 }
 
 async function perform(call: PluginCall): Promise<string> {

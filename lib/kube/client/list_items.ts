@@ -1,3 +1,5 @@
+import { join } from "../http/json_lines.ts";
+
 const [QUOTE, BACKSLASH, COMMA] = [0x22, 0x5c, 0x2c];
 const [BRACE_OPEN, BRACE_CLOSE] = [0x7b, 0x7d];
 const [BRACKET_OPEN, BRACKET_CLOSE] = [0x5b, 0x5d];
@@ -139,15 +141,9 @@ function decodeAll(
   pieces: readonly Uint8Array[],
 ): string {
   const [only] = pieces;
-  if (only !== undefined && pieces.length === 1) return decoder.decode(only);
-  const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
-  const whole = new Uint8Array(length);
-  let offset = 0;
-  for (const piece of pieces) {
-    whole.set(piece, offset);
-    offset += piece.length;
-  }
-  return decoder.decode(whole);
+  return decoder.decode(
+    only !== undefined && pieces.length === 1 ? only : join(pieces),
+  );
 }
 
 function parseItem<T>(text: string): T {

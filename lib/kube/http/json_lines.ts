@@ -26,7 +26,8 @@ export async function* splitLines(
   if (pieces.length > 0) yield decoder.decode(join(pieces));
 }
 
-function join(pieces: readonly Uint8Array[]): Uint8Array {
+/** The bytes of all pieces, in one array. */
+export function join(pieces: readonly Uint8Array[]): Uint8Array {
   const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
   const whole = new Uint8Array(length);
   let offset = 0;

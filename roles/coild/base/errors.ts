@@ -98,18 +98,6 @@ export class InvalidAnnotationError extends Error {
   }
 }
 
-/** The attachment that CHECK was asked about is absent or damaged. */
-export class CheckFailedError extends Error {
-  override readonly name = "CheckFailedError";
-  /** What differs, one sentence each. */
-  readonly problems: readonly string[];
-
-  constructor(message: string, problems: readonly string[]) {
-    super(message);
-    this.problems = problems;
-  }
-}
-
 /** Why a pod got no address, and what an admin can do. */
 export interface AddressFinding {
   readonly text: string;

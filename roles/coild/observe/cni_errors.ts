@@ -42,85 +42,42 @@ export interface Failure {
 
 type ErrorClass = abstract new (...args: never[]) => Error;
 
-const { INTERNAL: INTERNAL_CODE, TRY_AGAIN_LATER } = ErrorCode;
-const INVALID_ENVIRONMENT = ErrorCode.INVALID_ENVIRONMENT_VARIABLES;
-
-const LATER: Failure = {
-  status: StatusCode.UNAVAILABLE,
-  code: TRY_AGAIN_LATER,
-};
-
-function internal(status: number, event: string): Failure {
-  return { status, code: INTERNAL_CODE, event };
-}
+const LATER = failure("UNAVAILABLE", "TRY_AGAIN_LATER");
+const INTERNAL = failure("INTERNAL", "INTERNAL");
 
 /** The first class that matches decides; an error that matches none is INTERNAL. */
 const TABLE: readonly (readonly [ErrorClass, Failure])[] = [
-  [InvalidCallError, {
-    status: StatusCode.INVALID_ARGUMENT,
-    code: INVALID_ENVIRONMENT,
-  }],
-  [InvalidNetworkError, {
-    status: StatusCode.INVALID_ARGUMENT,
-    code: ErrorCode.INVALID_NETWORK_CONFIG,
-  }],
-  [PodNotFoundError, {
-    status: StatusCode.NOT_FOUND,
-    code: ErrorCode.UNKNOWN_CONTAINER,
-  }],
-  [IfnameMissingError, {
-    status: StatusCode.INVALID_ARGUMENT,
-    code: ErrorCode.INVALID_NETWORK_CONFIG,
-  }],
   [
-    EgressNotFoundError,
-    internal(StatusCode.FAILED_PRECONDITION, "EgressNotFound"),
+    InvalidCallError,
+    failure("INVALID_ARGUMENT", "INVALID_ENVIRONMENT_VARIABLES"),
   ],
-  [
-    InvalidAnnotationError,
-    internal(StatusCode.FAILED_PRECONDITION, "EgressInvalid"),
-  ],
-  [
-    InvalidEgressError,
-    internal(StatusCode.FAILED_PRECONDITION, "EgressInvalid"),
-  ],
-  [
-    FouUnsupportedError,
-    internal(StatusCode.FAILED_PRECONDITION, "EgressUnsupported"),
-  ],
-  [
-    PoolNotFoundError,
-    internal(StatusCode.FAILED_PRECONDITION, "AddressPoolNotFound"),
-  ],
-  [
-    PoolDeletingError,
-    internal(StatusCode.FAILED_PRECONDITION, "AddressPoolDeleting"),
-  ],
-  [
-    PoolPausedError,
-    internal(StatusCode.FAILED_PRECONDITION, "AddressPoolPaused"),
-  ],
+  [InvalidNetworkError, failure("INVALID_ARGUMENT", "INVALID_NETWORK_CONFIG")],
+  [PodNotFoundError, failure("NOT_FOUND", "UNKNOWN_CONTAINER")],
+  [IfnameMissingError, failure("INVALID_ARGUMENT", "INVALID_NETWORK_CONFIG")],
+  [EgressNotFoundError, precondition("EgressNotFound")],
+  [InvalidAnnotationError, precondition("EgressInvalid")],
+  [InvalidEgressError, precondition("EgressInvalid")],
+  [FouUnsupportedError, precondition("EgressUnsupported")],
+  [PoolNotFoundError, precondition("AddressPoolNotFound")],
+  [PoolDeletingError, precondition("AddressPoolDeleting")],
+  [PoolPausedError, precondition("AddressPoolPaused")],
   [
     OutOfBlocksError,
-    internal(StatusCode.RESOURCE_EXHAUSTED, "AddressPoolExhausted"),
+    failure("RESOURCE_EXHAUSTED", "INTERNAL", "AddressPoolExhausted"),
   ],
-  [BlockTimeoutError, {
-    status: StatusCode.DEADLINE_EXCEEDED,
-    code: TRY_AGAIN_LATER,
-    event: "AddressBlockTimeout",
-  }],
   [
-    QuarantinedError,
-    internal(StatusCode.FAILED_PRECONDITION, "AddressQuarantined"),
+    BlockTimeoutError,
+    failure("DEADLINE_EXCEEDED", "TRY_AGAIN_LATER", "AddressBlockTimeout"),
   ],
-  [NetnsNotFoundError, {
-    status: StatusCode.INVALID_ARGUMENT,
-    code: INVALID_ENVIRONMENT,
-  }],
-  [IfnameTakenError, {
-    status: StatusCode.ALREADY_EXISTS,
-    code: INVALID_ENVIRONMENT,
-  }],
+  [QuarantinedError, precondition("AddressQuarantined")],
+  [
+    NetnsNotFoundError,
+    failure("INVALID_ARGUMENT", "INVALID_ENVIRONMENT_VARIABLES"),
+  ],
+  [
+    IfnameTakenError,
+    failure("ALREADY_EXISTS", "INVALID_ENVIRONMENT_VARIABLES"),
+  ],
   [NotReadyError, LATER],
   [IpamNotReadyError, LATER],
   [ReleasePendingError, LATER],
@@ -129,10 +86,22 @@ const TABLE: readonly (readonly [ErrorClass, Failure])[] = [
   [KubeApiError, LATER],
 ];
 
-const INTERNAL: Failure = {
-  status: StatusCode.INTERNAL,
-  code: INTERNAL_CODE,
-};
+/** What an admin has to correct. */
+function precondition(event: string): Failure {
+  return failure("FAILED_PRECONDITION", "INTERNAL", event);
+}
+
+function failure(
+  status: keyof typeof StatusCode,
+  code: keyof typeof ErrorCode,
+  event?: string,
+): Failure {
+  return {
+    status: StatusCode[status],
+    code: ErrorCode[code],
+    ...event !== undefined && { event },
+  };
+}
 
 /** Classifies whatever a call threw. */
 export function failureOf(error: unknown): Failure {
@@ -157,15 +126,9 @@ export function failureOf(error: unknown): Failure {
 function interrupted(error: DOMException): Failure {
   switch (error.name) {
     case "TimeoutError":
-      return {
-        status: StatusCode.DEADLINE_EXCEEDED,
-        code: ErrorCode.TRY_AGAIN_LATER,
-      };
+      return failure("DEADLINE_EXCEEDED", "TRY_AGAIN_LATER");
     case "AbortError":
-      return {
-        status: StatusCode.CANCELLED,
-        code: ErrorCode.TRY_AGAIN_LATER,
-      };
+      return failure("CANCELLED", "TRY_AGAIN_LATER");
     default:
       return INTERNAL;
   }
