@@ -4,7 +4,7 @@ import type {
   EgressClient,
   EgressClientSlice,
 } from "../../lib/api/mod.ts";
-import { settle, untilStopped } from "../../lib/async/testing.ts";
+import { settle, untilPasses, untilStopped } from "../../lib/async/testing.ts";
 import {
   Informer,
   KubeClient,
@@ -14,7 +14,12 @@ import {
 import { FakeTransport } from "../../lib/kube/testing.ts";
 import { EGRESSES, GATEWAY_LABELS } from "../../lib/api/mod.ts";
 import { clientPods } from "./clients/client_pods.ts";
-import { ClientSlices, sliceInformer } from "./clients/client_slices.ts";
+import {
+  ClientSlices,
+  type ClientSlicesOptions,
+  sliceInformer,
+} from "./clients/client_slices.ts";
+import { connectClients } from "./clients_part.ts";
 import { planMetadata } from "./common/metadata.ts";
 import { EgressLab, egressOf } from "./testing.ts";
 
@@ -136,9 +141,10 @@ Deno.test("an Egress' clients are written before its Deployment, whose gateways 
   await using lab = new EgressLab();
   const { api } = lab;
   api.put("pods", podOf("a"));
-  lab.start();
   api.put("egresses", egressOf());
+  lab.start();
   await lab.until(() => assert.ok(api.get("deployments/internet/nat")));
+  assert.deepEqual(clientsOf(lab), ["a"]);
   const at = (write: string) => api.writes.indexOf(write);
   const slice = at("POST egressclientslices/internet/nat-0");
   assert.ok(slice >= 0, api.writes.join());
@@ -253,6 +259,30 @@ function slicesWith(
     [Symbol.dispose]: () => stop.abort(),
   };
 }
+
+Deno.test("connectClients() goes through no pod that is there, of which there may be 150,000, and has each Egress' clients written", async () => {
+  const client = new KubeClient(new FakeTransport(() => ({})));
+  const egresses = new Informer(client, EGRESSES);
+  const slices = sliceInformer(client);
+  const informer = clientPods(client, { everyAddress: true });
+  egresses.store.set("internet/nat", egressOf());
+  informer.store.set("team/a", podOf("a"));
+  informer.store.set("team/other", { addresses: "10.64.0.1" });
+  const seen: string[] = [];
+  const clients: ClientSlicesOptions["pods"] = {
+    store: informer.store,
+    version: "4",
+    subscribe: (listener, options) =>
+      informer.subscribe((change) => {
+        seen.push(change.key);
+        listener(change);
+      }, options),
+  };
+  const cluster = { egresses, slices, clients };
+  using part = connectClients({ client, cluster });
+  assert.deepEqual(seen, []);
+  await untilPasses(() => assert.equal(part.controller.pending, 1));
+});
 
 Deno.test("ClientSlices.reconcile() waits for nothing when nothing is to be written", async () => {
   using f = slicesWith();
