@@ -126,6 +126,11 @@ export class PeerLab implements AsyncDisposable {
     await this.plane.kubectl("apply", "-k", `${DEPLOY}overlays/compat`);
   }
 
+  /** The controller that was started last. */
+  get controller(): LabProcess | undefined {
+    return this.#controller;
+  }
+
   /** Replaces the controller. */
   async runController(side: Side): Promise<void> {
     await this.#controller?.stop();

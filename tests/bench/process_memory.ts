@@ -36,6 +36,29 @@ export function processorSeconds(pid: number): number {
   return secondsIn(pid, 11);
 }
 
+/** Processor time that each of these processes has used so far, in seconds. */
+export function processorSecondsOf(
+  pids: Readonly<Record<string, number>>,
+): Record<string, number> {
+  return Object.fromEntries(
+    Object.entries(pids).map(([program, pid]) =>
+      [program, processorSeconds(pid)] as const
+    ),
+  );
+}
+
+/** Processor time that each of these processes has used since it was read, in seconds. */
+export function processorSecondsSince(
+  pids: Readonly<Record<string, number>>,
+  before: Readonly<Record<string, number>>,
+): Record<string, number> {
+  return Object.fromEntries(
+    Object.entries(processorSecondsOf(pids)).map(([program, seconds]) =>
+      [program, seconds - (before[program] ?? 0)] as const
+    ),
+  );
+}
+
 /** Processor time of all children of this process that have ended, in seconds. */
 export function endedChildrenSeconds(): number {
   return secondsIn("self", 13);

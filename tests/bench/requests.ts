@@ -1,8 +1,13 @@
 // What a block costs the API server, and how long many nodes wait for one:
 // beside Coil v2's controller (Go), on the same API server in the same run.
+import { ADDRESS_BLOCKS } from "../../lib/api/mod.ts";
+import { deleteFinalized, KubeClient } from "../../lib/kube/mod.ts";
+import { FINALIZER } from "../../lib/names/mod.ts";
 import { PeerLab, type Side } from "../apiserver/peer_lab.ts";
 import { removeLabOnSignals } from "../lab/mod.ts";
 import { type Figure, figure } from "./figures.ts";
+import { many } from "./many.ts";
+import { processorSecondsOf, processorSecondsSince } from "./process_memory.ts";
 import { createNodes, requestBlocks } from "./scale/objects.ts";
 
 const NAME = "bench-requests";
@@ -35,10 +40,13 @@ export async function requestFigures(
     // It waits for the other one's lease, which nobody gave up.
     await requestBlocks(lab.plane, nodes.splice(0, 1));
     const before = await writes(lab);
+    const pids = pidsOf(lab);
+    const busyBefore = processorSecondsOf(pids);
     const startMs = performance.now();
     const asking = nodes.splice(0, count);
     const times = await requestBlocks(lab.plane, asking);
     const wholeS = (performance.now() - startMs) / 1000;
+    const busyS = processorSecondsSince(pids, busyBefore);
     const each = (await writes(lab) - before) / count;
     return [
       figure(`blockrequest.all${suffix}`, "s", [wholeS]),
@@ -46,11 +54,42 @@ export async function requestFigures(
       figure(`blockrequest.writes${suffix}`, "requests", [each], {
         target: side === "ours" ? "≤ 3; fewer than 2 cannot be" : "",
       }),
+      ...Object.entries(busyS).map(([program, seconds]) =>
+        figure(`blockrequest.processor.${program}${suffix}`, "s", [seconds])
+      ),
     ];
   };
   const peers = await measure("peer", ".go");
+  // Ours would write the addresses of their nodes to them, ten in a second.
+  await deleteBlocks(lab);
   await lab.applyCompat();
   return [...await measure("ours", ""), ...peers];
+}
+
+/** The programs that share the processors; `bench` is this one, which asks. */
+function pidsOf({ plane: { apiServer, etcd }, controller }: PeerLab) {
+  if (!apiServer || !etcd || !controller) {
+    throw new Error("Cannot measure: a program of the cluster does not run");
+  }
+  return {
+    server: apiServer.pid,
+    etcd: etcd.pid,
+    controller: controller.pid,
+    bench: Deno.pid,
+  };
+}
+
+async function deleteBlocks({ plane: { kubeconfig } }: PeerLab): Promise<void> {
+  using client = await KubeClient.load({ kubeconfig });
+  const { items } = await client.listAll(ADDRESS_BLOCKS);
+  await many(items.length, 32, async (i) => {
+    const object = items[i];
+    if (object === undefined) return;
+    await deleteFinalized(client, ADDRESS_BLOCKS, {
+      object,
+      finalizer: FINALIZER,
+    });
+  });
 }
 
 async function writes({ plane }: PeerLab): Promise<number> {

@@ -3,7 +3,11 @@ import type { CoilCluster } from "../../lab/coil.ts";
 import { sleep } from "../../lab/mod.ts";
 import { PATTERNS, type WatchKind, watchUri } from "../../scale/patterns.ts";
 import { type Figure, figure } from "../figures.ts";
-import { memoryOf, processorSeconds } from "../process_memory.ts";
+import {
+  memoryOf,
+  processorSecondsOf,
+  processorSecondsSince,
+} from "../process_memory.ts";
 import { type BigNode, requestBlocks } from "./objects.ts";
 import { RawWatches } from "./raw_watches.ts";
 import { type Labels, ServerCounts } from "./server_counts.ts";
@@ -159,15 +163,11 @@ async function requestsBeside(
   log(`${REQUESTS} requests`);
   const countsBefore = await ServerCounts.read(plane);
   const bytesBefore = watches.bytes;
-  const busyBefore = busySeconds(pids);
+  const busyBefore = processorSecondsOf(pids);
   const startMs = performance.now();
   const times = await requestBlocks(plane, nodes.slice(0, REQUESTS), { token });
   const wholeMs = performance.now() - startMs;
-  const busyS = Object.fromEntries(
-    Object.entries(busySeconds(pids)).map(([program, seconds]) =>
-      [program, seconds - (busyBefore[program] ?? 0)] as const
-    ),
-  );
+  const busyS = processorSecondsSince(pids, busyBefore);
   const bytes = watches.bytes - bytesBefore;
   const counts = await ServerCounts.read(plane);
   const counted = COUNTED.map(([, , metric, labels]) =>
@@ -191,14 +191,4 @@ function pidsOf({ plane, controller }: CoilCluster) {
     controller: controller.pid,
     bench: Deno.pid,
   };
-}
-
-function busySeconds(
-  pids: Readonly<Record<string, number>>,
-): Record<string, number> {
-  return Object.fromEntries(
-    Object.entries(pids).map(([program, pid]) =>
-      [program, processorSeconds(pid)] as const
-    ),
-  );
 }
