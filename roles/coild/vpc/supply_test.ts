@@ -111,7 +111,7 @@ test("a process that is killed leaves all that the next one needs: the same addr
 test("a stop waits for a call that is under way, and the next process does not make it again", async () => {
   await using node = await VpcNode.start();
   const call = "AssignPrivateIpAddresses";
-  await node.cloud.ask.fault({ call, kind: "late", ms: 1_500, times: 1 });
+  await node.cloud.ask.fault({ call, kind: "late", ms: 6_000, times: 1 });
   const first = node.process(BARE);
   await untilPasses(async () => assert.equal((await node.changes())[call], 1));
   const stopped = performance.now();
