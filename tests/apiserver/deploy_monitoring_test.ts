@@ -153,6 +153,12 @@ async function usePoolUp(cluster: CoilCluster, node: LabNode): Promise<void> {
       metadata: { name: "nat", namespace: "tiny" },
       spec: { destinations: ["0.0.0.0/0"] },
     },
+    {
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { name: "nat-1", namespace: "tiny" },
+      spec: { containers: [{ name: "egress", image: "none" }] },
+    },
   );
   await patchStatus(plane, `${COIL_API}/namespaces/tiny/egresses/nat`, {
     gateways: [{ name: "nat-1" }],

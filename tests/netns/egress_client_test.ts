@@ -2,6 +2,7 @@
 // in tests/vm.
 import assert from "node:assert/strict";
 import { Address, FAMILIES, type Family } from "../../lib/inet/mod.ts";
+import { TUNNEL_LINKS } from "../../lib/egress/kernel/tunnel_names.ts";
 import { applyClient, clearClient, isClient } from "../../lib/egress/mod.ts";
 import {
   applyCut,
@@ -252,5 +253,22 @@ netnsTest(
       assert.equal(await clientState(lab.pod), "");
       if (!cut) break;
     }
+  },
+);
+
+netnsTest(
+  "a link of another kind in a tunnel's place goes before the tunnel comes",
+  async () => {
+    await using lab = await podLab();
+    const { receiver } = TUNNEL_LINKS.ipv4;
+    await lab.pod.ip("link", "add", receiver, "type", "bridge");
+    const gateway = missingGateway(["203.0.113.0/24"], {
+      service: { ipv4: Address.parse("10.68.0.9") },
+      available: ["ipv4"],
+    });
+    // Fails where the kernel has no Foo over UDP.
+    await Promise.allSettled([lab.apply([gateway])]);
+    assert.equal(await lab.pod.ip("link", "show", "type", "bridge"), "");
+    assert.doesNotMatch(await clientState(lab.pod), /203\.0\.113\.0\/24 dev/);
   },
 );

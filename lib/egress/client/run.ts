@@ -159,6 +159,7 @@ export class ClientRun implements Disposable {
       isGatewayMark(routes.missing[i]?.table ?? 0);
     const ofGateways = routes.put.filter(isOfGateway);
     const others = routes.put.filter((each, i) => !isOfGateway(each, i));
+    // mutate: tests/vm/egress_client_test.ts does this; it takes a kernel with Foo over UDP.
     await this.#step(() => this.#execute(ofGateways));
     // A gateway is chosen when its routes are there, and not after they are gone.
     if (isChoosing) await this.#receive(findings);
