@@ -37,6 +37,8 @@ class Site implements AsyncDisposable {
   readonly failures: string[] = [];
   /** When all Nodes were listed, in seconds. */
   readonly listedAt: number[] = [];
+  /** The forms in which they were asked for. */
+  readonly forms = new Set<string>();
   /** What the operator was told. */
   readonly told: string[] = [];
   readonly #stop = new AbortController();
@@ -56,8 +58,9 @@ class Site implements AsyncDisposable {
     ) {
       blocks.set(name, { ...BLOCK, metadata: { name, uid: "u", labels } });
     }
-    const transport = new FakeTransport(({ method, path }) => {
+    const transport = new FakeTransport(({ method, path, headers }) => {
       if (/\/nodes(\?|$)/.test(path)) {
+        this.forms.add(new Headers(headers).get("accept") ?? "");
         this.listedAt.push(this.clock.nowMs() / 1000);
         if (this.listRefusal !== undefined) {
           return { status: this.listRefusal, body: {} };
@@ -172,6 +175,8 @@ Deno.test("all Nodes are listed at the interval, and not when a controller begin
   // A fake minute is the least step.
   assert.ok(hours.every((h) => h >= 0.5 && h < 1.52), `${hours}`);
   assert.ok(new Set(hours).size > 1, "it has jitter");
+  // Without images, conditions and the like.
+  for (const form of site.forms) assert.match(form, /PartialObjectMetadata/);
 });
 
 Deno.test("a Node that is in the list of all is not asked for", async () => {

@@ -1,9 +1,17 @@
 import assert from "node:assert/strict";
-import { type Egress, EGRESSES } from "../../../lib/api/mod.ts";
+import {
+  conditionOf,
+  type Egress,
+  EGRESS_READY,
+  EGRESSES,
+} from "../../../lib/api/mod.ts";
 import { FakeClock } from "../../../lib/async/testing.ts";
 import {
+  KubeApiError,
   type KubeClient,
   type KubeObject,
+  POD_DISRUPTION_BUDGETS,
+  SERVICES,
   Store,
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
@@ -18,6 +26,8 @@ class Site {
   readonly clock = new FakeClock();
   /** When the status was written, in seconds, and of how many clients. */
   readonly writes: (readonly [number, number | undefined])[] = [];
+  /** The kind of objects that the API server does not take. */
+  refused: unknown;
   readonly #egresses = new Store<Egress>();
   readonly #clients = new Store<V1Pod>({ egress: egressesOf });
   readonly #reconciler: EgressReconciler;
@@ -41,7 +51,10 @@ class Site {
         budgets: empty,
       } as never,
       applier: {
-        apply: () => Promise.resolve({ isNew: false }),
+        apply: (type: unknown) =>
+          type === this.refused
+            ? Promise.reject(new KubeApiError("no", { status: 422 }))
+            : Promise.resolve({ isNew: false }),
         forget() {},
       } as never,
       access: { ensure: nothing } as never,
@@ -69,6 +82,12 @@ class Site {
     }
   }
 
+  /** Why the Egress is ready, or not. */
+  get reason(): string | undefined {
+    const { status } = this.#egresses.get(KEY) ?? {};
+    return conditionOf(status?.conditions, EGRESS_READY)?.reason;
+  }
+
   /** The gateway says how full its table is. */
   report(conntrackPercent: number): void {
     const gateways = [{ name: "nat-1", conntrackPercent }];
@@ -92,7 +111,10 @@ class Site {
         uid: "u",
         resourceVersion: `${++this.#version}`,
       },
-      spec: { destinations: ["0.0.0.0/0"] },
+      spec: {
+        destinations: ["0.0.0.0/0"],
+        podDisruptionBudget: { maxUnavailable: 1 },
+      },
       status,
     };
     this.#egresses.set(KEY, egress);
@@ -143,4 +165,18 @@ Deno.test("a condition of an Egress is written at once, its words with the numbe
   site.report(10);
   await site.reconcile();
   assert.deepEqual(site.writes.map(([second]) => second), [0, 5, 15]);
+});
+
+Deno.test("an Egress says that its Service is refused, not that its budget is: gateways work without", async () => {
+  for (
+    const [refused, reason] of [
+      [SERVICES, "ServiceRefused"],
+      [POD_DISRUPTION_BUDGETS, "NoGatewayAvailable"],
+    ] as const
+  ) {
+    const site = new Site();
+    site.refused = refused;
+    await assert.rejects(site.reconcile(), /^Error: no$/);
+    assert.equal(site.reason, reason);
+  }
 });
