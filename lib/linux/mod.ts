@@ -30,5 +30,9 @@ export {
   openPacketSocket,
   PacketSocket,
 } from "./packet_socket.ts";
-export type { FilterInstruction } from "./socket_filter.ts";
+export {
+  FILTER_ACCEPT,
+  FILTER_CODES,
+  type FilterInstruction,
+} from "./socket_filter.ts";
 export { readSysctl, tryReadSysctl, writeSysctl } from "./sysctl.ts";

@@ -1,6 +1,7 @@
 import { LinuxError } from "./errno.ts";
 import { type Bytes, closeFile, lastErrno, lastError, libc } from "./libc.ts";
 import { inNetns, type Netns } from "./netns.ts";
+import { attachFilter, type FilterInstruction } from "./socket_filter.ts";
 
 /** AF_PACKET of `<linux/socket.h>`. */
 const AF_PACKET = 17;
@@ -80,14 +81,18 @@ export function openPacketSocket(
     /** Of the link. */
     readonly index: number;
     readonly protocol: number;
+    /** Which frames are kept for the reader; all without it. */
+    readonly filter?: readonly FilterInstruction[];
   },
 ): PacketSocket {
-  const { netns, index, protocol } = options;
-  const open = () => openHere(index, protocol);
+  const { netns } = options;
+  const open = () => openHere(options);
   return netns === undefined ? open() : inNetns(netns, open);
 }
 
-function openHere(index: number, protocol: number): PacketSocket {
+function openHere(
+  { index, protocol, filter }: Parameters<typeof openPacketSocket>[0],
+): PacketSocket {
   const { symbols } = libc();
   const action = "open packet socket";
   const fd = symbols.socket(AF_PACKET, SOCK_RAW_CLOEXEC, 0);
@@ -97,10 +102,14 @@ function openHere(index: number, protocol: number): PacketSocket {
   address.setUint16(2, protocol); // in network order
   address.setInt32(4, index, true);
   const bytes = new Uint8Array(address.buffer);
-  if (symbols.bind(fd, bytes, SOCKADDR_LL_SIZE) === 0) {
-    return new PacketSocket(fd);
+  try {
+    if (filter !== undefined) attachFilter(fd, filter);
+    if (symbols.bind(fd, bytes, SOCKADDR_LL_SIZE) === 0) {
+      return new PacketSocket(fd);
+    }
+    throw lastError(action, "bind");
+  } catch (error) {
+    closeFile(fd);
+    throw error;
   }
-  const error = lastError(action, "bind");
-  closeFile(fd);
-  throw error;
 }

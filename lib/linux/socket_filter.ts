@@ -8,9 +8,22 @@ const INSTRUCTION_SIZE = 8;
 /** struct sock_fprog: a length, padding, a pointer. */
 const PROGRAM_SIZE = 16;
 
+/** Operations of classic BPF, `<linux/bpf_common.h>`: load from the packet, and, compare, return. */
+export const FILTER_CODES = {
+  loadWord: 0x20,
+  loadHalf: 0x28,
+  loadByte: 0x30,
+  and: 0x54,
+  jumpEqual: 0x15,
+  return: 0x06,
+} as const;
+
+/** What a filter returns to let a packet through: all of its bytes. */
+export const FILTER_ACCEPT = 0xffffffff;
+
 /** One instruction of a classic BPF program, `struct sock_filter`. */
 export interface FilterInstruction {
-  /** The operation, BPF_… of `<linux/bpf_common.h>`. */
+  /** One of {@linkcode FILTER_CODES}. */
   readonly code: number;
   /** How many instructions to skip when a comparison holds. */
   readonly jt?: number;

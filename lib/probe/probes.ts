@@ -19,7 +19,7 @@ export async function findConflict(
   const { family } = address;
   const ask = family === "ipv4" ? arpRequest : solicitation;
   return await exchange(link, {
-    family,
+    about: address,
     question: ask({ mac, target: address }),
     isAnswer: (frame) => {
       const owner = family === "ipv4"
@@ -48,7 +48,7 @@ export async function answers(
     ? arpRequest({ mac, sender: source, target: gateway })
     : solicitation({ mac, source, target: gateway });
   const found = await exchange(link, {
-    family,
+    about: gateway,
     question: ask,
     isAnswer: (frame) => {
       const owner = family === "ipv4"
@@ -72,7 +72,7 @@ export async function announce(
   const frame = family === "ipv4"
     ? arpRequest({ mac, sender: address, target: address })
     : unsolicitedAdvertisement({ mac, address });
-  await send(link, { family, frame, times });
+  await send(link, { about: address, frame, times });
 }
 
 /** The MAC address of the sender, if it sends as the address in any ARP message. */

@@ -84,6 +84,41 @@ netnsTest(
 );
 
 netnsTest(
+  "coordinator: ADD right after DEL makes a new pair, also when the old one goes while it looks",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    const pod = await lab.joined([ETH0]);
+    lab.change = (outside) => ({
+      ...outside,
+      discard: () => Promise.resolve(),
+    });
+    await lab.ok("DEL", pod);
+    const links = await lab.host.ipJson("link", "show", "type", "veth");
+    const husk = links.find(({ ifalias }) => /HUSK/.test(String(ifalias)));
+    const name = String(husk?.["ifname"]);
+    lab.change = (outside) => ({
+      ...outside,
+      openRoutes(netns) {
+        const socket = outside.openRoutes(netns);
+        const getLink = socket.getLink.bind(socket);
+        socket.getLink = async (selector) => {
+          // What deletes cut off pairs gets round to it.
+          if ("name" in selector && selector.name === name) {
+            await lab.host.tryExec("ip", "link", "delete", name);
+          }
+          return await getLink(selector);
+        };
+        return socket;
+      },
+    });
+    await lab.ok("ADD", pod);
+    lab.change = (outside) => outside;
+    await lab.ok("CHECK", pod);
+    assert.ok(await reaches(lab.host, addressIn(6, "ipv4", 100)));
+  },
+);
+
+netnsTest(
   "coordinator: GC forgets addresses of interfaces whose DEL was lost",
   async () => {
     await using lab = await CoordinatorLab.start(FAMILIES);

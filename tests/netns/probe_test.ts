@@ -10,6 +10,7 @@ import {
   openPacketSocket,
 } from "../../lib/linux/mod.ts";
 import { arpRequest, parseArp } from "../../lib/probe/arp.ts";
+import { framesAbout } from "../../lib/probe/filter.ts";
 import { parseNdp, unsolicitedAdvertisement } from "../../lib/probe/ndp.ts";
 import {
   announce,
@@ -218,6 +219,33 @@ for (const family of FAMILIES) {
     await wire.address(wire.theirs, other);
     assert.equal(await ask(), true);
   });
+
+  netnsTest(
+    `probe: frames about other addresses are not even read, ${family}`,
+    async () => {
+      await using wire = await Wire.make();
+      const theirs = await wire.link(wire.theirs);
+      const protocol = family === "ipv4" ? ETH_P_ARP : ETH_P_IPV6;
+      await using reader = openPacketSocket({
+        ...await wire.link(wire.ours),
+        protocol,
+        filter: framesAbout(other),
+      });
+      const near = addressOf(family, 21);
+      for (const address of [own, near, other, near]) {
+        await announce(theirs, address, { retries: 1, intervalMs: 0 });
+      }
+      const read: string[] = [];
+      const buffer = new Uint8Array(128);
+      for (;;) {
+        const length = reader.receiveNow(buffer);
+        if (length === undefined) break;
+        const frame = buffer.subarray(0, length);
+        read.push(`${(parseArp(frame) ?? parseNdp(frame))?.target}`);
+      }
+      assert.deepEqual(read, [`${other}`]);
+    },
+  );
 
   netnsTest(
     `probe: an announcement gives others the new MAC address, ${family}`,

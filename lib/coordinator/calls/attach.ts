@@ -4,11 +4,12 @@ import {
   type Attachment,
   findEnds,
   modeOf,
+  namesOf,
   planAttachment,
 } from "./attachment.ts";
 import type { Kernel, Outside } from "../kernel/ports.ts";
 import { announce, probe } from "./probing.ts";
-import { readSides } from "../kernel/read.ts";
+import { readAddresses, readSides } from "../kernel/read.ts";
 import { ensureVeth } from "../kernel/veth_pair.ts";
 import { planVeth } from "../plan/veth.ts";
 
@@ -22,7 +23,15 @@ export async function attach(
   attachment: Attachment,
 ): Promise<void> {
   const { ifname: nic, settings } = attachment;
-  const look = () => readSides(kernel);
+  const names = namesOf(attachment);
+  await using stack = new AsyncDisposableStack();
+  const undo = quietly(stack, outside, nic);
+  if (settings.detectIpConflict || settings.detectGateway) {
+    const pod = await readAddresses(kernel.pod, names);
+    modeOf(pod, attachment); // what does not fit is refused before the network is asked
+    await probe(outside, kernel, { attachment, pod }, undo);
+  }
+  const look = () => readSides(kernel, names);
   // The first one is joined by a pair, or not at all.
   const pair = nic === settings.firstNic
     ? planVeth(attachment, { mtu: settings.vethMtu })
@@ -30,12 +39,6 @@ export async function attach(
   const [first, spec] = await settled([look(), pair]);
   const mode = modeOf(first.pod, attachment);
   let sides = first;
-  await using stack = new AsyncDisposableStack();
-  const undo = quietly(stack, outside, nic);
-  // That took its time, and may have set the interface up.
-  if (await probe(outside, kernel, { attachment, pod: sides.pod }, undo)) {
-    sides = await look();
-  }
   const inside = sides.pod.links.find(({ name }) => name === spec?.podName);
   const ends = spec === undefined
     ? await findEnds(outside, kernel, { mode, settings, pod: sides.pod })

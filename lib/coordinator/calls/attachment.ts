@@ -48,6 +48,14 @@ export interface PlannedState {
   readonly state: State;
 }
 
+/** The names of the links that an attachment is about. */
+export function namesOf(
+  { ifname, settings: { firstNic, defaultRouteNic } }: Attachment,
+): ReadonlySet<string> {
+  const configured = defaultRouteNic === undefined ? [] : [defaultRouteNic];
+  return new Set([ifname, firstNic, COORDINATOR_VETH, ...configured]);
+}
+
 /**
  * How an interface is joined to the host.
  *

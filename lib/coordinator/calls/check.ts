@@ -3,6 +3,7 @@ import {
   type Attachment,
   findEnds,
   modeOf,
+  namesOf,
   planAttachment,
 } from "./attachment.ts";
 import { holds } from "../state/compare.ts";
@@ -21,7 +22,7 @@ export async function check(
   attachment: Attachment,
 ): Promise<void> {
   const { ifname, containerId, settings } = attachment;
-  const sides = await readSides(kernel);
+  const sides = await readSides(kernel, namesOf(attachment));
   const { pod } = sides;
   const mode = modeOf(pod, attachment);
   const ends = await findEnds(outside, kernel, { mode, settings, pod });

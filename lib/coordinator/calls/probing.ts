@@ -31,8 +31,8 @@ interface ProbedNic {
 /**
  * Asks the network whether the interface's addresses are in use and its
  * gateways alive. Conflicts first: the question for a gateway reveals the
- * address to the whole network. Returns whether anything was to be asked: by a
- * link of a tunnel nothing can be, since neither ARP nor neighbour discovery is.
+ * address to the whole network. By a link of a tunnel nothing can be asked:
+ * neither ARP nor neighbour discovery is.
  *
  * @throws {CniError} with code 11 when an address is in use or a gateway does not answer
  */
@@ -44,15 +44,13 @@ export async function probe(
     readonly pod: SideState;
   },
   undo: Undo,
-): Promise<boolean> {
-  const { detectIpConflict, detectGateway } = settings;
-  if (!detectIpConflict && !detectGateway) return false;
+): Promise<void> {
   const nic = probedNic({ ...outside, ...kernel }, ifname, pod);
   if (nic.link.mac === "") {
     outside.warn("Nothing was probed: the interface has no MAC address", {
       iface: ifname,
     });
-    return false;
+    return;
   }
   await raise(kernel.pod, nic, undo);
   try {
@@ -62,7 +60,6 @@ export async function probe(
       ? forbidden(ifname, cause)
       : cause;
   }
-  return true;
 }
 
 async function ask(

@@ -1,7 +1,9 @@
 import { settled } from "../../async/mod.ts";
 import type { Address } from "../../inet/mod.ts";
-import { tryReadSysctl } from "../../linux/mod.ts";
+import { inNetns, tryReadSysctl } from "../../linux/mod.ts";
 import {
+  type Link,
+  linkGet,
   type Neighbour,
   neighbourGet,
   refuseLost,
@@ -10,7 +12,12 @@ import {
 import { readHostLinks } from "./host_addresses.ts";
 import type { Kernel, Routes } from "./ports.ts";
 import { REPLY_TABLE } from "../plan/reply_table.ts";
-import { type SideState, type State, sysctlKey } from "../state/state.ts";
+import {
+  type Place,
+  type SideState,
+  type State,
+  sysctlKey,
+} from "../state/state.ts";
 import type { Step } from "../state/steps.ts";
 
 /** What pod and host have. */
@@ -20,25 +27,75 @@ export type Sides = Pick<State, "pod" | "host">;
 const SHORT = { isShort: true };
 
 /** Reads a pod's network, but for its neighbours: the kernel keeps those of all namespaces in one table. */
-export async function readPod(
-  pod: Routes,
-  options: { readonly isShort?: boolean } = {},
-): Promise<SideState> {
+export async function readPod(pod: Routes): Promise<SideState> {
   return {
     links: await pod.listLinks(),
-    addresses: await pod.listAddresses({}, options),
-    rules: await pod.listRules({}, options),
-    routes: await pod.listRoutes({}, options),
+    addresses: await pod.listAddresses(),
+    rules: await pod.listRules(),
+    routes: await pod.listRoutes({ outward: true }),
     neighbours: [],
   };
 }
 
-/** Reads a pod's network, and what of the host's concerns all pods: nothing of it grows with them. */
+/** The same before anything runs in the pod, with the links of these names, and those that anything leads to. */
+async function readNewPod(
+  pod: Routes,
+  names: ReadonlySet<string>,
+): Promise<SideState> {
+  const addresses = await pod.listAddresses({}, SHORT);
+  const rules = await pod.listRules({}, SHORT);
+  const routes = await pod.listRoutes({ outward: true }, SHORT);
+  const indexes = [
+    ...addresses.map(({ index }) => index),
+    ...routes.flatMap(({ hops, index }) =>
+      hops?.map((hop) => hop.index) ?? index ?? []
+    ),
+  ];
+  const links = await readLinks(pod, { names, indexes });
+  return { links, addresses, rules, routes, neighbours: [] };
+}
+
+/** What probes of a pod's interface need: they come before all else is read. */
+export async function readAddresses(
+  pod: Routes,
+  names: ReadonlySet<string>,
+): Promise<SideState> {
+  const addresses = await pod.listAddresses({}, SHORT);
+  const indexes = addresses.map(({ index }) => index);
+  const links = await readLinks(pod, { names, indexes });
+  return { links, addresses, rules: [], routes: [], neighbours: [] };
+}
+
+/** Those that are there, by one send: a list of links takes three. */
+async function readLinks(
+  pod: Routes,
+  { names, indexes }: {
+    readonly names: ReadonlySet<string>;
+    readonly indexes: readonly number[];
+  },
+): Promise<Link[]> {
+  const links = new Map<number, Link>();
+  const selectors = [
+    ...[...names].map((name) => ({ name })),
+    ...[...new Set(indexes)].map((index) => ({ index })),
+  ];
+  const requests = selectors.map((selector) =>
+    linkGet(selector, (link) => links.set(link.index, link))
+  );
+  refuseLost(await pod.tryExecute(requests));
+  return [...links.values()];
+}
+
+/**
+ * Reads a pod's network, with the links of these names, and what of the host's
+ * concerns all pods: nothing of it grows with them.
+ */
 export async function readSides(
   { pod, host }: Pick<Kernel, "pod" | "host">,
+  names: ReadonlySet<string>,
 ): Promise<Sides> {
   const [inside, outside] = await settled([
-    readPod(pod, SHORT),
+    readNewPod(pod, names),
     readHost(host),
   ]);
   return { pod: inside, host: outside };
@@ -90,12 +147,16 @@ export function readSysctls(
   steps: readonly Step[],
 ): Map<string, string> {
   const values = new Map<string, string>();
-  for (const step of steps) {
-    if (step.kind !== "sysctl") continue;
-    const at = step.place === "pod" ? netns : hostNetns;
-    // None: the kernel has no IPv6, or is older.
-    const value = tryReadSysctl(step.name, { netns: at });
-    if (value !== undefined) values.set(sysctlKey(step), value);
-  }
+  const readOf = (place: Place) => () => {
+    for (const step of steps) {
+      if (step.kind !== "sysctl" || step.place !== place) continue;
+      // None: the kernel has no IPv6, or is older.
+      const value = tryReadSysctl(step.name);
+      if (value !== undefined) values.set(sysctlKey(step), value);
+    }
+  };
+  inNetns(netns, readOf("pod"));
+  if (hostNetns === undefined) readOf("host")();
+  else inNetns(hostNetns, readOf("host"));
   return values;
 }

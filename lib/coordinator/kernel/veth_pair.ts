@@ -47,7 +47,7 @@ export async function ensureVeth(
     }
     // Of an earlier sandbox with this ID, or of this one before DEL. A husk may go at the same time.
     await remove(host, [linkDelete({ index: present.index })]);
-  } else if (inside !== undefined) {
+  } else if (inside !== undefined && await isLeft(kernel, inside)) {
     throw invalidConfig(
       `pod has a link "${COORDINATOR_VETH}" that the coordinator did not create`,
       "it is the name of the link to the host: call the other link otherwise",
@@ -165,6 +165,11 @@ function refuseForeign(link: Link, spec: VethSpec): void {
     code: ErrorCode.TRY_AGAIN_LATER,
     details: `its alias is "${link.alias ?? ""}", not "${spec.alias}"`,
   });
+}
+
+/** What DEL has cut off may have been deleted since it was read. */
+async function isLeft({ pod }: Kernel, { index }: Link): Promise<boolean> {
+  return await pod.getLink({ index }) !== undefined;
 }
 
 function isPair(outside: Link, inside: Link | undefined): boolean {

@@ -40,16 +40,12 @@ export async function planVeth(
       details: `with interface "${ifname}" it does not fit into a link's alias`,
     });
   }
-  const [hostName, hostMac, podMac] = await Promise.all([
-    hostEndName(containerId),
-    macOf("host", containerId),
-    macOf("pod", containerId),
-  ]);
+  const digest = await sha1(containerId);
   return {
-    hostName,
-    hostMac,
+    hostName: nameOf(digest),
+    hostMac: macOf(digest.slice(11, 23)),
     podName: COORDINATOR_VETH,
-    podMac,
+    podMac: macOf(digest.slice(23, 35)),
     mtu,
     alias: formatAlias(COORDINATOR_ALIAS_PREFIX, key),
   };
@@ -66,7 +62,11 @@ function formatAlias(prefix: string, { containerId, ifname }: AttachmentKey) {
 
 /** The name of the host's end of a container's pair. */
 export async function hostEndName(containerId: string): Promise<string> {
-  return `veth${(await sha1(containerId)).slice(0, 11)}`;
+  return nameOf(await sha1(containerId));
+}
+
+function nameOf(digest: string): string {
+  return `veth${digest.slice(0, 11)}`;
 }
 
 /** Whose pair a host's end is, by its alias; undefined for links that are not the coordinator's. */
@@ -95,17 +95,13 @@ function parseAlias(
 }
 
 /** Unicast and locally administered (IEEE 802). Given, not random: systemd changes those that the kernel made up. */
-async function macOf(
-  end: "host" | "pod",
-  containerId: string,
-): Promise<string> {
-  const hex = await sha1(`${end} ${containerId}`);
+function macOf(hex: string): string {
   const first = (Number.parseInt(hex.slice(0, 2), 16) & 0xfc) | 0x02;
-  const text = first.toString(16).padStart(2, "0") + hex.slice(2, 12);
+  const text = first.toString(16).padStart(2, "0") + hex.slice(2);
   return text.replace(/..(?=.)/g, "$&:");
 }
 
-/** By Web Crypto: each call would have to load node:crypto. */
+/** By Web Crypto: each call would have to load node:crypto. It works on another thread, so one has to serve for all. */
 async function sha1(text: string): Promise<string> {
   const digest = await crypto.subtle.digest(
     "SHA-1",

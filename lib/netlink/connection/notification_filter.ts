@@ -1,4 +1,8 @@
-import type { FilterInstruction } from "../../linux/mod.ts";
+import {
+  FILTER_ACCEPT,
+  FILTER_CODES,
+  type FilterInstruction,
+} from "../../linux/mod.ts";
 import { NLMSG_ERROR } from "../message/constants.ts";
 
 /** One byte of a message, counted from its header, under a mask. */
@@ -15,14 +19,6 @@ export interface MessagePattern {
   readonly bytes?: readonly ByteTest[];
 }
 
-/** Classic BPF of `<linux/bpf_common.h>`: load from the packet, and, compare, return. */
-const LOAD_WORD = 0x20;
-const LOAD_HALF = 0x28;
-const LOAD_BYTE = 0x30;
-const AND = 0x54;
-const JUMP_EQUAL = 0x15;
-const RETURN = 0x06;
-const ACCEPT_ALL_BYTES = 0xffffffff;
 /** Of `struct nlmsghdr`. */
 const TYPE_OFFSET = 4;
 const PORT_ID_OFFSET = 12;
@@ -43,12 +39,12 @@ export function notificationFilter(
   return [
     ...accepting(acknowledgement),
     ...ignoredPortIds.flatMap((portId): FilterInstruction[] => [
-      { code: LOAD_WORD, k: PORT_ID_OFFSET },
-      { code: JUMP_EQUAL, k: swap32(portId), jt: 0, jf: 1 },
-      { code: RETURN, k: 0 },
+      { code: FILTER_CODES.loadWord, k: PORT_ID_OFFSET },
+      { code: FILTER_CODES.jumpEqual, k: swap32(portId), jt: 0, jf: 1 },
+      { code: FILTER_CODES.return, k: 0 },
     ]),
     ...patterns.flatMap(accepting),
-    { code: RETURN, k: 0 },
+    { code: FILTER_CODES.return, k: 0 },
   ];
 }
 
@@ -56,18 +52,21 @@ export function notificationFilter(
 function accepting(pattern: MessagePattern): FilterInstruction[] {
   const tests: FilterInstruction[][] = [
     [
-      { code: LOAD_HALF, k: TYPE_OFFSET },
-      { code: JUMP_EQUAL, k: swap16(pattern.type) },
+      { code: FILTER_CODES.loadHalf, k: TYPE_OFFSET },
+      { code: FILTER_CODES.jumpEqual, k: swap16(pattern.type) },
     ],
     ...(pattern.bytes ?? []).map(({ offset, mask = 0xff, value }) => [
-      { code: LOAD_BYTE, k: offset },
-      { code: AND, k: mask },
-      { code: JUMP_EQUAL, k: value & mask },
+      { code: FILTER_CODES.loadByte, k: offset },
+      { code: FILTER_CODES.and, k: mask },
+      { code: FILTER_CODES.jumpEqual, k: value & mask },
     ]),
   ];
-  const program = [...tests.flat(), { code: RETURN, k: ACCEPT_ALL_BYTES }];
+  const program = [...tests.flat(), {
+    code: FILTER_CODES.return,
+    k: FILTER_ACCEPT,
+  }];
   return program.map((instruction, i) =>
-    instruction.code === JUMP_EQUAL
+    instruction.code === FILTER_CODES.jumpEqual
       ? { ...instruction, jt: 0, jf: program.length - i - 1 }
       : instruction
   );

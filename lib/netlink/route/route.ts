@@ -240,6 +240,16 @@ export function parseRoute(message: Message): Route | undefined {
   };
 }
 
+/** RTN_LOCAL to RTN_MULTICAST of `<linux/rtnetlink.h>`: local, broadcast, anycast, multicast. */
+const FIRST_INWARD_TYPE = 2;
+const LAST_INWARD_TYPE = 5;
+
+/** Whether the route of an RTM_NEWROUTE is none to the namespace's own addresses, nor to a broadcast or multicast one. */
+export function leadsOut({ payload }: Message): boolean {
+  const type = payload.u8(7);
+  return type < FIRST_INWARD_TYPE || type > LAST_INWARD_TYPE;
+}
+
 function hopsOf(
   bytes: Uint8Array | undefined,
   family: Family,

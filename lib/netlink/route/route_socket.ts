@@ -36,6 +36,7 @@ import {
 } from "./neighbour.ts";
 import type { Request } from "../message/request.ts";
 import {
+  leadsOut,
   parseRoute,
   type Route,
   routeLookUp,
@@ -246,6 +247,7 @@ export class RouteSocket implements Disposable {
     options: ListOptions,
   ): Promise<Route[]> {
     const { table, protocol, index, keep = () => true } = filter;
+    const isRead = filter.outward === true ? leadsOut : () => true;
     // Kernels before 4.20 know no filters; IPv6 takes a table for a hint.
     const isMeant = (route: Route) =>
       (table === undefined || route.table === table) &&
@@ -256,6 +258,7 @@ export class RouteSocket implements Disposable {
         type: RTM_GETROUTE,
         entryType: RTM_NEWROUTE,
         parse: (message) => {
+          if (!isRead(message)) return undefined;
           const route = parseRoute(message);
           return route !== undefined && isMeant(route) ? route : undefined;
         },
@@ -327,6 +330,8 @@ export interface RouteFilter {
   readonly protocol?: number;
   /** By this link alone. */
   readonly index?: number;
+  /** Without those to the namespace's own addresses, broadcast and multicast ones: most of what a small namespace has. */
+  readonly outward?: true;
   /**
    * Which of them are to be in the list, for a caller that looks at each as it comes and needs few. Sees all of them again
    * when the kernel starts the list over.
