@@ -61,6 +61,8 @@ export interface NicSpec {
   readonly number: number;
   /** `macvlan` without it; not every kernel has the other one. */
   readonly kind?: "macvlan" | "ipvlan";
+  /** Of its addresses and routes; the lab's without it. */
+  readonly families?: readonly Family[];
 }
 
 /** A call as a runtime makes it. */
@@ -146,9 +148,9 @@ export class CoordinatorLab implements AsyncDisposable {
   async #address(
     netns: TempNetns,
     device: string,
-    { network, number }: Omit<NicSpec, "name">,
+    { network, number, families = this.families }: Omit<NicSpec, "name">,
   ): Promise<void> {
-    for (const family of this.families) {
+    for (const family of families) {
       await netns.ip(
         ...["address", "add", interfaceAddressIn(network, family, number)],
         ...["dev", device, ...family === "ipv6" ? ["nodad"] : []],
@@ -213,7 +215,7 @@ export class CoordinatorLab implements AsyncDisposable {
     );
     await pod.ip("link", "set", nic.name, "up");
     await this.#address(pod, nic.name, nic);
-    for (const family of this.families) {
+    for (const family of nic.families ?? this.families) {
       await pod.ip(
         ...[family === "ipv4" ? "-4" : "-6", "route", "prepend", "default"],
         ...["via", addressIn(nic.network, family, 1), "dev", nic.name],

@@ -39,8 +39,12 @@ export interface Moves {
   /** Whether it is the interface of this call. */
   readonly isOwn: boolean;
   readonly steps: readonly Step[];
+  /** The interface that loses a default route which a router has advertised: the next advertisement would bring it back. */
+  readonly advertised?: string | undefined;
 }
 
+/** RTPROT_RA of `<linux/rtnetlink.h>`. */
+const RA_PROTOCOL = 9;
 const LINK_LOCAL = Prefix.parse("fe80::/64");
 const NOTHING: Moves = { tables: [], isOwn: false, steps: [] };
 
@@ -76,7 +80,11 @@ export function planMoves(input: MoveInput): Moves {
   const isUnderlay = input.mode === "underlay" && moved !== firstNic;
   const ofFirst = isUnderlay ? [firstNicTable(input.mode).table] : [];
   const tables = [table.table, ...ofFirst];
-  return { table, tables, isOwn, steps: [...first, ...own] };
+  const isAdvertised = own.some((step) =>
+    step.kind === "noRoute" && step.route.protocol === RA_PROTOCOL
+  );
+  const advertised = isAdvertised ? moved : undefined;
+  return { table, tables, isOwn, steps: [...first, ...own], advertised };
 }
 
 /** The first interface needs a table once there are others. */

@@ -78,7 +78,7 @@ function nicSteps({ nic, settings, addresses }: PlanInput): Step[] {
 type StepSetting = Extract<Step, { kind: "link" }>["setting"];
 
 function sysctlSteps(input: PlanInput): Step[] {
-  const { nic, inner, outer, mode, families, settings } = input;
+  const { nic, inner, outer, mode, moves, families, settings } = input;
   const { podRpFilter, vethLinkAddress: address } = settings;
   const set = (place: Place, name: string, value: number): Step => ({
     kind: "sysctl",
@@ -97,6 +97,9 @@ function sysctlSteps(input: PlanInput): Step[] {
     ...filtered.map((link) =>
       set("pod", `ipv4/conf/${link}/rp_filter`, podRpFilter)
     ),
+    ...moves.advertised === undefined
+      ? []
+      : [set("pod", `ipv6/conf/${moves.advertised}/accept_ra_defrtr`, 0)],
     ...mode !== "underlay" ? [] : [
       // Else a strict rp_filter drops what the mark sends back by veth0.
       set("pod", `ipv4/conf/${inner.device}/src_valid_mark`, 1),
