@@ -143,6 +143,66 @@ Deno.test("coordinator alone joins an underlay pod to its host, checks it and le
   assert.equal(await reaches(lab.host, "10.6.0.100"), false);
 });
 
+Deno.test("coordinator refuses an address that another machine has, and host-local gives the pod's next attempt another one", async () => {
+  await using lab = await CoordinatorLab.start(["ipv4"]);
+  const pod = await lab.pod([]);
+  const program = await pathOf("coordinator");
+  const name = `conflict-${crypto.randomUUID()}`;
+  const taken = "10.6.0.200";
+  await lab.switch.ip("address", "add", `${taken}/24`, "dev", "net6");
+  const macvlan = {
+    type: "macvlan",
+    master: "net6",
+    ipam: {
+      type: "host-local",
+      ranges: [[{
+        subnet: "10.6.0.0/24",
+        rangeStart: taken,
+        rangeEnd: "10.6.0.201",
+        gateway: "10.6.0.1",
+      }]],
+      routes: [{ dst: "0.0.0.0/0" }],
+    },
+  };
+  const call = async (command: string, path: string, conf: object) => {
+    const { code, stdout } = await runFile("nsenter", {
+      args: [`--net=${lab.host.path}`, path],
+      env: {
+        ...CNI_ENV,
+        CNI_COMMAND: command,
+        CNI_PATH: "/usr/lib/cni",
+        CNI_CONTAINERID: pod.containerId,
+        CNI_NETNS: pod.netns.path,
+      },
+      stdin: JSON.stringify({ cniVersion: "1.0.0", name, ...conf }),
+    });
+    return { code, answer: stdout === "" ? {} : JSON.parse(stdout) };
+  };
+  /** As a runtime does: all plugins, and DEL of all after a failure. */
+  const attempt = async () => {
+    const first = await call("ADD", "/usr/lib/cni/macvlan", macvlan);
+    assert.equal(first.code, 0, JSON.stringify(first.answer));
+    const conf = {
+      ...JSON.parse(CONF),
+      cniVersion: "1.0.0",
+      detectIPConflict: true,
+      prevResult: first.answer,
+    };
+    const added = await call("ADD", program, conf);
+    if (added.code === 0) return added.answer.ips[0].address;
+    await call("DEL", program, conf);
+    await call("DEL", "/usr/lib/cni/macvlan", macvlan);
+    return `${added.answer.code} ${added.answer.msg}`;
+  };
+  try {
+    assert.match(await attempt(), new RegExp(`^11 ip conflict.* ${taken} is`));
+    assert.equal(await attempt(), "10.6.0.201/24");
+    assert.ok(await reaches(lab.host, "10.6.0.201"));
+  } finally {
+    await Deno.remove(`/var/lib/cni/networks/${name}`, { recursive: true });
+  }
+});
+
 Deno.test("coordinator comes after the distribution's macvlan, whose result it prints as it is", async () => {
   await using lab = await CoordinatorLab.start(["ipv4", "ipv6"]);
   const pod = await lab.pod([]);

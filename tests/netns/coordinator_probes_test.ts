@@ -8,6 +8,7 @@ import {
   reaches,
   stateOf,
 } from "./coordinator_lab.ts";
+import { FrameCapture } from "./frame_capture.ts";
 import { netnsTest } from "./testing.ts";
 
 const MAIN = new URL("../../main.ts", import.meta.url).pathname;
@@ -91,6 +92,30 @@ netnsTest(
       await third.netns.ip(family, "route", "delete", "default");
     }
     await lab.ok("ADD", third, { config });
+  },
+);
+
+netnsTest(
+  "coordinator: of a pod whose address is in use the network sees nothing but the question",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    await lab.joined([ETH0]);
+    const second = await lab.pod([ETH0]);
+    const [row] = await second.netns.ipJson("link", "show", "eth0");
+    const mac = String(row?.["address"]);
+    await using frames = await FrameCapture.open(lab.switch, "net6");
+    const config = {
+      detectIPConflict: true,
+      detectGateway: true,
+      podMACPrefix: "0a:1b",
+    };
+    assert.match(await lab.refusal("ADD", second, { config }), /^11 ip conf/);
+    const seen = [...frames.take(new Map([[mac, "second"]])).keys()];
+    assert.deepEqual(seen.filter((text) => /second >|0a:1b:/.test(text)), [
+      "net6: second > all: ARP 0.0.0.0 asks for 10.6.0.100",
+    ]);
+    const [after] = await second.netns.ipJson("link", "show", "eth0");
+    assert.equal(after?.["address"], mac);
   },
 );
 

@@ -1,0 +1,172 @@
+// Odd pods, and settings that leave something out.
+import assert from "node:assert/strict";
+import { FAMILIES } from "../../lib/inet/mod.ts";
+import {
+  addressIn,
+  CoordinatorLab,
+  interfaceAddressIn,
+  type LabPod,
+  type NicSpec,
+  reaches,
+  stateOf,
+} from "./coordinator_lab.ts";
+import { netnsTest } from "./testing.ts";
+
+const ETH0: NicSpec = { name: "eth0", network: 6, number: 100 };
+const NET1: NicSpec = { name: "net1", network: 7, number: 100 };
+
+async function everything(
+  { host }: CoordinatorLab,
+  { netns }: LabPod,
+): Promise<readonly string[][]> {
+  return [await stateOf(netns), await stateOf(host)];
+}
+
+netnsTest(
+  "coordinator: mode disable changes nothing, whatever else is configured, and prints the result before it",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    const pod = await lab.pod([ETH0]);
+    const before = await everything(lab, pod);
+    for (const mode of ["disable", "disabled"]) {
+      const config = {
+        mode,
+        policyRoutes: [{ dst: "198.18.0.0/15", gw: "10.6.0.1" }],
+        podMACPrefix: "0a:1b",
+        detectIPConflict: true,
+      };
+      const printed = JSON.parse(await lab.ok("ADD", pod, { config }));
+      assert.equal(printed.ours, "kept");
+      for (const command of ["CHECK", "DEL"] as const) {
+        await lab.ok(command, pod, { config });
+      }
+      assert.deepEqual(await everything(lab, pod), before, mode);
+    }
+  },
+);
+
+netnsTest(
+  "coordinator: ADD and CHECK without the pod's namespace say so, and change nothing",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    const pod = await lab.pod([ETH0]);
+    const before = await everything(lab, pod);
+    const path = "/run/netns/coordinator-gone";
+    for (const command of ["ADD", "CHECK"] as const) {
+      assert.equal(
+        await lab.refusal(command, pod, { netns: path }),
+        `4 network namespace "${path}" is not there`,
+      );
+    }
+    assert.deepEqual(await everything(lab, pod), before);
+  },
+);
+
+netnsTest(
+  "coordinator: links of tunnels, and such that are down, take no interface's number",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    const pod = await lab.joined([ETH0]);
+    for (const name of ["tunl0", "down0"]) {
+      const peer = ["peer", "name", `${name}p`];
+      const link = ["link", "add", "name", name, "type", "veth", ...peer];
+      await pod.netns.ip(...link);
+    }
+    await pod.netns.ip("link", "set", "tunl0", "up");
+    await lab.addNic(pod.netns, NET1);
+    await lab.ok("ADD", pod, { ifname: "net1" });
+    const rules = await pod.netns.ip("rule");
+    assert.match(rules, /^1101:\tfrom 10\.7\.0\.100 lookup 101 proto 32/m);
+    await lab.ok("CHECK", pod, { ifname: "net1" });
+  },
+);
+
+netnsTest(
+  "coordinator: the link to the host has its MTU at both ends, and an IPv4 address only in pods that have any",
+  async () => {
+    for (const family of FAMILIES) {
+      await using lab = await CoordinatorLab.start([family]);
+      const config = {
+        vethMTU: 1400,
+        vethLinkAddress: "169.254.200.1",
+        hostRuleTable: 200,
+      };
+      const pod = await lab.joined([ETH0], { config });
+      const [inside] = await pod.netns.ipJson("link", "show", "veth0");
+      const links = await lab.host.ipJson("link", "show", "type", "veth");
+      const outside = links.find(({ ifalias }) =>
+        String(ifalias).startsWith("COIL-COORD:")
+      );
+      assert.deepEqual([inside?.["mtu"], outside?.["mtu"]], [1400, 1400]);
+      const addresses = await pod.netns.ip("address", "show", "dev", "veth0");
+      const expected = family === "ipv4";
+      assert.equal(/inet 169\.254\.200\.1\/32/.test(addresses), expected);
+      const option = family === "ipv4" ? "-4" : "-6";
+      const rules = await lab.host.ip(option, "rule");
+      assert.match(rules, /^1000:\tfrom all lookup 200 proto 32/m);
+      assert.ok(await reaches(lab.host, addressIn(6, family, 100)));
+    }
+  },
+);
+
+netnsTest(
+  "coordinator: where the host has no IPv6, what should go through it by that is left out, with a warning",
+  async () => {
+    await using lab = await CoordinatorLab.start(FAMILIES);
+    const own = interfaceAddressIn(6, "ipv6", 10);
+    await lab.host.ip("address", "delete", own, "dev", "net6");
+    const pod = await lab.joined([ETH0]);
+    assert.match(lab.warnings.join(), /no address of the family.* ipv6 eth0/);
+    const routes = await pod.netns.ip("-6", "route", "show", "table", "all");
+    assert.doesNotMatch(routes, /fd00:233::/);
+    assert.ok(await reaches(lab.host, addressIn(6, "ipv4", 100)));
+    assert.ok(await reaches(pod.netns, addressIn(6, "ipv6", 1)));
+  },
+);
+
+netnsTest(
+  "coordinator: policy routes of a family that the interface lacks are left out, and one that is there already is no failure",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    const pod = await lab.pod([ETH0]);
+    const route = ["198.18.0.0/15", "via", "10.6.0.1"];
+    await pod.netns.ip("route", "add", ...route, "dev", "eth0");
+    const config = {
+      policyRoutes: [
+        { dst: "198.18.0.0/15", gw: "10.6.0.1" },
+        { dst: "2001:2::/48", gw: "fd00:10:6::1" },
+      ],
+    };
+    await lab.ok("ADD", pod, { config });
+    assert.match(
+      await pod.netns.ip("route", "show", "198.18.0.0/15"),
+      /^198\.18\.0\.0\/15 via 10\.6\.0\.1 dev eth0[^\n]*\n$/,
+    );
+    const all = await pod.netns.ip("-6", "route", "show", "table", "all");
+    assert.doesNotMatch(all, /2001:2/);
+    await lab.ok("CHECK", pod, { config });
+  },
+);
+
+netnsTest(
+  "coordinator: of an IPv6 default route with two ways each interface gets its own",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv6"]);
+    const pod = await lab.joined([ETH0]);
+    await lab.addNic(pod.netns, NET1);
+    // To the kernel two routes with one metric are one with two ways.
+    const main = await pod.netns.ip("-6", "route", "show", "default");
+    assert.match(main, /nexthop[^]*nexthop/);
+    await lab.ok("ADD", pod, { ifname: "net1" });
+    const defaults = async (table: string) =>
+      await pod.netns.ip("-6", "route", "show", "default", "table", table);
+    assert.match(await defaults("main"), /^default via \S+ dev eth0 [^\n]*\n$/);
+    assert.match(await defaults("101"), /^default via \S+ dev net1 [^\n]*\n$/);
+    for (const [network, other] of [[6, 7], [7, 6]] as const) {
+      const source = addressIn(other, "ipv6", 1);
+      const address = addressIn(network, "ipv6", 100);
+      assert.ok(await reaches(lab.switch, address, { source }), address);
+    }
+    await lab.ok("CHECK", pod, { ifname: "net1" });
+  },
+);
