@@ -1,3 +1,4 @@
+import { embedIpv4, Prefix } from "../inet/mod.ts";
 import type { ObjectMeta } from "../kube/mod.ts";
 import {
   GROUP_VERSION,
@@ -28,6 +29,8 @@ export interface VpcNodeEni extends VpcAddressCounts {
   readonly subnet: string;
   /** Addresses (/32) and delegated prefixes, as CIDRs. */
   readonly blocks: readonly string[];
+  /** The delegated IPv6 prefix: the IPv6 address of a pod is this, with its IPv4 address as the last 32 bits. */
+  readonly ipv6?: string | undefined;
 }
 
 /** Observed state of a {@linkcode VpcNode}, written by coild of the node. */
@@ -92,13 +95,23 @@ const DEVICE_STEP = 65_536;
  */
 export function vpcBlocksOf({ metadata, status }: VpcNode): AddressBlock[] {
   const labels = { [POOL_LABEL]: VPC_POOL, [NODE_LABEL]: metadata.name ?? "" };
-  return (status?.enis ?? []).flatMap(({ id, device, blocks }) =>
-    blocks.map((block, place) => ({
+  return (status?.enis ?? []).flatMap(({ id, device, blocks, ipv6 }) =>
+    blocks.map((block, place): AddressBlock => ({
       apiVersion: GROUP_VERSION,
       kind: "AddressBlock",
       metadata: { name: `${id}/${block}`, labels },
       index: device * DEVICE_STEP + place,
       ipv4: block,
+      ...(ipv6 === undefined ? {} : { ipv6: ipv6Text(ipv6, block) }),
     }))
   );
+}
+
+/** The IPv6 block of a block; what a node says may be anything. */
+function ipv6Text(ipv6: string, block: string): string {
+  const network = Prefix.tryParse(ipv6);
+  const ipv4 = Prefix.tryParse(block);
+  const fits = network?.family === "ipv6" && network.hostBits >= 32 &&
+    ipv4?.family === "ipv4";
+  return fits ? String(embedIpv4(network, ipv4)) : ipv6;
 }

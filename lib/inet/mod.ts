@@ -5,6 +5,7 @@
  */
 export { Address } from "./address.ts";
 export { distinct } from "./distinct.ts";
+export { embedIpv4 } from "./embed.ts";
 export {
   type DualStack,
   FAMILIES,

@@ -4,11 +4,13 @@
 // waits for most of its time.
 import assert from "node:assert/strict";
 import { Address } from "../../lib/inet/mod.ts";
+import { coil } from "../../roles/cli/testing.ts";
 import { byHand, cloudConfig, GROUP, INSTANCE } from "../lab/cloud/testing.ts";
 import { eventually, type LabNode } from "../lab/mod.ts";
 import { ENI_INSTANCE_TAG } from "../../lib/names/mod.ts";
 import { BARE, VpcLab } from "./coild_vpc_lab.ts";
 import { VpcPods } from "./coild_vpc_pods.ts";
+import { patchPodStatus } from "./patch_status.ts";
 
 const FRAGMENTED = "subnet-fragmented";
 
@@ -94,6 +96,25 @@ async function fragment(vpc: VpcLab): Promise<() => Promise<void>> {
   return async () => void await byHand(cloud, unassign, taken);
 }
 
+/** Waits until the administrator sees these pods' addresses in blocks of their nodes. */
+async function showsNoFault(
+  { lab }: VpcLab,
+  { coild: { node }, all: pods }: VpcPods,
+): Promise<void> {
+  for (const { pod, addresses } of pods) {
+    await patchPodStatus(lab.plane, pod, { ips: addresses });
+  }
+  const config = `--kubeconfig=${lab.plane.kubeconfig}`;
+  const args = ["ipam", "show", "addresses", `--node=${node.name}`, config];
+  // coild writes its VPCNode now and then.
+  await eventually("addresses in their blocks", async () => {
+    const { out, err } = await coil([...args, "--no-headers"]);
+    const lines = out.trim().split("\n");
+    return lines.length === pods.length && err === "" &&
+      lines.every((line) => / ok /.test(line));
+  }, { timeoutMs: 90_000 });
+}
+
 Deno.test("coild --addresses=vpc gives pods addresses of prefixes on several ENIs, and gives back what they no longer need", async (t) => {
   await using vpc = await startLab();
   const { lab: { nodes: [node, other, dual, ipv6] } } = vpc;
@@ -157,6 +178,7 @@ Deno.test("coild --addresses=vpc gives pods addresses of prefixes on several ENI
         Address.parse(own).value,
       );
     }
+    await showsNoFault(vpc, both);
     const ofBoth = both.all[4]?.addresses ?? [];
     const ofSingle = single.all[16]?.addresses ?? [];
     assert.deepEqual([ofBoth.length, ofSingle.length], [2, 1]);

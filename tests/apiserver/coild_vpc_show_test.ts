@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { conditionOf, type VpcNode } from "../../lib/api/mod.ts";
 import { coil } from "../../roles/cli/testing.ts";
-import { testedCommands } from "../arch/pages.ts";
+import { testedCommands, testedSessions } from "../arch/pages.ts";
 import { eventually } from "../lab/mod.ts";
 import { usedRights } from "../lab/rights_log.ts";
 import { grantedTo } from "../runner/rights.ts";
@@ -161,6 +161,15 @@ Deno.test("coild --addresses=vpc shows what the node has", async (t) => {
       ),
       why.err,
     );
+    const map = await coil([
+      ...["ipam", "map", "vpc", `--node=${name}`],
+      `--kubeconfig=${lab.plane.kubeconfig}`,
+    ]);
+    const [session] = await testedSessions(
+      "docs/roles/coil.md",
+      import.meta.url,
+    );
+    assert.equal(map.out.replace(name, "node1"), session?.output, map.err);
     const none = await coil([
       ...["ipam", "show", "blocks", "--pool=vcp"],
       `--kubeconfig=${lab.plane.kubeconfig}`,

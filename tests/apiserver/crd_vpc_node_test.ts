@@ -14,6 +14,7 @@ const ENI = {
   device: 1,
   subnet: "subnet-a",
   blocks: ["10.0.1.16/28"],
+  ipv6: "fd10:0:0:1:1::/80",
   ...COUNTS,
 };
 

@@ -1,6 +1,6 @@
 import {
-  Address,
   type DualStack,
+  embedIpv4,
   type Family,
   Prefix,
 } from "../../inet/mod.ts";
@@ -150,9 +150,5 @@ export function ipv6Of(prefix: Prefix, block: Prefix): Prefix {
       `Cannot take IPv6 addresses of "${prefix}": an ENI's prefix is a /${IPV6_LENGTH}`,
     );
   }
-  const address = Address.of(
-    "ipv6",
-    prefix.address.value | block.address.value,
-  );
-  return Prefix.of(address, address.bits - block.hostBits);
+  return embedIpv4(prefix, block);
 }

@@ -141,17 +141,6 @@ export class ClusterReader {
   }
 }
 
-/** @throws {CommandError} when there is no pool of this name. */
-export function poolNamed(
-  name: string,
-  pools: readonly AddressPool[],
-): AddressPool {
-  const found = pools.find(({ metadata }) => metadata.name === name);
-  if (found !== undefined) return found;
-  const names = pools.map(({ metadata }) => metadata.name ?? "");
-  throw noSuchPool(name, { verb: "show", existing: names });
-}
-
 /** Says which pools there are instead. */
 export function noSuchPool(
   name: string,
@@ -199,8 +188,8 @@ export function transformPod({ metadata, spec, status }: V1Pod): V1Pod {
 }
 
 /** What the commands need of a VPCNode. */
-function transformVpcNode({ metadata, ...rest }: VpcNode): VpcNode {
-  return { ...rest, metadata: keepFields(metadata, "name") };
+export function transformVpcNode({ metadata, ...rest }: VpcNode): VpcNode {
+  return { ...rest, metadata: keepFields(metadata, "name", "uid") };
 }
 
 /** What the commands need of a block. */

@@ -3,7 +3,13 @@
  *
  * @module
  */
-import type { AddressBlock, AddressPool } from "../../../lib/api/mod.ts";
+import {
+  type AddressBlock,
+  type AddressPool,
+  newVpcNode,
+  type VpcNode,
+  type VpcNodeStatus,
+} from "../../../lib/api/mod.ts";
 import {
   Address,
   type DualStack,
@@ -65,5 +71,29 @@ export function pod(
     node,
     addresses: mapDualStack(addresses, Address.parse),
     since: AGO(1),
+  };
+}
+
+/** A node of a VPC: the blocks of each of its ENIs. */
+export function vpcNode(
+  name: string,
+  blocks: readonly (readonly string[])[],
+  more: Partial<VpcNodeStatus> = {},
+): VpcNode {
+  const counts = { used: 0, cooling: 0, free: 0 };
+  return {
+    ...newVpcNode({ name, uid: "u" }),
+    status: {
+      mode: "address",
+      addresses: { ...counts, capacity: 9 },
+      enis: blocks.map((blocks, device) => ({
+        id: `eni-${name}${device}`,
+        device,
+        subnet: "subnet-1",
+        blocks,
+        ...counts,
+      })),
+      ...more,
+    },
   };
 }

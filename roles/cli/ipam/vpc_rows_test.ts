@@ -1,42 +1,14 @@
 import assert from "node:assert/strict";
-import {
-  newVpcNode,
-  vpcBlocksOf,
-  type VpcNode,
-  type VpcNodeStatus,
-} from "../../../lib/api/mod.ts";
+import { newVpcNode, vpcBlocksOf } from "../../../lib/api/mod.ts";
 import { formatTable } from "../base/table.ts";
 import { addressRows, blockRows } from "./rows.ts";
 import { addressColumns, blockColumns, poolColumns } from "./tables.ts";
-import { block, NOW, pod } from "./testing.ts";
+import { block, NOW, pod, vpcNode } from "./testing.ts";
 import { vpcPoolRows } from "./vpc_rows.ts";
 
-function nodeOf(
-  name: string,
-  blocks: readonly (readonly string[])[],
-  more: Partial<VpcNodeStatus> = {},
-): VpcNode {
-  const counts = { used: 0, cooling: 0, free: 0 };
-  return {
-    ...newVpcNode({ name, uid: "u" }),
-    status: {
-      mode: "address",
-      addresses: { ...counts, capacity: 9 },
-      enis: blocks.map((blocks, device) => ({
-        id: `eni-${name}${device}`,
-        device,
-        subnet: "subnet-1",
-        blocks,
-        ...counts,
-      })),
-      ...more,
-    },
-  };
-}
-
 const NODES = [
-  nodeOf("n1", [["10.0.1.5/32", "10.0.1.6/32"], ["10.0.1.7/32"]]),
-  nodeOf("n2", [["10.0.1.8/32"]]),
+  vpcNode("n1", [["10.0.1.5/32", "10.0.1.6/32"], ["10.0.1.7/32"]]),
+  vpcNode("n2", [["10.0.1.8/32"]]),
   newVpcNode({ name: "young", uid: "u" }),
 ];
 
@@ -51,7 +23,7 @@ vpc    Available   1            18       14     2       18           14         
 
 Deno.test("vpcPoolRows() counts prefixes by 16, and has no one size for both", () => {
   const addresses = { used: 0, cooling: 0, free: 0, capacity: 144 };
-  const prefixes = nodeOf("n3", [["10.0.2.0/28"]], {
+  const prefixes = vpcNode("n3", [["10.0.2.0/28"]], {
     mode: "prefix",
     addresses,
   });
@@ -59,7 +31,7 @@ Deno.test("vpcPoolRows() counts prefixes by 16, and has no one size for both", (
   assert.equal(row?.blockSize, "16");
   assert.deepEqual(row?.blocks, { total: 9, allocated: 1, free: 8 });
   assert.deepEqual(row?.ipv4, { total: "144", allocated: "16", free: "128" });
-  const odd = nodeOf("n4", [], {
+  const odd = vpcNode("n4", [], {
     mode: "prefix",
     addresses: { ...addresses, capacity: 39 },
   });
@@ -71,7 +43,7 @@ Deno.test("vpcPoolRows() counts prefixes by 16, and has no one size for both", (
 
 Deno.test("vpcPoolRows() says that all is given, or why pods of a node get no address", () => {
   const three = ["10.0.1.5/32", "10.0.1.6/32", "10.0.1.7/32"];
-  const full = nodeOf("n1", [three, three, three]);
+  const full = vpcNode("n1", [three, three, three]);
   assert.equal(vpcPoolRows([full])[0]?.state, "Full");
   const conditions = [{
     type: "Ready",
@@ -80,7 +52,7 @@ Deno.test("vpcPoolRows() says that all is given, or why pods of a node get no ad
     message: "m",
     lastTransitionTime: "2026-01-01T00:00:00Z",
   }] as const;
-  const [row] = vpcPoolRows([...NODES, nodeOf("n4", [], { conditions })]);
+  const [row] = vpcPoolRows([...NODES, vpcNode("n4", [], { conditions })]);
   assert.deepEqual([row?.state, row?.message], ["SubnetExhausted", "m"]);
 });
 
@@ -124,4 +96,42 @@ Deno.test("addressRows() finds addresses of the VPC in their blocks, and those i
 10.0.1.99   -      apps/lost    n1     -                     vpc    no-block     60m
 `,
   );
+});
+
+Deno.test("blocks and addresses of the VPC are found by either family", () => {
+  const node = vpcNode("n1", [["10.0.1.5/32", "10.0.1.16/28"]]);
+  const [eni] = node.status?.enis ?? [];
+  const enis = eni === undefined ? [] : [{ ...eni, ipv6: "fd00:1::/80" }];
+  const blocks = vpcBlocksOf({ ...node, status: { ...node.status, enis } });
+  assert.deepEqual(blocks.map(({ ipv6 }) => ipv6), [
+    "fd00:1::a00:105/128",
+    "fd00:1::a00:110/124",
+  ]);
+  const pods = [
+    pod("dual", "n1", { ipv4: "10.0.1.5", ipv6: "fd00:1::a00:105" }),
+    pod("ipv6", "n1", { ipv6: "fd00:1::a00:111" }),
+    pod("lost", "n1", { ipv6: "fd00:1::a00:199" }),
+  ];
+  assert.deepEqual(blockRows(blocks, pods).map(({ used }) => used), [1, 1]);
+  const vpcNodes = new Set(["n1"]);
+  const rows = addressRows({ pods, blocks, pools: [], vpcNodes });
+  assert.deepEqual(rows.map(({ pod, state }) => `${pod} ${state}`), [
+    "dual ok",
+    "ipv6 ok",
+    "lost no-block",
+  ]);
+});
+
+Deno.test("what a node says of IPv6 that cannot be read makes its blocks unreadable", () => {
+  const node = vpcNode("n1", [["10.0.1.5/32"]]);
+  const [eni] = node.status?.enis ?? [];
+  for (const ipv6 of ["fd00::/97", "10.0.0.0/8", "x"]) {
+    const enis = eni === undefined ? [] : [{ ...eni, ipv6 }];
+    const blocks = vpcBlocksOf({ ...node, status: { ...node.status, enis } });
+    assert.deepEqual(
+      blockRows(blocks, []).map(({ state }) => state),
+      ["unreadable"],
+      ipv6,
+    );
+  }
 });

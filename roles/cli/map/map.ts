@@ -1,4 +1,4 @@
-import { ADDRESS_BLOCKS, type AddressPool } from "../../../lib/api/mod.ts";
+import { ADDRESS_BLOCKS, VPC_NODES, type VpcNode } from "../../../lib/api/mod.ts";
 import { Gate, jittered, sleep, TaskGroup } from "../../../lib/async/mod.ts";
 import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
 import {
@@ -9,6 +9,7 @@ import {
   LIVE_PODS,
   PODS,
 } from "../../../lib/kube/mod.ts";
+import { VPC_POOL } from "../../../lib/names/mod.ts";
 import {
   type Call,
   type Command,
@@ -21,12 +22,13 @@ import { formatReportAs, OUTPUT_FLAG } from "../base/problem.ts";
 import {
   addressesOf,
   ClusterReader,
-  poolNamed,
+  noSuchPool,
   transformBlock,
   transformPod,
+  transformVpcNode,
 } from "../ipam/cluster_reader.ts";
 import { formatMap } from "./picture.ts";
-import { type MapSource, type PoolMap, poolMap } from "./pool_map.ts";
+import { type MapSource, type PoolMap, poolMap, vpcMap } from "./pool_map.ts";
 
 /** How long changes are gathered before the next picture, and how often to ask for pools. */
 const REDRAW_MS = 1_000;
@@ -69,26 +71,39 @@ async function map(
       colours: terminal.colours ?? false,
       output: values.output,
     });
-  const pools = await reader.pools();
-  poolNamed(name, pools);
+  const [pools, vpcNodes] = [await reader.pools(), await reader.vpcNodes()];
   const [blocks, pods] = await Promise.all([reader.blocks(), reader.pods()]);
-  const first = show({ pools, blocks, pods });
+  const first = show({ pools, blocks, pods, vpcNodes });
   if (!values.watch) return terminal.out(first);
-  await watch({ client, reader, terminal, show }, signal);
+  await watch({ client, reader, terminal, show, vpcNodes }, signal);
 }
 
 /** @throws {CommandError} when there is no such pool, or its subnets cannot be read */
 function mapOf(name: string, source: MapSource, node: string): PoolMap {
-  const object: AddressPool = poolNamed(name, source.pools);
+  const whole = wholeMap(name, source);
+  const isShown = (row: { readonly node: string }) =>
+    node === "" || row.node === node;
+  return {
+    ...whole,
+    ...(whole.enis === undefined ? {} : { enis: whole.enis.filter(isShown) }),
+    blocks: whole.blocks.filter(isShown),
+    outside: whole.outside.filter(isShown),
+  };
+}
+
+function wholeMap(name: string, source: MapSource): PoolMap {
+  const object = source.pools.find(({ metadata }) => metadata.name === name);
+  const ofVpc = vpcMap(source);
+  if (object === undefined && name === VPC_POOL && ofVpc !== undefined) {
+    return ofVpc;
+  }
+  if (object === undefined) {
+    const existing = source.pools.map(({ metadata }) => metadata.name ?? "");
+    if (ofVpc !== undefined) existing.push(VPC_POOL);
+    throw noSuchPool(name, { verb: "show", existing });
+  }
   try {
-    const whole = poolMap(object, source);
-    const isShown = (row: { readonly node: string }) =>
-      node === "" || row.node === node;
-    return {
-      ...whole,
-      blocks: whole.blocks.filter(isShown),
-      outside: whole.outside.filter(isShown),
-    };
+    return poolMap(object, source);
   } catch (error) {
     if (!(error instanceof SyntaxError)) throw error;
     throw new CommandError(error.message, { cause: error });
@@ -114,6 +129,8 @@ interface Watch {
   readonly reader: ClusterReader;
   readonly terminal: Terminal;
   readonly show: (source: MapSource) => string;
+  /** As they were at first. */
+  readonly vpcNodes: readonly VpcNode[];
 }
 
 /** Clears a screen and goes to its first line: ED and CUP of ECMA-48. */
@@ -121,7 +138,7 @@ const CLEAR = "\u001b[H\u001b[2J\u001b[3J";
 
 /** Shows what there is, and again whenever it is another, until the signal. */
 async function watch(
-  { client, reader, terminal, show }: Watch,
+  { client, reader, terminal, show, vpcNodes }: Watch,
   outer: AbortSignal | undefined,
 ): Promise<void> {
   await using tasks = new TaskGroup({ signal: outer });
@@ -137,9 +154,19 @@ async function watch(
     transform: transformBlock,
     onChange,
   });
+  const nodes = new Informer(client, VPC_NODES, {
+    transform: transformVpcNode,
+    onChange,
+  });
   tasks.run("pods", (s) => pods.run(s));
   tasks.run("blocks", (s) => blocks.run(s));
   await Promise.all([pods.synced, blocks.synced]);
+  // Where none was listed, there may be no such resource, or no right to read it.
+  const ofVpc = vpcNodes.length > 0;
+  if (ofVpc) {
+    tasks.run("VPCNodes", (s) => nodes.run(s));
+    await nodes.synced;
+  }
   let shown = "";
   let isAway = false;
   while (!signal.aborted) {
@@ -153,6 +180,7 @@ async function watch(
       pools,
       blocks: blocks.store.list(),
       pods: pods.store.list().flatMap((pod) => addressesOf(pod) ?? []),
+      vpcNodes: ofVpc ? nodes.store.list() : [],
     });
     if (text !== shown) {
       terminal.out(`${terminal.isScreen ? CLEAR : ""}${text}`);

@@ -5,6 +5,7 @@ import { formatTable } from "../base/table.ts";
 import { type Cell, formatGrid, paint } from "./grid.ts";
 import {
   type BlockMap,
+  type EniMap,
   type PoolMap,
   positionsOf,
   type SubnetMap,
@@ -15,6 +16,8 @@ const FILLED = "▁▂▃▄▅▆▇█";
 
 const BAD: Cell = { sign: "!", colour: "bad" };
 const RESERVED: Cell = { sign: "r", colour: "tight" };
+
+const UNUSED = "addresses unused";
 
 /** From this share on a block is nearly full. */
 const TIGHT = 0.8;
@@ -38,7 +41,9 @@ export function formatMap(map: PoolMap, options: PictureOptions): string {
   return [
     headline(map),
     ...map.subnets.map((subnet) => formatSubnet(map, subnet, options)),
-    ...map.blocks.map((block) => formatBlock(block, options)),
+    ...map.enis === undefined
+      ? map.blocks.map((block) => formatBlock(block, options))
+      : map.enis.map((eni) => formatEni(eni, map.blocks, options)),
     ...odd.length === 0 ? [] : [
       paint("Not as it should be:\n", {
         colour: "bad",
@@ -50,10 +55,15 @@ export function formatMap(map: PoolMap, options: PictureOptions): string {
   ].join("\n");
 }
 
-function headline({ pool, blocks }: PoolMap): string {
+function headline({ pool, blocks, enis }: PoolMap): string {
   const { name, state, blockSize, blocks: counts } = pool;
   const used = blocks.reduce((sum, block) => sum + block.used, 0);
-  return `AddressPool ${name}: ${state}. ${counts?.allocated} of ${counts?.total} blocks of ${blockSize} addresses are allocated, ${counts?.free} free; pods use ${used} addresses.\n`;
+  const what = enis === undefined ? "AddressPool" : "Pool";
+  // Nodes of a VPC have blocks of two sizes.
+  const of = blockSize === undefined
+    ? ""
+    : ` of ${blockSize} ${blockSize === "1" ? "address" : "addresses"}`;
+  return `${what} ${name}: ${state}. ${counts?.allocated} of ${counts?.total} blocks${of} are allocated, ${counts?.free} free; pods use ${used} addresses.\n`;
 }
 
 function formatSubnet(
@@ -83,6 +93,65 @@ function formatSubnet(
 }
 
 function formatBlock(block: BlockMap, { colours }: PictureOptions): string {
+  const { name, node, used, size = "0", state } = block;
+  const more = state === "active" ? "" : `, ${state}`;
+  const title = `${name} on ${node}: ${
+    networksOf(block).join(" + ")
+  }, ${used} of ${size} used${more}\n`;
+  return title + formatAddresses(block, { colours });
+}
+
+/** An ENI: its single addresses together, then each of its prefixes. */
+function formatEni(
+  { id, node, device, subnet, ipv6, cooling }: EniMap,
+  blocks: readonly BlockMap[],
+  { colours }: PictureOptions,
+): string {
+  const own = blocks.filter((block) =>
+    block.node === node && block.name.startsWith(`${id}/`)
+  );
+  const sum = (counts: number[]) => counts.reduce((a, b) => a + b, 0);
+  const used = sum(own.map(({ used }) => used));
+  const size = sum(own.map(({ size = "0" }) => Number(size)));
+  const title = [
+    `${id} on ${node}, device ${device}: ${subnet}`,
+    ...ipv6 === undefined ? [] : [ipv6],
+    `${used} of ${size} used`,
+    ...cooling === 0 ? [] : [`${cooling} cooling`],
+  ].join(", ");
+  const singles = own.filter(({ size }) => size === "1");
+  const cells = new Map(singles.flatMap((block, place) => {
+    const cell = cellsOf(block).get(0n);
+    return cell === undefined ? [] : [[BigInt(place), cell] as const];
+  }));
+  const grid = singles.length === 0 ? "" : formatGrid(cells, {
+    size: BigInt(singles.length),
+    label: (place) => singles[Number(place)]?.ipv4?.replace("/32", "") ?? "",
+    what: UNUSED,
+    colours,
+  });
+  const prefixes = own.filter(({ size }) => size !== "1")
+    .map((block) => formatAddresses(block, { colours }));
+  return `${title}\n${grid}${prefixes.join("")}`;
+}
+
+function formatAddresses(block: BlockMap, { colours }: PictureOptions): string {
+  const [network = ""] = networksOf(block);
+  const first = Prefix.tryParse(network)?.address;
+  return formatGrid(cellsOf(block), {
+    size: BigInt(block.size ?? "0"),
+    label: (place) => first?.offset(place).toString() ?? "",
+    what: UNUSED,
+    colours,
+  });
+}
+
+function networksOf({ ipv4, ipv6 }: BlockMap): string[] {
+  return [ipv4, ipv6].filter((text) => text !== undefined);
+}
+
+/** What is at the places of a block. */
+function cellsOf(block: BlockMap): Map<bigint, Cell> {
   const cells = new Map<bigint, Cell>(
     block.reserved.map((place) => [BigInt(place), RESERVED]),
   );
@@ -94,19 +163,7 @@ function formatBlock(block: BlockMap, { colours }: PictureOptions): string {
       }
     }
   }
-  const { name, node, ipv4, ipv6, used, size = "0", state } = block;
-  const texts = [ipv4, ipv6].filter((text) => text !== undefined);
-  const first = Prefix.tryParse(texts[0] ?? "")?.address;
-  const more = state === "active" ? "" : `, ${state}`;
-  const title = `${name} on ${node}: ${
-    texts.join(" + ")
-  }, ${used} of ${size} used${more}\n`;
-  return title + formatGrid(cells, {
-    size: BigInt(size),
-    label: (place) => first?.offset(place).toString() ?? "",
-    what: "addresses unused",
-    colours,
-  });
+  return cells;
 }
 
 function cellOfBlock(block: BlockMap): Cell {

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import { AGO, block, pod, pool } from "../ipam/testing.ts";
+import { AGO, block, pod, pool, vpcNode } from "../ipam/testing.ts";
 import { formatGrid } from "./grid.ts";
 import { formatMap } from "./picture.ts";
-import { poolMap } from "./pool_map.ts";
+import { poolMap, vpcMap } from "./pool_map.ts";
 
 const POOL = pool("default", [
   { ipv4: "10.2.0.0/21", ipv6: "fd02::/117" },
@@ -147,4 +147,64 @@ Deno.test("formatGrid() joins lines without anything in them, and leaves out wha
   @96  4 free
 `,
   );
+});
+
+Deno.test("formatMap() draws pool vpc by ENI: single addresses together, prefixes each", () => {
+  const singles = ["10.0.1.6/32", "10.0.1.9/32", "10.0.1.32/32"];
+  const node = vpcNode("n1", [singles, ["10.0.1.16/28", "10.0.1.48/28"], []]);
+  const [first, second, third] = node.status?.enis ?? [];
+  assert.ok(first && second && third);
+  const enis = [
+    { ...first, cooling: 1 },
+    { ...second, ipv6: "fd00:1::/80" },
+    third,
+  ];
+  const source = {
+    pools: [POOL],
+    blocks: BLOCKS,
+    pods: [
+      ...PODS.filter(({ name }) => name === "web"),
+      pod("one", "n1", { ipv4: "10.0.1.9" }),
+      pod("two", "n1", { ipv4: "10.0.1.17", ipv6: "fd00:1::a00:111" }),
+      pod("moved", "n2", { ipv4: "10.0.1.18", ipv6: "fd00:1::a00:112" }),
+      pod("lost", "n1", { ipv4: "10.0.1.99" }),
+    ],
+    vpcNodes: [{ ...node, status: { ...node.status, enis } }],
+  };
+  const map = vpcMap(source);
+  assert.ok(map);
+  assert.equal(
+    formatMap(map, { colours: false }),
+    `Pool vpc: Available. 5 of 9 blocks of 1 address are allocated, 4 free; pods use 3 addresses.
+
+eni-n10 on n1, device 0: subnet-1, 1 of 3 used, 1 cooling
+  10.0.1.6  ·█·
+
+eni-n11 on n1, device 1: subnet-1, fd00:1::/80, 2 of 32 used
+  10.0.1.16  ·█!·············
+  10.0.1.48  all 16 addresses unused
+
+eni-n12 on n1, device 2: subnet-1, 0 of 0 used
+
+Not as it should be:
+IPV4        IPV6              POD          NODE   BLOCK                  STATE
+10.0.1.18   fd00:1::a00:112   apps/moved   n2     eni-n11/10.0.1.16/28   other-node
+10.0.1.99   -                 apps/lost    n1     -                      no-block
+
+· free   ▁ … █ a block by its use, █ an address in use
+d deleting   r reserved   ! not as it should be
+`,
+  );
+  // Those of other pools do not change.
+  assert.deepEqual(
+    poolMap(POOL, source).blocks.flatMap(({ addresses }) => addresses)
+      .map(({ pod, state }) => `${pod} ${state}`),
+    ["web ok"],
+  );
+});
+
+Deno.test("vpcMap() is undefined where no node has told of its VPC", () => {
+  const source = { pools: [], blocks: [], pods: [] };
+  assert.equal(vpcMap(source), undefined);
+  assert.equal(vpcMap({ ...source, vpcNodes: [] }), undefined);
 });

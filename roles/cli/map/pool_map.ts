@@ -7,6 +7,9 @@ import {
   reservedPositions,
   tryBlockOf,
   tryPoolOf,
+  vpcBlocksOf,
+  type VpcNode,
+  type VpcNodeEni,
 } from "../../../lib/api/mod.ts";
 import {
   Address,
@@ -15,7 +18,7 @@ import {
   mapDualStack,
   Prefix,
 } from "../../../lib/inet/mod.ts";
-import { POOL_LABEL } from "../../../lib/names/mod.ts";
+import { POOL_LABEL, VPC_POOL } from "../../../lib/names/mod.ts";
 import {
   type AddressRow,
   addressRows,
@@ -25,12 +28,14 @@ import {
   type PoolRow,
   poolRows,
 } from "../ipam/rows.ts";
+import { vpcPoolRows } from "../ipam/vpc_rows.ts";
 
 /** What a map is made of, of all pools and nodes: others may have addresses of the pool, too. */
 export interface MapSource {
   readonly pools: readonly AddressPool[];
   readonly blocks: readonly AddressBlock[];
   readonly pods: readonly PodAddresses[];
+  readonly vpcNodes?: readonly VpcNode[] | undefined;
 }
 
 /** Some of the blocks of a pool: those of one of its subnets. */
@@ -53,9 +58,16 @@ export interface BlockMap extends BlockRow {
 /** Positions of a range that are listed: all of an IPv4 block. One of IPv6 may have 2^64. */
 const MAX_LISTED = 65_536;
 
+/** A network interface of an instance, whose blocks have names that begin with its ID. */
+export interface EniMap extends VpcNodeEni {
+  readonly node: string;
+}
+
 /** A pool with all that is in it. */
 export interface PoolMap {
   readonly pool: PoolRow;
+  /** Of pool `vpc`, which has no subnets; by node, lowest device first. */
+  readonly enis?: readonly EniMap[];
   readonly subnets: readonly SubnetMap[];
   readonly blocks: readonly BlockMap[];
   /** Pods with addresses of the pool that are in none of its blocks. */
@@ -69,6 +81,17 @@ export interface PoolMap {
  */
 export function poolMap(object: AddressPool, source: MapSource): PoolMap {
   return mapOf(poolOf(object), rowsOf(source));
+}
+
+/** Makes the map of pool `vpc`; undefined where no node shows its VPC. Pure. */
+export function vpcMap(source: MapSource): PoolMap | undefined {
+  const { vpcNodes = [] } = source;
+  const [pool] = vpcPoolRows(vpcNodes);
+  if (pool === undefined) return undefined;
+  const enis = vpcNodes.flatMap(({ metadata: { name: node = "" }, status }) =>
+    (status?.enis ?? []).map((eni): EniMap => ({ node, ...eni }))
+  );
+  return { ...contentsOf(VPC_POOL, rowsOf(source)), pool, subnets: [], enis };
 }
 
 /** Makes the maps of all pools; of one whose subnets cannot be read there is only its row. Pure. */
@@ -93,16 +116,20 @@ interface Rows {
   readonly objects: readonly AddressBlock[];
 }
 
-function rowsOf(source: MapSource): Rows {
+function rowsOf({ vpcNodes = [], ...source }: MapSource): Rows {
   const pools = source.pools.flatMap((each) => tryPoolOf(each) ?? []);
+  const blocks = [...source.blocks, ...vpcNodes.flatMap(vpcBlocksOf)];
+  const names = vpcNodes.map(({ metadata }) => metadata.name ?? "");
   return {
     pools: poolRows(source.pools, source.blocks),
-    blocks: Map.groupBy(
-      blockRows(source.blocks, source.pods),
-      ({ pool }) => pool,
-    ),
+    blocks: Map.groupBy(blockRows(blocks, source.pods), ({ pool }) => pool),
     addresses: Map.groupBy(
-      addressRows({ ...source, pools }),
+      addressRows({
+        pods: source.pods,
+        blocks,
+        pools,
+        vpcNodes: new Set(names),
+      }),
       ({ pool }) => pool,
     ),
     objects: source.blocks,
@@ -114,22 +141,30 @@ function mapOf(pool: Pool, rows: Rows): PoolMap {
   if (row === undefined) {
     throw new RangeError(`Cannot map AddressPool "${pool.name}": not listed`);
   }
+  const reserved = reservedPlaces(rows.objects, pool);
+  return {
+    pool: row,
+    subnets: subnetMaps(pool),
+    ...contentsOf(pool.name, rows, reserved),
+  };
+}
+
+/** A pool's blocks with the pods that have their addresses, and pods with others of its addresses. */
+function contentsOf(
+  pool: string,
+  rows: Rows,
+  reserved: ReadonlyMap<string, readonly number[]> = new Map(),
+): Pick<PoolMap, "blocks" | "outside"> {
   const byBlock = Map.groupBy(
-    rows.addresses.get(pool.name) ?? [],
+    rows.addresses.get(pool) ?? [],
     ({ block }) => block,
   );
-  const reserved = reservedPlaces(rows.objects, pool);
-  const blocks = (rows.blocks.get(pool.name) ?? []).map((block) => ({
+  const blocks = (rows.blocks.get(pool) ?? []).map((block) => ({
     ...block,
     addresses: byBlock.get(block.name) ?? [],
     reserved: reserved.get(block.name) ?? [],
   }));
-  return {
-    pool: row,
-    subnets: subnetMaps(pool),
-    blocks,
-    outside: byBlock.get(undefined) ?? [],
-  };
+  return { blocks, outside: byBlock.get(undefined) ?? [] };
 }
 
 /** Positions in the pool's blocks, by their names. */

@@ -47,12 +47,13 @@ export function statusOf(
 }
 
 function eniOf(eni: Eni, records: readonly BlockRecord[]): VpcNodeEni {
-  const { id, device = 0, ec2, grants } = eni;
+  const { id, device = 0, ec2, grants, ipv6 } = eni;
   return {
     id,
     device,
     subnet: ec2?.subnet ?? "",
     blocks: grants.map(({ block }) => String(block)),
+    ...(ipv6 === undefined ? {} : { ipv6: String(ipv6.block) }),
     ...sum(
       records.map(({ held, cooling, free }) => ({ used: held, cooling, free })),
     ),

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { conditionOf, newVpcNode } from "../../../lib/api/mod.ts";
+import { Prefix } from "../../../lib/inet/mod.ts";
 import type { BlockRecord } from "../../../lib/ipam/mod.ts";
 import type { FleetView } from "../vpc/fleet_view.ts";
 import type { CallTroubles } from "./calls_record.ts";
@@ -74,6 +75,22 @@ Deno.test("statusOf() counts the addresses of each ENI, and of all", () => {
       },
     ],
   });
+});
+
+Deno.test("statusOf() has the IPv6 prefix of an ENI that has one", () => {
+  const [eni, ...more] = VIEW.enis;
+  assert.ok(eni);
+  const block = Prefix.parse("fd10:0:0:1:1::/80");
+  const ipv6 = { block, inEc2: true, inImds: false };
+  const { enis } = statusOf({
+    view: { ...VIEW, enis: [{ ...eni, ipv6 }, ...more] },
+    records: RECORDS,
+    troubles: CALM,
+  }, { before: undefined, now: NOW });
+  assert.deepEqual(enis?.map((eni) => eni.ipv6), [
+    "fd10:0:0:1:1::/80",
+    undefined,
+  ]);
 });
 
 Deno.test("statusOf() says what keeps pods from getting addresses", () => {
