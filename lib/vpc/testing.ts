@@ -28,8 +28,8 @@ import { type Ec2Model, refusedBy, SUBNET } from "./fleet/testing.ts";
 export interface Fate {
   readonly doneMs: number;
   readonly answerMs: number;
-  /** `lost`: done without an answer; `refused`: refused for some other reason. */
-  readonly kind: "answered" | "lost" | "dropped" | "refused";
+  /** `lost`: done without an answer; `refused`: for some other reason; `throttled`: because of the account. */
+  readonly kind: "answered" | "lost" | "dropped" | "refused" | "throttled";
 }
 
 interface Flight {
@@ -198,9 +198,9 @@ export class NodeModel {
     this.#flights = this.#flights.filter((f) => this.now < f.answerAt);
     for (const { call, outcome, kind } of ended) {
       const { action } = call;
-      const shown: Outcome = kind === "answered" || kind === "refused"
-        ? outcome ?? { kind: "unknown" }
-        : { kind: "unknown" };
+      const shown: Outcome = kind === "lost" || kind === "dropped"
+        ? { kind: "unknown" }
+        : outcome ?? { kind: "unknown" };
       this.outcomes.push(shown);
       this.#calls.push({ action, ended: { at: this.now, outcome: shown } });
       this.#pace = learn(this.#pace, { action, outcome: shown }, {
@@ -212,6 +212,7 @@ export class NodeModel {
 
   #perform({ call: { action }, kind }: Flight): Outcome {
     if (kind === "refused") return refusedBy("other");
+    if (kind === "throttled") return refusedBy("throttled");
     if (kind === "dropped") return { kind: "unknown" };
     const before = this.#granted();
     const outcome = this.ec2.perform(action, this.now);

@@ -45,9 +45,10 @@ export type Action =
  *
  * - `exhausted`: the subnet has no such block left
  * - `limit`: a limit of the ENI, the instance or the account
- * - `other`: permissions, throttling, parameters
+ * - `throttled`: the account makes too many calls, of whatever kind
+ * - `other`: permissions, parameters
  */
-export type Refusal = "exhausted" | "limit" | "other";
+export type Refusal = "exhausted" | "limit" | "throttled" | "other";
 
 /**
  * How a call ended. `unknown`: EC2 may have done it, after a timeout or an error of the server. What is already as

@@ -44,7 +44,11 @@ export function learn(
   const learned = new Map(
     [...pace].filter(([, { until }]) => until > now - FORGET_MS),
   );
-  const isExhausted = outcome.kind === "refused" && outcome.why === "exhausted";
+  const why = outcome.kind === "refused" ? outcome.why : undefined;
+  // That says nothing of an ENI: another one in its place would cost three calls more. Who makes the calls paces all of
+  // them.
+  if (why === "throttled") return learned;
+  const isExhausted = why === "exhausted";
   if (action.kind === "create" || action.kind === "assign") {
     const scope = subnetScope(action.subnet, action.what);
     const pause = subnetPause(pace.get(scope), action.count, {
@@ -59,8 +63,7 @@ export function learn(
   if (outcome.kind === "done") learned.delete(scope);
   else if (!isExhausted) {
     const failures = (pace.get(scope)?.failures ?? 0) + 1;
-    const isLimit = outcome.kind === "refused" && outcome.why === "limit";
-    const ms = pauseMs(isLimit ? LIMIT : BACKOFF, failures, random);
+    const ms = pauseMs(why === "limit" ? LIMIT : BACKOFF, failures, random);
     learned.set(scope, { until: now + ms, failures });
   }
   return learned;

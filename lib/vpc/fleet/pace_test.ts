@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Action, Outcome } from "./calls.ts";
+import type { Action, Outcome, Refusal } from "./calls.ts";
 import {
   atMostOf,
   exhaustedUntil,
@@ -26,10 +26,7 @@ const CREATE: Action = {
 const ATTACH: Action = { kind: "attach", eni: "eni-1", device: 1 };
 const DONE: Outcome = { kind: "done" };
 const UNKNOWN: Outcome = { kind: "unknown" };
-const refused = (why: "exhausted" | "limit" | "other"): Outcome => ({
-  kind: "refused",
-  why,
-});
+const refused = (why: Refusal): Outcome => ({ kind: "refused", why });
 
 /** What is learned from calls that ended one after the other, at once. */
 function after(
@@ -140,4 +137,16 @@ Deno.test("refusedKinds() says what a subnet had none of, until it was asked aga
   assert.deepEqual(kindsOf([one], 150_000), []);
   assert.deepEqual(kindsOf([one, [ASSIGN(1), DONE]]), []);
   assert.deepEqual(refusedKinds(after([one]), "subnet-2", { now: 0 }), []);
+});
+
+Deno.test("learn() pauses nothing when the account makes too many calls", () => {
+  for (const action of [CREATE, ATTACH, ASSIGN(1)]) {
+    assert.deepEqual(after([[action, refused("throttled")]]), new Map());
+  }
+  // Nor does it forget why other calls failed.
+  const before = [[ASSIGN(1), refused("other")]] as const;
+  assert.deepEqual(
+    after([...before, [ASSIGN(1), refused("throttled")]]),
+    after(before),
+  );
 });

@@ -54,7 +54,12 @@ const fate: fc.Arbitrary<Fate> = fc.record({
     { weight: 12, arbitrary: fc.constant("answered" as const) },
     {
       weight: 3,
-      arbitrary: fc.constantFrom<Fate["kind"]>("lost", "dropped", "refused"),
+      arbitrary: fc.constantFrom<Fate["kind"]>(
+        "lost",
+        "dropped",
+        "refused",
+        "throttled",
+      ),
     },
   ),
 });

@@ -99,6 +99,20 @@ Deno.test("plan() serves 9 pods at once with three calls that add", () => {
   assert.deepEqual(added, ["create", "create", "assign"].sort());
 });
 
+Deno.test("plan() makes a throttled call again, and no other in its place", () => {
+  let left = 4;
+  const node = new NodeModel(new Ec2Model(T3_SMALL, "10.0.96.0/24"), {
+    targets: targetsOf({ warmIps: 1, minIps: 1 }),
+    fate: () => {
+      const kind = left-- > 0 ? "throttled" : "answered";
+      return { doneMs: 200, answerMs: 300, kind };
+    },
+  });
+  settle(node);
+  assert.deepEqual(kinds(node), Array(5).fill("assign"));
+  assert.deepEqual(node.layout, [1]);
+});
+
 Deno.test("plan() gives back whole ENIs, the highest device first", () => {
   const node = nodeOf(T3_SMALL, { warmEnis: 1 });
   node.pods = 9;

@@ -4,7 +4,7 @@
  * @module
  */
 import { Address, Prefix } from "../../inet/mod.ts";
-import type { Action, Outcome } from "./calls.ts";
+import type { Action, Outcome, Refusal } from "./calls.ts";
 import {
   type BlockKind,
   type Ec2Eni,
@@ -17,7 +17,7 @@ import { type Limits, slotsOf } from "./limits.ts";
 /** The subnet of all ENIs. */
 export const SUBNET = "subnet-1";
 /** EC2 does not do what a call asks. */
-export function refusedBy(why: "exhausted" | "limit" | "other"): Outcome {
+export function refusedBy(why: Refusal): Outcome {
   return { kind: "refused", why };
 }
 

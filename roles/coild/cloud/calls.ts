@@ -196,6 +196,7 @@ const REFUSALS: Readonly<Record<string, Refusal>> = {
 export function outcomeOf(error: unknown, { kind }: Action): Outcome {
   if (error instanceof NoAnswerError) return { kind: "unknown" };
   if (!(error instanceof AwsError)) return { kind: "refused", why: "other" };
+  if (error.isThrottled) return { kind: "refused", why: "throttled" };
   if (error.isTransient) return { kind: "unknown" };
   const isGone = error.isNotFound && ["delete", "detach"].includes(kind);
   if (isGone) return { kind: "done" };

@@ -49,7 +49,7 @@ Deno.test("outcomeOf() tells what EC2 refused from what it may have done", () =>
   for (const what of ["Attachment", "NetworkInterface", "PrivateIpAddress"]) {
     assert.equal(textOf(refusal(`${what}LimitExceeded`)), "limit");
   }
-  assert.equal(textOf(refusal("RequestLimitExceeded", 503)), "other");
+  assert.equal(textOf(refusal("RequestLimitExceeded", 503)), "throttled");
   assert.equal(textOf(refusal("UnauthorizedOperation", 403)), "other");
   assert.equal(textOf(new CredentialsError("x")), "other");
   const gone = refusal("InvalidNetworkInterfaceID.NotFound");
