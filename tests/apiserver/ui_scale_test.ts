@@ -6,7 +6,7 @@ import { Feed } from "../../roles/cli/ui/feed.ts";
 import { newSecret, urlOf } from "../../roles/cli/ui/guard.ts";
 import { serveSite } from "../../roles/cli/ui/site.ts";
 import { poolEntries, statusEntries } from "../../roles/cli/ui/view.ts";
-import { block, pod, pool } from "../../roles/cli/ipam/testing.ts";
+import { block, pod, pool } from "../../lib/ipam/audit/testing.ts";
 import { Browser, type Page } from "../lab/browser/mod.ts";
 
 const NODES = 500;

@@ -1,16 +1,8 @@
+import type { Problem } from "../../../lib/ipam/audit/mod.ts";
 import type { EnumFlag } from "../../../lib/flags/mod.ts";
 import { CONNECTION_FLAGS } from "./connection.ts";
 import { EXIT } from "./errors.ts";
 import type { Unseen } from "./looker.ts";
-
-/** Something that is not as it should be. */
-export interface Problem {
-  /** Kind and name of the object, e.g. `Pod kube-system/coild-x`. */
-  readonly object: string;
-  readonly message: string;
-  /** A command that shows more, or repairs it. */
-  readonly next: string;
-}
 
 /** Flag of commands whose output is for people, or all of it for programs. */
 export const OUTPUT_FLAG: { readonly "output": EnumFlag<"text" | "json"> } = {

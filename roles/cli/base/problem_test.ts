@@ -1,6 +1,7 @@
+import type { Problem } from "../../../lib/ipam/audit/mod.ts";
 import assert from "node:assert/strict";
 import type { Unseen } from "./looker.ts";
-import { exitCodeOf, formatProblems, type Problem } from "./problem.ts";
+import { exitCodeOf, formatProblems } from "./problem.ts";
 
 const PROBLEM: Problem = {
   object: "Pod apps/web",

@@ -1,4 +1,14 @@
 import {
+  type Books,
+  type Finding,
+  findingsOf,
+  lastingFindings,
+  lookTwice,
+  MIN_AGE_MS,
+  type NodeFinding,
+  nodeFindings,
+} from "../../../lib/ipam/audit/mod.ts";
+import {
   ADMIN_SOCKET_SUFFIX,
   askAddresses,
   askCalls,
@@ -33,22 +43,11 @@ import {
   PROBLEM_EXIT_CODES,
   PROBLEM_FLAGS,
 } from "../base/problem.ts";
-import {
-  type Books,
-  type Finding,
-  findingsOf,
-  lastingFindings,
-} from "../ipam/findings.ts";
-import { lookTwice } from "../ipam/look_twice.ts";
-import { type NodeFinding, nodeFindings } from "./node_findings.ts";
 import { askNodes } from "./nodes.ts";
 import { readBooks } from "./read_books.ts";
 import { formatRepairs, type Mended, type Repair } from "./repair.ts";
 import { repairCluster } from "./repair_cluster.ts";
 import { repairNode } from "./repair_node.ts";
-
-/** Default of `--min-age`. */
-export const MIN_AGE_MS = 300_000;
 
 /** How long the coild of a node may take to answer. */
 const ASK_MS = 10_000;

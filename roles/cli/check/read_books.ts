@@ -1,3 +1,4 @@
+import type { Books, Reference } from "../../../lib/ipam/audit/mod.ts";
 import {
   ADDRESS_BLOCKS,
   ADDRESS_POOLS,
@@ -17,7 +18,6 @@ import {
 import { nameText, POOL_ANNOTATION } from "../../../lib/names/mod.ts";
 import type { Looker } from "../base/looker.ts";
 import { addressesOf, transformBlock } from "../ipam/cluster_reader.ts";
-import type { Books, Reference } from "../ipam/findings.ts";
 
 /** Reads all that is compared. Pods first: a block that a pod has an address of is older than its address. */
 export async function readBooks(looker: Looker): Promise<Books> {

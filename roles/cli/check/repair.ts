@@ -1,5 +1,4 @@
-import type { Finding } from "../ipam/findings.ts";
-import type { NodeFinding } from "./node_findings.ts";
+import type { Finding, NodeFinding } from "../../../lib/ipam/audit/mod.ts";
 
 /** Something that was wrong and was mended, or would be in a dry run. */
 export interface Repair {

@@ -1,4 +1,11 @@
 import {
+  blockFinder,
+  type Books,
+  type Finding,
+  type PodAddresses,
+  readableBlocks,
+} from "../../../lib/ipam/audit/mod.ts";
+import {
   ADDRESS_BLOCKS,
   type AddressBlock,
   BLOCK_REQUESTS,
@@ -26,10 +33,7 @@ import {
   NODE_LABEL,
 } from "../../../lib/names/mod.ts";
 import type { Looker } from "../base/looker.ts";
-import { blockFinder, readableBlocks } from "../ipam/block_index.ts";
 import { addressesOf } from "../ipam/cluster_reader.ts";
-import type { Books, Finding } from "../ipam/findings.ts";
-import type { PodAddresses } from "../ipam/rows.ts";
 import { type Mended, type Repair, unrepaired } from "./repair.ts";
 
 /** How to mend what was found among the objects. */

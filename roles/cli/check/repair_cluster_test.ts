@@ -1,3 +1,4 @@
+import { findingsOf } from "../../../lib/ipam/audit/mod.ts";
 import assert from "node:assert/strict";
 import type { AddressBlock, BlockRequest } from "../../../lib/api/mod.ts";
 import {
@@ -7,8 +8,7 @@ import {
 } from "../../../lib/kube/mod.ts";
 import { FakeTransport, MemoryApi } from "../../../lib/kube/testing.ts";
 import { Looker } from "../base/looker.ts";
-import { findingsOf } from "../ipam/findings.ts";
-import { AGO, block, NOW, pool } from "../ipam/testing.ts";
+import { AGO, block, NOW, pool } from "../../../lib/ipam/audit/testing.ts";
 import { readBooks } from "./read_books.ts";
 import { repairCluster } from "./repair_cluster.ts";
 

@@ -1,10 +1,10 @@
+import type { NodeFinding } from "../../../lib/ipam/audit/mod.ts";
 import { keyText } from "../../../lib/cni/mod.ts";
 import type {
   NodeAddresses,
   ReleaseRequest,
   ReleaseResult,
 } from "../../../lib/cnirpc/inspection/mod.ts";
-import type { NodeFinding } from "./node_findings.ts";
 import { type Mended, type Repair, unrepaired } from "./repair.ts";
 
 /** How to mend what was found on a node. */

@@ -1,3 +1,4 @@
+import { nodeFindings } from "../../../lib/ipam/audit/mod.ts";
 import assert from "node:assert/strict";
 import type {
   NodeAddresses,
@@ -5,7 +6,6 @@ import type {
   ReleaseResult,
   TableEntry,
 } from "../../../lib/cnirpc/inspection/mod.ts";
-import { nodeFindings } from "./node_findings.ts";
 import { formatRepairs } from "./repair.ts";
 import { repairNode } from "./repair_node.ts";
 

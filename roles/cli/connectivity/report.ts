@@ -1,8 +1,9 @@
+import type { Problem } from "../../../lib/ipam/audit/mod.ts";
 import { count } from "../../../lib/flags/mod.ts";
 import { compareText } from "../../../lib/names/mod.ts";
 import type { Unseen } from "../base/looker.ts";
 import type { CoilContainer } from "../base/kubectl.ts";
-import { formatProblems, type Problem } from "../base/problem.ts";
+import { formatProblems } from "../base/problem.ts";
 import { formatTable } from "../base/table.ts";
 import { diagnose } from "./diagnose.ts";
 import type { Cause, Diagnosis } from "./diagnosis.ts";

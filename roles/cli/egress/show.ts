@@ -2,6 +2,7 @@ import {
   EGRESS_CLIENT_SLICES,
   EGRESS_SELECTOR,
   EGRESSES,
+  formatAge,
   isEgressName,
 } from "../../../lib/api/mod.ts";
 import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
@@ -21,7 +22,7 @@ import {
 import { connect, CONNECTION_FLAGS } from "../base/connection.ts";
 import { CommandError } from "../base/errors.ts";
 import { listPages } from "../base/pages.ts";
-import { type Column, formatAge } from "../base/table.ts";
+import { type Column } from "../base/table.ts";
 import {
   TABLE_FLAGS,
   type TableOutput,

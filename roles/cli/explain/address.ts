@@ -1,4 +1,10 @@
 import {
+  type BlockRow,
+  blockRows,
+  type Finding,
+  findingsOf,
+} from "../../../lib/ipam/audit/mod.ts";
+import {
   isReserved,
   type Pool,
   reservedPositions,
@@ -7,8 +13,6 @@ import {
 } from "../../../lib/api/mod.ts";
 import { type Address, type Prefix, valuesOf } from "../../../lib/inet/mod.ts";
 import { nameText, POOL_LABEL, VPC_POOL } from "../../../lib/names/mod.ts";
-import { type Finding, findingsOf } from "../ipam/findings.ts";
-import { type BlockRow, blockRows } from "../ipam/rows.ts";
 import type { Facts, PodFacts } from "./facts.ts";
 
 /**

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { newVpcNode, vpcBlocksOf, type VpcNode } from "../../../lib/api/mod.ts";
 import { Address } from "../../../lib/inet/mod.ts";
-import { AGO, block, NOW, pool } from "../ipam/testing.ts";
+import { AGO, block, NOW, pool } from "../../../lib/ipam/audit/testing.ts";
 import { explainAddress } from "./address.ts";
 import type { Facts, PodFacts } from "./facts.ts";
 import { formatExplanation } from "./text.ts";

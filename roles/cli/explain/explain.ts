@@ -1,3 +1,4 @@
+import { lastingFindings, lookTwice } from "../../../lib/ipam/audit/mod.ts";
 import {
   egressAnnotationsOf,
   EGRESSES,
@@ -36,8 +37,6 @@ import {
   PROBLEM_EXIT_CODES,
   PROBLEM_FLAGS,
 } from "../base/problem.ts";
-import { lastingFindings } from "../ipam/findings.ts";
-import { lookTwice } from "../ipam/look_twice.ts";
 import { type AddressReport, explainAddress } from "./address.ts";
 import { readFacts } from "./facts.ts";
 import {

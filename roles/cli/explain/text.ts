@@ -1,8 +1,8 @@
+import type { BlockRow } from "../../../lib/ipam/audit/mod.ts";
+import { formatAge } from "../../../lib/api/mod.ts";
 import { nameText, VPC_POOL } from "../../../lib/names/mod.ts";
 import type { Unseen } from "../base/looker.ts";
 import { formatProblems } from "../base/problem.ts";
-import { formatAge } from "../base/table.ts";
-import type { BlockRow } from "../ipam/rows.ts";
 import type { AddressReport, Holder } from "./address.ts";
 import type { WayReport } from "./way.ts";
 

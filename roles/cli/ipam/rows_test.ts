@@ -1,9 +1,10 @@
+import { addressRows, blockRows } from "../../../lib/ipam/audit/mod.ts";
 import assert from "node:assert/strict";
 import { poolOf } from "../../../lib/api/mod.ts";
-import { addressRows, blockRows, poolRows } from "./rows.ts";
+import { poolRows } from "./rows.ts";
 import { addressColumns, blockColumns, poolColumns } from "./tables.ts";
 import { formatTable } from "../base/table.ts";
-import { AGO, block, NOW, pod, pool } from "./testing.ts";
+import { AGO, block, NOW, pod, pool } from "../../../lib/ipam/audit/testing.ts";
 
 const DUAL = pool("default", [{ ipv4: "10.2.0.0/24", ipv6: "fd02::/120" }]);
 const SMALL = pool("small", [{ ipv4: "10.3.0.0/27" }]);

@@ -1,4 +1,9 @@
 import {
+  type AddressRow,
+  addressRows,
+  blockRows,
+} from "../../../lib/ipam/audit/mod.ts";
+import {
   type AddressPool,
   tryPoolOf,
   vpcBlocksOf,
@@ -15,7 +20,7 @@ import {
 } from "../base/command.ts";
 import { connect, CONNECTION_FLAGS, POOL_NAMES } from "../base/connection.ts";
 import { CommandError } from "../base/errors.ts";
-import { type AddressRow, addressRows, blockRows, poolRows } from "./rows.ts";
+import { poolRows } from "./rows.ts";
 import { vpcPoolRows } from "./vpc_rows.ts";
 import { addressColumns, blockColumns, poolColumns } from "./tables.ts";
 import type { Column } from "../base/table.ts";

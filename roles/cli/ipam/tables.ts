@@ -1,5 +1,7 @@
-import type { AddressRow, BlockRow, PoolRow } from "./rows.ts";
-import { type Column, formatAge } from "../base/table.ts";
+import { formatAge } from "../../../lib/api/mod.ts";
+import type { AddressRow, BlockRow } from "../../../lib/ipam/audit/mod.ts";
+import type { PoolRow } from "./rows.ts";
+import type { Column } from "../base/table.ts";
 
 /** Columns of `coil ipam show pools`. */
 export function poolColumns(now: Date): readonly Column<PoolRow>[] {

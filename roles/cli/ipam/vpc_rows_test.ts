@@ -1,9 +1,9 @@
+import { addressRows, blockRows } from "../../../lib/ipam/audit/mod.ts";
 import assert from "node:assert/strict";
 import { newVpcNode, vpcBlocksOf } from "../../../lib/api/mod.ts";
 import { formatTable } from "../base/table.ts";
-import { addressRows, blockRows } from "./rows.ts";
 import { addressColumns, blockColumns, poolColumns } from "./tables.ts";
-import { block, NOW, pod, vpcNode } from "./testing.ts";
+import { block, NOW, pod, vpcNode } from "../../../lib/ipam/audit/testing.ts";
 import { vpcPoolRows } from "./vpc_rows.ts";
 
 const NODES = [

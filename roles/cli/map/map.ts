@@ -1,4 +1,8 @@
-import { ADDRESS_BLOCKS, VPC_NODES, type VpcNode } from "../../../lib/api/mod.ts";
+import {
+  ADDRESS_BLOCKS,
+  VPC_NODES,
+  type VpcNode,
+} from "../../../lib/api/mod.ts";
 import { Gate, jittered, sleep, TaskGroup } from "../../../lib/async/mod.ts";
 import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
 import {

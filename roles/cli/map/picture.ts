@@ -1,5 +1,5 @@
+import type { AddressRow } from "../../../lib/ipam/audit/mod.ts";
 import { Prefix } from "../../../lib/inet/mod.ts";
-import type { AddressRow } from "../ipam/rows.ts";
 import { addressColumns } from "../ipam/tables.ts";
 import { formatTable } from "../base/table.ts";
 import { type Cell, formatGrid, paint } from "./grid.ts";

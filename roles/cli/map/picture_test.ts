@@ -1,5 +1,11 @@
 import assert from "node:assert/strict";
-import { AGO, block, pod, pool, vpcNode } from "../ipam/testing.ts";
+import {
+  AGO,
+  block,
+  pod,
+  pool,
+  vpcNode,
+} from "../../../lib/ipam/audit/testing.ts";
 import { formatGrid } from "./grid.ts";
 import { formatMap } from "./picture.ts";
 import { poolMap, vpcMap } from "./pool_map.ts";

@@ -1,4 +1,11 @@
 import {
+  type AddressRow,
+  addressRows,
+  type BlockRow,
+  blockRows,
+  type PodAddresses,
+} from "../../../lib/ipam/audit/mod.ts";
+import {
   type AddressBlock,
   type AddressPool,
   indexedSubnets,
@@ -19,15 +26,7 @@ import {
   Prefix,
 } from "../../../lib/inet/mod.ts";
 import { POOL_LABEL, VPC_POOL } from "../../../lib/names/mod.ts";
-import {
-  type AddressRow,
-  addressRows,
-  type BlockRow,
-  blockRows,
-  type PodAddresses,
-  type PoolRow,
-  poolRows,
-} from "../ipam/rows.ts";
+import { type PoolRow, poolRows } from "../ipam/rows.ts";
 import { vpcPoolRows } from "../ipam/vpc_rows.ts";
 
 /** What a map is made of, of all pools and nodes: others may have addresses of the pool, too. */

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { block, pod, pool } from "../ipam/testing.ts";
+import { block, pod, pool } from "../../../lib/ipam/audit/testing.ts";
 import { type BlockView, poolEntries, type PoolView } from "../ui/view.ts";
 import {
   LABEL_HEIGHT,

@@ -3,17 +3,16 @@ import {
   type Condition,
   conditionOf,
   type Egress,
+  formatAge,
   type VpcNode,
 } from "../../../lib/api/mod.ts";
+import { type Problem, requestProblem } from "../../../lib/ipam/audit/mod.ts";
 import {
   compareText,
   COORDINATOR_LEASE,
   IPAM_LEASE,
   VPC_SWEEP_LEASE,
 } from "../../../lib/names/mod.ts";
-import { requestProblem } from "../base/block_request.ts";
-import type { Problem } from "../base/problem.ts";
-import { formatAge } from "../base/table.ts";
 import {
   isLeftOut,
   type Leadership,

@@ -1,6 +1,8 @@
+import { formatAge } from "../../../lib/api/mod.ts";
+import type { Problem } from "../../../lib/ipam/audit/mod.ts";
 import { compareText } from "../../../lib/names/mod.ts";
-import { formatProblems, type Problem } from "../base/problem.ts";
-import { formatAge, formatTable } from "../base/table.ts";
+import { formatProblems } from "../base/problem.ts";
+import { formatTable } from "../base/table.ts";
 import type { Snapshot } from "./snapshot.ts";
 
 /** What `coil status` shows. */

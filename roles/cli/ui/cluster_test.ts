@@ -9,7 +9,7 @@ import {
 } from "../../../lib/kube/mod.ts";
 import { MemoryApi } from "../../../lib/kube/testing.ts";
 import { EGRESS_LEASE } from "../../../lib/names/mod.ts";
-import { block, pool } from "../ipam/testing.ts";
+import { block, pool } from "../../../lib/ipam/audit/testing.ts";
 import { Cluster } from "./cluster.ts";
 import { Feed } from "./feed.ts";
 import type { BlockView, ContactView, StatusView } from "./view.ts";

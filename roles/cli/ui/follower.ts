@@ -1,3 +1,4 @@
+import { formatAge } from "../../../lib/api/mod.ts";
 import { Gate, jittered, sleep } from "../../../lib/async/mod.ts";
 import {
   Informer,
@@ -9,7 +10,6 @@ import {
   type ResourceType,
 } from "../../../lib/kube/mod.ts";
 import type { Unseen } from "../base/looker.ts";
-import { formatAge } from "../base/table.ts";
 
 /** How long until objects that could not be read are asked for again. */
 const ASK_AGAIN_MS = 30_000;

@@ -1,3 +1,4 @@
+import type { AddressRow, BlockRow } from "../../../lib/ipam/audit/mod.ts";
 import { conditionOf, type Egress } from "../../../lib/api/mod.ts";
 import { nameText } from "../../../lib/names/mod.ts";
 import type { EgressClientSlice } from "../../../lib/api/mod.ts";
@@ -10,7 +11,7 @@ import {
   type SourceRow,
   sourceRows,
 } from "../egress/rows.ts";
-import type { AddressRow, BlockRow, PoolRow } from "../ipam/rows.ts";
+import type { PoolRow } from "../ipam/rows.ts";
 import {
   type BlockMap,
   type MapSource,

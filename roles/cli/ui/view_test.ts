@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { Egress, EgressClientSlice } from "../../../lib/api/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
-import { block, NOW, pod, pool } from "../ipam/testing.ts";
+import { block, NOW, pod, pool } from "../../../lib/ipam/audit/testing.ts";
 import type { Part } from "../status/snapshot.ts";
 import {
   type BlockView,

@@ -9,12 +9,8 @@ import {
   newVpcNode,
   type VpcNode,
   type VpcNodeStatus,
-} from "../../../lib/api/mod.ts";
-import {
-  Address,
-  type DualStack,
-  mapDualStack,
-} from "../../../lib/inet/mod.ts";
+} from "../../api/mod.ts";
+import { Address, type DualStack, mapDualStack } from "../../inet/mod.ts";
 import type { PodAddresses } from "./rows.ts";
 
 export const NOW: Date = new Date("2026-06-01T00:00:00Z");

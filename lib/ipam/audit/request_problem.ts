@@ -1,6 +1,9 @@
-import { type BlockRequest, blockRequestResult } from "../../../lib/api/mod.ts";
+import {
+  type BlockRequest,
+  blockRequestResult,
+  formatAge,
+} from "../../api/mod.ts";
 import type { Problem } from "./problem.ts";
-import { formatAge } from "./table.ts";
 
 /** Requests are answered within seconds. */
 const PATIENCE_MS = 60_000;

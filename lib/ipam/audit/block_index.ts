@@ -1,5 +1,5 @@
-import { type Block, type Pool, tryBlockOf } from "../../../lib/api/mod.ts";
-import { type Address, type Prefix, valuesOf } from "../../../lib/inet/mod.ts";
+import { type Block, type Pool, tryBlockOf } from "../../api/mod.ts";
+import { type Address, type Prefix, valuesOf } from "../../inet/mod.ts";
 
 /** Finds the owner of the prefix that an address lies in, without walking all. */
 class PrefixIndex<T> {

@@ -1,10 +1,7 @@
-import { keyText } from "../../../lib/cni/mod.ts";
-import type {
-  NodeAddresses,
-  TableEntry,
-} from "../../../lib/cnirpc/inspection/mod.ts";
-import { Address, Prefix } from "../../../lib/inet/mod.ts";
-import type { Problem } from "../base/problem.ts";
+import { keyText } from "../../cni/mod.ts";
+import type { NodeAddresses, TableEntry } from "../../cnirpc/inspection/mod.ts";
+import { Address, Prefix } from "../../inet/mod.ts";
+import type { Problem } from "./problem.ts";
 
 /** What kind of thing a finding on a node is, for programs. */
 export type NodeFindingCode =
@@ -22,6 +19,9 @@ export interface NodeFinding extends Problem {
   /** The container or pod that has the address: its next one is another finding. */
   readonly holder: string;
 }
+
+/** From which age on addresses of a node are looked at, by default: a new pod's status may not be written yet. */
+export const MIN_AGE_MS = 300_000;
 
 /**
  * Finds where a node's kernel, coild's table and the API server differ. What

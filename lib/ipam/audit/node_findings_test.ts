@@ -3,8 +3,8 @@ import type {
   KernelEntry,
   NodeAddresses,
   TableEntry,
-} from "../../../lib/cnirpc/inspection/mod.ts";
-import { lastingFindings } from "../ipam/findings.ts";
+} from "../../cnirpc/inspection/mod.ts";
+import { lastingFindings } from "./look_twice.ts";
 import { nodeFindings } from "./node_findings.ts";
 
 function kernel(

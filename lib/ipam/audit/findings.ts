@@ -3,11 +3,11 @@ import {
   type AddressPool,
   type BlockRequest,
   tryPoolOf,
-} from "../../../lib/api/mod.ts";
-import { poolOverlaps } from "../../../lib/ipam/mod.ts";
-import { type NamespacedName, nameText } from "../../../lib/names/mod.ts";
-import { requestProblem } from "../base/block_request.ts";
-import type { Problem } from "../base/problem.ts";
+} from "../../api/mod.ts";
+import { poolOverlaps } from "../pool/overlap_report.ts";
+import { type NamespacedName, nameText } from "../../names/mod.ts";
+import { requestProblem } from "./request_problem.ts";
+import type { Problem } from "./problem.ts";
 import { readableBlocks } from "./block_index.ts";
 import {
   type AddressRow,
@@ -194,18 +194,4 @@ function dangling(
       `its annotation names ${kind} "${reference.to}", which does not exist`,
     next: reference.next,
   }));
-}
-
-/** The findings that both looks have: what is in progress at one moment is over at the other. */
-export function lastingFindings<
-  F extends {
-    readonly object: string;
-    readonly code: string;
-    /** Whose it is, where another may be found about the same object. */
-    readonly holder?: string;
-  },
->(before: readonly F[], after: readonly F[]): F[] {
-  const keyOf = ({ object, code, holder }: F) => `${code} ${object} ${holder}`;
-  const seen = new Set(before.map(keyOf));
-  return after.filter((finding) => seen.has(keyOf(finding)));
 }

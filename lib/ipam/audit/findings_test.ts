@@ -1,11 +1,7 @@
 import assert from "node:assert/strict";
-import type { BlockRequest } from "../../../lib/api/mod.ts";
-import {
-  type Books,
-  type Finding,
-  findingsOf,
-  lastingFindings,
-} from "./findings.ts";
+import type { BlockRequest } from "../../api/mod.ts";
+import { type Books, type Finding, findingsOf } from "./findings.ts";
+import { lastingFindings } from "./look_twice.ts";
 import { AGO, block, NOW, pod, pool } from "./testing.ts";
 
 /** All that fits. */

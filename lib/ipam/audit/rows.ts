@@ -1,0 +1,218 @@
+import {
+  type AddressBlock,
+  type Block,
+  type Pool,
+  tryBlockOf,
+} from "../../api/mod.ts";
+import { type Address, type DualStack, valuesOf } from "../../inet/mod.ts";
+import {
+  compareText,
+  NODE_LABEL,
+  POOL_LABEL,
+  VPC_POOL,
+} from "../../names/mod.ts";
+import { blockFinder, poolFinder, readableBlocks } from "./block_index.ts";
+
+/** What is needed of a pod. */
+export interface PodAddresses {
+  readonly namespace: string;
+  readonly name: string;
+  readonly node: string;
+  readonly addresses: DualStack<Address>;
+  /** RFC 3339 time. */
+  readonly since?: string;
+}
+
+/** One block and who holds it. */
+export interface BlockRow {
+  readonly name: string;
+  readonly pool: string;
+  readonly node: string;
+  readonly index: number;
+  readonly ipv4?: string;
+  readonly ipv6?: string;
+  /** Addresses in it; a decimal number as text. */
+  readonly size?: string;
+  /** Addresses of it that pods hold. */
+  readonly used: number;
+  readonly state: "active" | "deleting" | "reserved" | "unreadable";
+  /** RFC 3339 time. */
+  readonly created?: string;
+}
+
+/**
+ * Whether an address is where it belongs. `no-block`: in a pool's subnet, but
+ * in no block. `other-node`: in a block that another node holds. `foreign`: in
+ * no pool, so not Coil's. `duplicate`: another pod has it too.
+ */
+export type AddressState =
+  | "ok"
+  | "duplicate"
+  | "no-block"
+  | "other-node"
+  | "foreign";
+
+/** The addresses of one pod. */
+export interface AddressRow {
+  readonly ipv4?: string;
+  readonly ipv6?: string;
+  readonly namespace: string;
+  readonly pod: string;
+  readonly node: string;
+  readonly pool?: string;
+  readonly block?: string;
+  readonly state: AddressState;
+  /** RFC 3339 time: since when the pod runs. */
+  readonly since?: string;
+}
+
+/** Computes the rows of blocks, with how many of their addresses pods hold. */
+export function blockRows(
+  blocks: readonly AddressBlock[],
+  pods: Iterable<PodAddresses>,
+): BlockRow[] {
+  const find = blockFinder(readableBlocks(blocks));
+  const used = new Map<string, Set<bigint>>();
+  for (const { addresses } of pods) {
+    for (const address of valuesOf(addresses)) {
+      const block = find(address);
+      const [prefix] = valuesOf(block?.prefixes ?? {}).filter((p) =>
+        p.contains(address)
+      );
+      if (block === undefined || prefix === undefined) continue;
+      // Both addresses of a dual-stack pod have one index.
+      const indices = used.get(block.name) ?? new Set();
+      indices.add(prefix.indexOf(address));
+      used.set(block.name, indices);
+    }
+  }
+  const rows = blocks.map((object): BlockRow => {
+    const block = tryBlockOf(object);
+    const name = object.metadata.name ?? "";
+    return {
+      name,
+      pool: labelOf(object, POOL_LABEL),
+      node: labelOf(object, NODE_LABEL),
+      index: object.index,
+      ...definedOnly({ ipv4: object.ipv4, ipv6: object.ipv6 }),
+      ...sizeOf(block),
+      used: used.get(name)?.size ?? 0,
+      state: stateOf(block),
+      ...definedOnly({ created: object.metadata.creationTimestamp }),
+    };
+  });
+  return rows.sort((a, b) =>
+    compareText(a.pool, b.pool) || compareText(scopeOf(a), scopeOf(b)) ||
+    a.index - b.index
+  );
+}
+
+/** Where a block's index counts: a pool of the VPC has one of each node. */
+function scopeOf({ pool, node }: BlockRow): string {
+  return pool === VPC_POOL ? node : "";
+}
+
+function sizeOf(block: Block | undefined): { size?: string } {
+  const [prefix] = valuesOf(block?.prefixes ?? {});
+  return prefix === undefined ? {} : { size: prefix.size.toString() };
+}
+
+function stateOf(block: Block | undefined): BlockRow["state"] {
+  if (block === undefined) return "unreadable";
+  if (block.deleting) return "deleting";
+  return block.reserved ? "reserved" : "active";
+}
+
+/** Computes the rows of pods' addresses, in the order of the addresses. */
+export function addressRows(options: {
+  readonly pods: readonly PodAddresses[];
+  readonly blocks: readonly AddressBlock[];
+  readonly pools: readonly Pool[];
+  /** Names of nodes whose pods have addresses of the VPC. */
+  readonly vpcNodes?: ReadonlySet<string>;
+}): AddressRow[] {
+  const { vpcNodes = new Set() } = options;
+  const findBlock = blockFinder(readableBlocks(options.blocks));
+  const findPool = poolFinder(options.pools);
+  const holders = new Map<string, number>();
+  for (const { addresses } of options.pods) {
+    for (const address of valuesOf(addresses)) {
+      const text = address.toString();
+      holders.set(text, (holders.get(text) ?? 0) + 1);
+    }
+  }
+  return options.pods.toSorted(byAddress).map((pod): AddressRow => {
+    const addresses = valuesOf(pod.addresses);
+    const blocks = addresses.map(findBlock);
+    const [block] = blocks;
+    const isOfVpc = vpcNodes.has(pod.node);
+    const pools = addresses.map((address) =>
+      isOfVpc ? VPC_POOL : findPool(address)?.name
+    );
+    return {
+      ...definedOnly({
+        ipv4: pod.addresses.ipv4?.toString(),
+        ipv6: pod.addresses.ipv6?.toString(),
+      }),
+      namespace: pod.namespace,
+      pod: pod.name,
+      node: pod.node,
+      ...definedOnly({
+        pool: block?.pool ?? pools.find((name) => name !== undefined),
+        block: block?.name,
+      }),
+      state: addressState(pod, {
+        blocks,
+        hasPool: pools.some((name) => name !== undefined),
+        isShared: addresses.some((a) => (holders.get(a.toString()) ?? 0) > 1),
+      }),
+      ...definedOnly({ since: pod.since }),
+    };
+  });
+}
+
+function addressState(
+  pod: PodAddresses,
+  found: {
+    readonly blocks: readonly (Block | undefined)[];
+    readonly hasPool: boolean;
+    readonly isShared: boolean;
+  },
+): AddressState {
+  if (found.isShared) return "duplicate";
+  if (found.blocks.includes(undefined)) {
+    const isOurs = found.hasPool || found.blocks.some((b) => b !== undefined);
+    return isOurs ? "no-block" : "foreign";
+  }
+  return found.blocks.every((block) => block?.node === pod.node)
+    ? "ok"
+    : "other-node";
+}
+
+function byAddress(a: PodAddresses, b: PodAddresses): number {
+  const [left] = valuesOf(a.addresses);
+  const [right] = valuesOf(b.addresses);
+  if (left === undefined || right === undefined) return 0;
+  if (left.family !== right.family) return left.family === "ipv4" ? -1 : 1;
+  return left.compare(right) ||
+    compareText(`${a.namespace}/${a.name}`, `${b.namespace}/${b.name}`);
+}
+
+/** The value of a label; "" where a block has none. */
+export function labelOf(block: AddressBlock, key: string): string {
+  return block.metadata.labels?.[key] ?? "";
+}
+
+/** Leaves out the fields that are undefined. */
+export function definedOnly<T extends object>(
+  fields: T,
+): { [K in keyof T]?: Exclude<T[K], undefined> } {
+  return parseDefined(
+    Object.entries(fields).filter(([, value]) => value !== undefined),
+  );
+}
+
+/** The one place where the fields that are left get their static types. */
+function parseDefined<T>(entries: readonly [string, unknown][]): T {
+  return Object.fromEntries(entries) as T;
+}
