@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
+import { runCoordinator } from "../../lib/coordinator/mod.ts";
 import { coordinatorPlaces } from "../../lib/names/mod.ts";
 import type { Answer, PluginCall } from "../../lib/plugin/mod.ts";
 import { servePlugins } from "../../roles/coild/server/plugin_server.ts";
 import { placePlugin } from "../lab/plugin_file.ts";
+import { type Countdown, failing } from "../netns/coordinator_faults.ts";
 import { CoordinatorLab, reaches } from "../netns/coordinator_lab.ts";
 import { CannedCoild, CNI_ENV, pathOf, run, runFile } from "./testing.ts";
 
@@ -141,6 +143,61 @@ Deno.test("coordinator alone joins an underlay pod to its host, checks it and le
   await call("CHECK");
   await call("DEL");
   assert.equal(await reaches(lab.host, "10.6.0.100"), false);
+});
+
+Deno.test("the whole program completes what a coild that is killed at any step of ADD has begun", async () => {
+  await using lab = await CoordinatorLab.start(["ipv4"]);
+  const directory = await Deno.makeTempDir();
+  const socket = `${directory}/coild.sock`;
+  const executable = await pathOf("coil");
+  await placePlugin(directory, { executable, socket });
+  await Deno.symlink("coil", `${directory}/coordinator`);
+  const stop = new AbortController();
+  const { finished } = await servePlugins({
+    socketPath: coordinatorPlaces(socket).socketPath,
+    signal: stop.signal,
+    // Nothing of it is answered, nor undone.
+    perform: async (call) => {
+      await runCoordinator(lab.outside(), call).catch(() => {});
+      return undefined;
+    },
+  });
+  try {
+    for (let step = 0;; step++) {
+      const number = 20 + step;
+      const pod = await lab.pod([{ name: "eth0", network: 6, number }]);
+      const at: Countdown = { left: step, andAllLater: true };
+      lab.change = failing(at);
+      const { code, stdout } = await runFile("nsenter", {
+        args: [`--net=${lab.host.path}`, `${directory}/coordinator`],
+        env: {
+          ...CNI_ENV,
+          CNI_CONTAINERID: pod.containerId,
+          CNI_NETNS: pod.netns.path,
+        },
+        stdin: JSON.stringify({
+          ...JSON.parse(CONF),
+          socket,
+          podRPFilter: 1,
+          prevResult: { cniVersion: "1.1.0" },
+        }),
+      });
+      assert.equal(code, 0, stdout);
+      lab.change = (outside) => outside;
+      const config = { ...JSON.parse(CONF), podRPFilter: 1 };
+      await lab.ok("CHECK", pod, { config });
+      assert.ok(await reaches(lab.host, `10.6.0.${number}`), `step ${step}`);
+      await lab.ok("DEL", pod);
+      if (at.left >= 0) {
+        assert.ok(step > 8, `${step} steps`);
+        break;
+      }
+    }
+  } finally {
+    stop.abort();
+    await finished;
+    await Deno.remove(directory, { recursive: true });
+  }
 });
 
 Deno.test("coordinator refuses an address that another machine has, and host-local gives the pod's next attempt another one", async () => {
