@@ -1,12 +1,12 @@
 /**
  * Runs a node through random histories: pods come and go, calls are late, refused or lost, EC2's list and the metadata
- * lag behind, the subnet fills and empties, the process is killed at any point. The model says at each step whether a
- * call is against EC2's rules or takes an address from a pod.
+ * lag behind, the subnet fills and empties, operators change ENIs, the process is killed at any point. The model says at
+ * each step whether a call is against EC2's rules or takes an address from a pod.
  */
 import assert from "node:assert/strict";
 import fc from "fast-check";
 import { type Fate, NodeModel, targetsOf } from "../testing.ts";
-import { Ec2Model } from "./testing.ts";
+import { type ByHand, Ec2Model } from "./testing.ts";
 import type { Action, Outcome } from "./calls.ts";
 import { countsOf, membersOf } from "./fleet.ts";
 import type { Limits } from "./limits.ts";
@@ -69,6 +69,7 @@ type Step =
   | { readonly do: "pass"; readonly ms: number; readonly steps: number }
   | { readonly do: "lag"; readonly ec2: number; readonly imds: number }
   | { readonly do: "fill" | "fragment" | "clear" | "kill" }
+  | { readonly do: "hand"; readonly what: ByHand }
   | {
     readonly do: "killAt";
     readonly kind: Action["kind"];
@@ -105,6 +106,10 @@ const step: fc.Arbitrary<Step> = fc.oneof(
     pods: fc.integer({ min: 0, max: 15 }),
   }),
   fc.record({
+    do: fc.constant("hand" as const),
+    what: fc.constantFrom<ByHand>("attach", "assign", "unassign", "detach"),
+  }),
+  fc.record({
     do: fc.constantFrom<"fill" | "fragment" | "clear" | "kill">(
       "fill",
       "fragment",
@@ -120,7 +125,8 @@ class Run {
   readonly node: NodeModel;
   calm = false;
   events = 0;
-  killedAt = -Infinity;
+  /** When the process was killed, or an operator changed something behind its back. */
+  surprisedAt = -Infinity;
   #outcomes = 0;
 
   constructor(limits: Limits, goals: Partial<Targets>, fates: readonly Fate[]) {
@@ -162,6 +168,10 @@ class Run {
       case "kill":
         this.#kill();
         break;
+      case "hand":
+        this.surprisedAt = node.now;
+        node.ec2.byHand(step.what, pick, node.now);
+        break;
       case "killAt":
         if (this.#awaits(step.kind)) this.#kill();
         node.pods += step.pods;
@@ -171,7 +181,7 @@ class Run {
   }
 
   #kill(): void {
-    this.killedAt = this.node.now;
+    this.surprisedAt = this.node.now;
     this.node.kill();
   }
 
@@ -214,8 +224,8 @@ class Run {
       outcome.kind === "refused" && outcome.why === "limit"
     );
     this.#outcomes = node.outcomes.length;
-    // What a killed process asked for may not be shown yet.
-    if (node.now > this.killedAt + 30_000) assert.deepEqual(refused, []);
+    // What a killed process asked for, and what an operator did, may not be shown yet.
+    if (node.now > this.surprisedAt + 30_000) assert.deepEqual(refused, []);
   }
 
   /** Each change of demand and each fault costs few calls. */
@@ -253,7 +263,9 @@ class Run {
     const counts = countsOf(membersOf(situation), situation);
     assert.equal(shortOf(situation, counts), 0, "short");
     assert.ok(
-      situation.enis.every(({ ec2 }) => ec2?.attachment),
+      situation.enis.every(({ ec2 }) =>
+        ec2?.attachment || ec2?.ownership === "adopted"
+      ),
       "an ENI is left over",
     );
     node.stop(3, (n) => n - 1);

@@ -16,6 +16,9 @@ import { type Limits, slotsOf } from "./limits.ts";
 
 /** The subnet of all ENIs. */
 export const SUBNET = "subnet-1";
+/** What an operator does: to an ENI that is attached, the first one for `unassign` being that of the lowest device. */
+export type ByHand = "attach" | "assign" | "unassign" | "detach";
+
 /** EC2 does not do what a call asks. */
 export function refusedBy(why: Refusal): Outcome {
   return { kind: "refused", why };
@@ -111,6 +114,46 @@ export class Ec2Model {
         this.enis.delete(action.eni);
         return { kind: "done" };
       }
+    }
+  }
+
+  /** Does what an operator does, if it can be done; `pick` chooses among ENIs and devices. */
+  byHand(what: ByHand, pick: number, now: number): void {
+    if (what === "attach") {
+      const made = this.perform({
+        kind: "create",
+        subnet: SUBNET,
+        what: "address",
+        count: 0,
+      }, now);
+      if (made.kind !== "done" || made.eni === undefined) return;
+      const eni: Ec2Eni = { ...made.eni, ownership: "adopted" };
+      this.enis.set(eni.id, eni);
+      const device = 1 + pick % 3;
+      const { kind } = this.#attach(
+        { kind: "attach", eni: eni.id, device },
+        now,
+      );
+      if (kind !== "done") this.enis.delete(eni.id);
+      return;
+    }
+    const attached = [...this.enis.values()].filter(({ attachment }) =>
+      attachment?.state === "attached"
+    );
+    const eni = attached[pick % attached.length];
+    if (eni === undefined) return;
+    const { id, attachment, blocks } = eni;
+    const own = { eni: id, subnet: SUBNET } as const;
+    if (what === "assign") {
+      this.#assign({ kind: "assign", ...own, what: "address", count: 1 });
+    } else if (what === "unassign") {
+      this.enis.set(id, { ...eni, blocks: blocks.slice(1) });
+    } else if (attachment?.device !== 0) {
+      this.#detach({
+        kind: "detach",
+        eni: id,
+        attachment: attachment?.id ?? "",
+      }, now);
     }
   }
 
