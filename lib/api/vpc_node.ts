@@ -101,17 +101,22 @@ export function vpcBlocksOf({ metadata, status }: VpcNode): AddressBlock[] {
       kind: "AddressBlock",
       metadata: { name: `${id}/${block}`, labels },
       index: device * DEVICE_STEP + place,
-      ipv4: block,
-      ...(ipv6 === undefined ? {} : { ipv6: ipv6Text(ipv6, block) }),
+      ...networksOf(block, ipv6),
     }))
   );
 }
 
-/** The IPv6 block of a block; what a node says may be anything. */
-function ipv6Text(ipv6: string, block: string): string {
+/** The networks of a block, with that of IPv6 where pods have both; what a node says may be anything. */
+function networksOf(
+  block: string,
+  ipv6: string | undefined,
+): Pick<AddressBlock, "ipv4" | "ipv6"> {
+  const own = Prefix.tryParse(block);
+  if (own?.family === "ipv6") return { ipv6: block };
+  if (ipv6 === undefined) return { ipv4: block };
   const network = Prefix.tryParse(ipv6);
-  const ipv4 = Prefix.tryParse(block);
-  const fits = network?.family === "ipv6" && network.hostBits >= 32 &&
-    ipv4?.family === "ipv4";
-  return fits ? String(embedIpv4(network, ipv4)) : ipv6;
+  const fits = network?.family === "ipv6" && network.hostBits >= 32;
+  return fits && own !== undefined
+    ? { ipv4: block, ipv6: String(embedIpv4(network, own)) }
+    : { ipv4: block, ipv6 };
 }

@@ -179,6 +179,7 @@ Deno.test("coild --addresses=vpc gives pods addresses of prefixes on several ENI
       );
     }
     await showsNoFault(vpc, both);
+    await showsNoFault(vpc, single);
     const ofBoth = both.all[4]?.addresses ?? [];
     const ofSingle = single.all[16]?.addresses ?? [];
     assert.deepEqual([ofBoth.length, ofSingle.length], [2, 1]);

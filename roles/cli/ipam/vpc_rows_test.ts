@@ -41,6 +41,23 @@ Deno.test("vpcPoolRows() counts prefixes by 16, and has no one size for both", (
   assert.equal(both?.blocks?.total, 27);
 });
 
+Deno.test("vpcPoolRows() counts addresses of nodes with IPv6 alone apart", () => {
+  const counts = { used: 1, cooling: 0, free: 4_095, capacity: 4_096 };
+  const ipv6 = vpcNode("n3", [["fd10:0:0:1:1::1000/116"]], {
+    mode: "prefix",
+    addresses: counts,
+  });
+  const [row] = vpcPoolRows([ipv6]);
+  assert.equal(row?.blockSize, "4096");
+  assert.deepEqual(row?.blocks, { total: 1, allocated: 1, free: 0 });
+  assert.deepEqual([row?.state, row?.ipv4], ["Available", undefined]);
+  const all = { total: "4096", allocated: "4096", free: "0" };
+  assert.deepEqual(row?.ipv6, all);
+  const [both] = vpcPoolRows([...NODES, ipv6]);
+  assert.deepEqual([both?.ipv4?.total, both?.ipv6?.total], ["18", "4096"]);
+  assert.equal(both?.blocks?.total, 19);
+});
+
 Deno.test("vpcPoolRows() says that all is given, or why pods of a node get no address", () => {
   const three = ["10.0.1.5/32", "10.0.1.6/32", "10.0.1.7/32"];
   const full = vpcNode("n1", [three, three, three]);
@@ -107,6 +124,9 @@ Deno.test("blocks and addresses of the VPC are found by either family", () => {
     "fd00:1::a00:105/128",
     "fd00:1::a00:110/124",
   ]);
+  const alone = vpcNode("n2", [["fd00:2::1000/116"]]);
+  const [only] = vpcBlocksOf(alone);
+  assert.deepEqual([only?.ipv4, only?.ipv6], [undefined, "fd00:2::1000/116"]);
   const pods = [
     pod("dual", "n1", { ipv4: "10.0.1.5", ipv6: "fd00:1::a00:105" }),
     pod("ipv6", "n1", { ipv6: "fd00:1::a00:111" }),

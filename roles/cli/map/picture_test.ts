@@ -209,7 +209,7 @@ d deleting   r reserved   ! not as it should be
   );
 });
 
-Deno.test("vpcMap() is undefined where no node has told of its VPC", () => {
+Deno.test("vpcMap() is undefined where no node shows its VPC", () => {
   const source = { pools: [], blocks: [], pods: [] };
   assert.equal(vpcMap(source), undefined);
   assert.equal(vpcMap({ ...source, vpcNodes: [] }), undefined);
