@@ -9,7 +9,8 @@ import {
   sleep,
 } from "../../lib/async/mod.ts";
 import { settle } from "../../lib/async/testing.ts";
-import { AwsError, CallBudget, type CallKind } from "../../lib/aws/mod.ts";
+import { AwsError, CallBudget } from "../../lib/aws/mod.ts";
+import type { CallKind } from "../../lib/aws/query/budget.ts";
 import {
   type Action,
   type BlockUse,
@@ -22,9 +23,9 @@ import {
   type Pace,
   plan,
   type Situation,
-  type Targets,
   withAnswers,
 } from "../../lib/vpc/mod.ts";
+import type { Targets } from "../../lib/vpc/fleet/targets.ts";
 import { Ec2Model, SUBNET } from "../../lib/vpc/fleet/testing.ts";
 import { outcomeOf } from "../../roles/coild/cloud/calls.ts";
 import { SimClock } from "./clock.ts";
@@ -227,6 +228,7 @@ class Node {
       limits,
       targets,
       subnet: SUBNET,
+      ipv4: true,
       ipv6: false,
       calls: this.#calls,
       pace: this.#pace,

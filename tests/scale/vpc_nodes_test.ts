@@ -1,6 +1,6 @@
 // Nodes with addresses of the VPC that start together do not keep one another from EC2.
 import assert from "node:assert/strict";
-import type { CallKind } from "../../lib/aws/mod.ts";
+import type { CallKind } from "../../lib/aws/query/budget.ts";
 import { targetsOf } from "../../lib/vpc/testing.ts";
 import { type Started, startNodes, type Starts } from "./vpc_nodes.ts";
 
