@@ -6,6 +6,7 @@ export interface Figure {
     | "s"
     | "MiB"
     | "packets"
+    | "µs"
     | "requests"
     | "seats"
     | "events"

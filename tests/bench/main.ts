@@ -25,7 +25,7 @@ import { memoryOf } from "./process_memory.ts";
 import { requestFigures } from "./requests.ts";
 import { BenchRun, type Measure } from "./run.ts";
 import { SCALE_PARTS, scaleFigures } from "./scale/mod.ts";
-import { vpcFigures } from "./vpc.ts";
+import { vpcFigures } from "./vpc/mod.ts";
 import { createPodsElsewhere } from "./scale/objects.ts";
 
 const NAME = "bench";
