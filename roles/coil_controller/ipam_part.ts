@@ -4,7 +4,14 @@ import {
   type AddressBlock,
   type BlockRequest,
 } from "../../lib/api/mod.ts";
-import { jittered, retry, TaskGroup } from "../../lib/async/mod.ts";
+import {
+  abortable,
+  type Clock,
+  jittered,
+  retry,
+  TaskGroup,
+} from "../../lib/async/mod.ts";
+import { runAudits } from "../../lib/ipam/audit/mod.ts";
 import {
   Controller,
   type EventRecorder,
@@ -29,6 +36,8 @@ import type { IpamMetrics } from "./ipam/metrics.ts";
 import { NodeAddressKeeper } from "./blocks/node_addresses.ts";
 import { nodeEvent } from "./blocks/node_event.ts";
 import { NodeLimit } from "./blocks/node_limit.ts";
+import { AuditReports } from "./pools/audit_reports.ts";
+import { PoolAudit } from "./pools/pool_audit.ts";
 import { poolEvents } from "./pools/pool_events.ts";
 import { PoolUsage } from "./pools/pool_usage.ts";
 import { Pools } from "./blocks/pools.ts";
@@ -43,6 +52,9 @@ const CONCURRENT_POOLS = 4;
 
 /** However many pods come and go, what they use is summed up once in about this time. */
 const USAGE_INTERVAL_MS = 10_000;
+
+/** A look at 150,000 pods takes some tenths of a second of processor time. */
+const AUDIT_INTERVAL_MS = 10 * 60_000;
 
 export interface IpamPartOptions {
   readonly client: KubeClient;
@@ -60,6 +72,8 @@ export interface IpamPartOptions {
   readonly maxPodsPerNode: number;
   /** Replaced in tests. */
   readonly heap?: Pick<HeapKeeper, "note" | "run"> | undefined;
+  /** By which addresses are audited; replaced in tests. */
+  readonly clock?: Clock | undefined;
 }
 
 /** The leader's work, until the signal aborts. */
@@ -100,7 +114,7 @@ async function leadIpam(
     onPool: (name) => poolController.enqueue(name),
     onRanges: enqueueAll,
   });
-  const { pools, answers, ranges } = dependencies;
+  const { pools, answers, audits, ranges } = dependencies;
   const poolController = makePoolController(options, dependencies);
   const requestController = makeRequestController(options, dependencies);
   const gc = makeGarbageCollector(options, cluster);
@@ -135,6 +149,7 @@ async function leadIpam(
   group.run("gc", (s) => gc.run(s));
   group.run("gc sweeps", (s) => gc.runSweeps(s));
   group.run("cluster ranges", (s) => ranges.run(s));
+  group.run("address audit", (s) => runPoolAudits(options, dependencies, s));
   countPools(group, { pods: options.pods, enqueueAll });
   await group.wait();
 }
@@ -157,6 +172,7 @@ function makeDependencies(
     usage,
     pools: new Pools({ client, blocks, metrics, onConcerned: onPool }),
     answers: new RequestBlocks(client),
+    audits: new AuditReports({ metrics, onChanged: onPool }),
     limit: new NodeLimit({
       client,
       blocks,
@@ -181,8 +197,28 @@ function makeDependencies(
 }
 
 interface Dependencies extends IpamBooks {
+  readonly audits: AuditReports;
   readonly ranges: ClusterRanges;
   readonly usage: PoolUsage | undefined;
+}
+
+/** Without the pods' addresses there is nothing to compare. */
+async function runPoolAudits(
+  { client, pods, clock }: IpamPartOptions,
+  { cluster, audits }: Pick<Dependencies, "cluster" | "audits">,
+  signal: AbortSignal,
+): Promise<void> {
+  if (pods === undefined) return;
+  await abortable(pods.synced, signal);
+  const pools = cluster.pools.store;
+  const blocks = cluster.blocks.store;
+  const audit = new PoolAudit({ client, pods: pods.store, pools, blocks });
+  await runAudits({
+    look: (s) => audit.look(s),
+    onFindings: (findings) => audits.note(findings, pools.keys()),
+    intervalMs: AUDIT_INTERVAL_MS,
+    clock,
+  }, signal);
 }
 
 function uidsOf(requests: readonly BlockRequest[]): ReadonlySet<string> {
@@ -191,7 +227,7 @@ function uidsOf(requests: readonly BlockRequest[]): ReadonlySet<string> {
 
 function makePoolController(
   { client, events, metrics, kubeMetrics }: IpamPartOptions,
-  { cluster, pools, ranges, usage }: Dependencies,
+  { audits, cluster, pools, ranges, usage }: Dependencies,
 ): Controller {
   const growth = new Growth();
   const reconciler = new AddressPoolReconciler({
@@ -201,6 +237,7 @@ function makePoolController(
     book: pools,
     clusterOverlap: (pool) => ranges.overlap(pool),
     used: (pool) => usage?.of(pool),
+    audit: (pool) => audits.of(pool),
     forecast(pool, blocks) {
       const forecast = growth.note(pool, blocks);
       metrics.poolForecast(pool, forecast);

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import type { AddressBlock, AddressPool } from "../../lib/api/mod.ts";
 import { untilAborted } from "../../lib/async/mod.ts";
+import { FakeClock } from "../../lib/async/testing.ts";
 import { IpamLab } from "./testing.ts";
 
 const POOL = "addresspools//default";
@@ -490,4 +491,55 @@ Deno.test("a new leader looks at the memory while it goes through all blocks", a
   );
   // Two nodes and three blocks are read; then the blocks are gone through.
   assert.ok(noted >= 2 + 3 + 3, `${noted}`);
+});
+
+Deno.test("a pool says which pods' addresses do not fit, as long as they do not", async () => {
+  const clock = new FakeClock();
+  await using lab = new IpamLab({ clock });
+  const { api } = lab;
+  const put = (name: string, ip: string, metadata = {}) =>
+    api.put("pods", {
+      metadata: { namespace: "team", name, uid: `uid-of-${name}`, ...metadata },
+      spec: { nodeName: "n1", containers: [] },
+      status: { phase: "Running", podIPs: [{ ip }] },
+    });
+  putBlock(lab, { index: 0 });
+  put("well", "10.64.0.1");
+  put("other-cni", "10.99.0.1");
+  put("twin-a", "10.64.0.2");
+  put("twin-b", "10.64.0.2");
+  put("ending", "10.64.0.1", { deletionTimestamp: "2026-06-01T00:00:00Z" });
+  put("outside", "10.64.0.9");
+  const findings = async () => {
+    const text = await lab.registry.metrics();
+    return [...text.matchAll(/_audit_findings\{code="([^"]+)"\} ([1-9])/g)]
+      .map(([, code, count]) => `${code} ${count}`);
+  };
+  const inconsistent = () => conditionOf(lab, "Inconsistent");
+  lab.start();
+  await lab.until(() => assert.match(conditionOf(lab, "Ready") ?? "", /True/));
+  assert.equal(inconsistent(), undefined);
+  await lab.until(async () => {
+    await clock.advance(1_000);
+    assert.ok(inconsistent());
+  });
+  assert.equal(
+    inconsistent(),
+    "True AddressesDoNotFit: Pod team/twin-a: has 10.64.0.2 on Node n1, and so has team/twin-b on Node n1; " +
+      "Pod team/twin-b: has 10.64.0.2 on Node n1, and so has team/twin-a on Node n1; " +
+      "Pod team/outside: has 10.64.0.9 on Node n1, in no AddressBlock: another pod can be given it. What to do: coil ipam check",
+  );
+  assert.deepEqual(await findings(), [
+    "duplicate-address 2",
+    "address-outside-of-blocks 1",
+  ]);
+  assert.ok(lab.events.some((text) => text.startsWith("Inconsistent of default:")));
+  api.remove("pods/team/twin-b");
+  putBlock(lab, { index: 1 });
+  await lab.until(async () => {
+    await clock.advance(60_000);
+    assert.equal(inconsistent(), undefined);
+  });
+  assert.deepEqual(await findings(), []);
+  assert.ok(lab.events.some((text) => text.startsWith("InconsistencyEnded of default:")));
 });

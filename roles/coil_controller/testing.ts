@@ -13,7 +13,7 @@ import type {
   SpiderCoordinatorSpec,
   SpiderCoordinatorStatus,
 } from "../../lib/api/mod.ts";
-import { TaskGroup } from "../../lib/async/mod.ts";
+import { type Clock, TaskGroup } from "../../lib/async/mod.ts";
 import { untilPasses, untilQuiet } from "../../lib/async/testing.ts";
 import {
   type EventInfo,
@@ -174,14 +174,18 @@ export class SpiderLab extends ControllerLab {
 export class IpamLab extends ControllerLab {
   readonly #nodeAddressFactor: number;
   readonly #heap: IpamPartOptions["heap"];
+  readonly #clock: Clock | undefined;
 
   constructor(
-    { nodeAddressFactor = 0, heap }: {
+    { nodeAddressFactor = 0, heap, clock }: {
       readonly nodeAddressFactor?: number;
       readonly heap?: IpamPartOptions["heap"];
+      /** By which addresses are audited. */
+      readonly clock?: Clock;
     } = {},
   ) {
     super();
+    this.#clock = clock;
     this.#nodeAddressFactor = nodeAddressFactor;
     this.#heap = heap;
     this.api.put("addresspools", {
@@ -216,6 +220,7 @@ export class IpamLab extends ControllerLab {
       nodeAddressFactor: this.#nodeAddressFactor,
       maxPodsPerNode: 1000,
       heap: this.#heap,
+      clock: this.#clock,
     }, group);
   }
 

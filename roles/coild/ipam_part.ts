@@ -17,6 +17,7 @@ import { NetworkMemory } from "./network/memory.ts";
 import { NodeAddresses } from "./cluster/node_addresses.ts";
 import type { NodeDependencies, NodePart } from "./node_part.ts";
 import { NodeSource } from "./cluster/node_source.ts";
+import { NodeAudit } from "./observe/node_audit.ts";
 import { nodeAddresses } from "./observe/node_addresses.ts";
 import { QuarantineEvents } from "./observe/quarantine_events.ts";
 import { Readiness } from "./observe/readiness.ts";
@@ -63,11 +64,12 @@ export function connectIpam(
       "node addresses": (signal) => addresses.run(signal),
       "stale flows": (signal) => parts.flows.run(signal),
       "network keeper": (signal) => parts.keeper.run(signal),
+      "address audit": (signal) => parts.audit.run(signal),
       ...blocks.loops,
     },
     checkNetwork: () => parts.keeper.check(),
     admin: {
-      read: () => nodeAddresses({ ...parts, nodeName }),
+      read: parts.readAddresses,
       release: (request) => parts.leaks.release(request),
     },
     async run(signal) {
@@ -197,8 +199,20 @@ function connect(
     ...(blocks.waitsFor && { addresses: blocks.waitsFor }),
   });
   const prepared = new Gate();
+  const nodeUid = () => node.current?.uid;
+  const { recorder, registry } = dependencies;
+  const readAddresses = () => nodeAddresses({ ...shared, nodeName });
   return {
     ...shared,
+    readAddresses,
+    audit: new NodeAudit({
+      read: readAddresses,
+      registry,
+      recorder,
+      nodeName,
+      nodeUid,
+      intervalMs,
+    }),
     node,
     routes,
     sources,
@@ -215,9 +229,9 @@ function connect(
     addresses: new NodeAddresses(node, network),
     leaks: new LeakRelease({
       ...shared,
-      recorder: dependencies.recorder,
+      recorder,
       nodeName,
-      nodeUid: () => node.current?.uid,
+      nodeUid,
     }),
     flows,
     reconciler: new Reconciler({

@@ -79,10 +79,9 @@ Deno.test("a namespace's annotation is the default Egress of its pods", async (t
       await annotate("none");
       const late = await create("late");
       await egress.until(
-        "the change",
+        "what the former Egress took is refused",
         client,
-        (now) =>
-          now?.routes.every((route) => !route.includes("192.0.2.0/24")) ?? true,
+        (now) => now?.routes.includes("118 192.0.2.0/24 refused") === true,
       );
       const error = await coild.refused(coild.add(late));
       assert.match(
@@ -90,7 +89,11 @@ Deno.test("a namespace's annotation is the default Egress of its pods", async (t
         /Egress "[^"]+\/none" does not exist; .*of the pod or of its namespace/,
       );
       await annotate("nat");
-      await egress.until("a client", client, (now) => now !== undefined);
+      await egress.until(
+        "a client",
+        client,
+        (now) => now?.routes.some((route) => route.endsWith("tunnel")) === true,
+      );
       await coild.add(late);
       assert.notEqual(await plane.of(late), undefined);
     },

@@ -101,9 +101,13 @@ async function scrapeDaemons(): Promise<readonly Scrape[]> {
   const scrapes = [
     await scrape("coil-controller", {
       get: () => run("curl", ["-sf", url(9386, host)]),
-      has: /^coil_controller_egress_gateway_lost_nodes\{/m,
+      has:
+        /^(?=[^]*^coil_controller_egress_gateway_lost_nodes\{)[^]*^coil_controller_audit_findings\{/m,
     }),
-    await scrape("coild", { get: onNode(9384), has: /^coil_coild_blocks\{/m }),
+    await scrape("coild", {
+      get: onNode(9384),
+      has: /^coil_coild_audit_findings\{/m,
+    }),
     await scrape("coil-router", { get: onNode(9388), has: /^coil_router/m }),
   ];
   await cluster.del(node, sandbox);
@@ -201,7 +205,7 @@ async function scrape(
   const text = await eventually(`metrics of ${job}`, async () => {
     const found = await get();
     return has.test(found) && found;
-  });
+  }, { timeoutMs: 60_000 });
   return { text, target: targetOf(job) };
 }
 

@@ -6,6 +6,7 @@ import type {
 import {
   canonicalJson,
   type ConditionDraft,
+  conditionOf,
   datedCondition,
   sameConditions,
 } from "../base/condition.ts";
@@ -49,6 +50,15 @@ export const REASON_ADDRESSES_IN_USE = "AddressesInUse";
 /** Reason of {@linkcode CONDITION_CLUSTER_ADDRESSES}: the pool lies in podCIDRs of Nodes, which is harmless without another network plugin. */
 export const REASON_IN_POD_CIDR = "InPodCIDR";
 
+/** Condition of an AddressPool, there only while it is true: pods' addresses and blocks of the pool do not fit together. */
+export const CONDITION_INCONSISTENT = "Inconsistent";
+
+/** What an audit of a pool's addresses has found. */
+export interface PoolAuditReport {
+  /** What does not fit, and what to do; undefined when all does. */
+  readonly problem?: string | undefined;
+}
+
 /** What the cluster uses addresses of a pool for. */
 export interface ClusterUse {
   /** How much it matters. */
@@ -83,6 +93,8 @@ export interface PoolFacts {
   readonly overlap?: PoolOverlapReport | undefined;
   /** What the cluster uses addresses of the pool for. */
   readonly cluster?: ClusterUse | undefined;
+  /** What the previous status says as long as there was no audit. */
+  readonly audit?: PoolAuditReport | undefined;
   /** The status that the object has now. */
   readonly previous?: AddressPoolStatus | undefined;
   /** The time of conditions that change. */
@@ -156,7 +168,7 @@ function countsOf(
 /** The conditions that are there only while they are true. */
 function transientConditions(
   blocks: BlockCounts,
-  { used, forecast, overlap, cluster, previous }: PoolFacts,
+  { used, forecast, overlap, cluster, audit, previous }: PoolFacts,
   existing: ReadonlySet<number>,
 ): ConditionDraft[] {
   const before = previous?.conditions;
@@ -180,7 +192,21 @@ function transientConditions(
     } as const,
     cluster &&
     { type: CONDITION_CLUSTER_ADDRESSES, status, ...cluster } as const,
+    audit === undefined
+      ? conditionOf(before, CONDITION_INCONSISTENT)
+      : inconsistentCondition(audit),
   ].filter((draft) => draft !== undefined);
+}
+
+function inconsistentCondition(
+  { problem }: PoolAuditReport,
+): ConditionDraft | undefined {
+  return problem === undefined ? undefined : {
+    type: CONDITION_INCONSISTENT,
+    status: "True",
+    reason: "AddressesDoNotFit",
+    message: problem,
+  };
 }
 
 /**

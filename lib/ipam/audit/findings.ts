@@ -18,20 +18,30 @@ import {
 
 /** What kind of thing a finding is, for programs. */
 export type FindingCode =
-  | "duplicate-address"
-  | "address-outside-of-blocks"
-  | "address-of-another-node"
-  | "block-unreadable"
-  | "block-without-pool"
+  | AddressFindingCode
   | "block-without-node"
   | "pools-overlap"
   | "request-unanswered"
   | "unknown-pool"
   | "unknown-egress";
 
+/** Those about pods' addresses and the blocks that they should be of. */
+export const ADDRESS_FINDING_CODES = [
+  "duplicate-address",
+  "address-outside-of-blocks",
+  "address-of-another-node",
+  "block-unreadable",
+  "block-without-pool",
+] as const;
+
+/** One of {@linkcode ADDRESS_FINDING_CODES}. */
+export type AddressFindingCode = typeof ADDRESS_FINDING_CODES[number];
+
 /** An inconsistency between the objects. */
 export interface Finding extends Problem {
   readonly code: FindingCode;
+  /** The pool whose addresses it is about, where there is one. */
+  readonly pool?: string;
 }
 
 /** A namespace or pod, and an object that it names. */
@@ -91,6 +101,7 @@ function ofAddresses({ pods, blocks, pools }: Books): Finding[] {
     const found = {
       object: `Pod ${namespace}/${pod}`,
       next: `kubectl -n ${namespace} get pod ${pod} -o wide`,
+      ...(row.pool !== undefined && { pool: row.pool }),
     };
     const own = addressesOf(row).join(" and ");
     switch (row.state) {
@@ -151,7 +162,7 @@ function ofBlocks(
     const next = `kubectl get addressblock ${name} -o yaml`;
     const found: Finding[] = [];
     const add = (code: FindingCode, message: string) =>
-      void found.push({ object, next, code, message });
+      void found.push({ object, next, code, message, pool });
     if (state === "unreadable") {
       add("block-unreadable", "it was edited and is not a valid block");
     }

@@ -5,19 +5,29 @@
  */
 export { blockFinder, poolFinder, readableBlocks } from "./block_index.ts";
 export {
+  ADDRESS_FINDING_CODES,
+  type AddressFindingCode,
   type Books,
   type Finding,
   type FindingCode,
   findingsOf,
   type Reference,
 } from "./findings.ts";
-export { lastingFindings, lookTwice } from "./look_twice.ts";
+export {
+  type AuditOptions,
+  countFindings,
+  findingsText,
+  runAudits,
+} from "./auditor.ts";
+export { type AnyFinding, lastingFindings, lookTwice } from "./look_twice.ts";
 export {
   MIN_AGE_MS,
+  NODE_FINDING_CODES,
   type NodeFinding,
   type NodeFindingCode,
   nodeFindings,
 } from "./node_findings.ts";
+export { addressesByFamily } from "./pod.ts";
 export type { Problem } from "./problem.ts";
 export { requestProblem } from "./request_problem.ts";
 export {

@@ -4,14 +4,18 @@ import { Address, Prefix } from "../../inet/mod.ts";
 import type { Problem } from "./problem.ts";
 
 /** What kind of thing a finding on a node is, for programs. */
-export type NodeFindingCode =
-  | "address-leaked"
-  | "address-on-two-interfaces"
-  | "address-without-interface"
-  | "address-quarantined"
-  | "release-stuck"
-  | "interface-not-recorded"
-  | "pod-without-interface";
+export const NODE_FINDING_CODES = [
+  "address-leaked",
+  "address-on-two-interfaces",
+  "address-without-interface",
+  "address-quarantined",
+  "release-stuck",
+  "interface-not-recorded",
+  "pod-without-interface",
+] as const;
+
+/** One of {@linkcode NODE_FINDING_CODES}. */
+export type NodeFindingCode = typeof NODE_FINDING_CODES[number];
 
 /** Something on a node that does not fit the rest. */
 export interface NodeFinding extends Problem {

@@ -1,3 +1,4 @@
+import { addressesByFamily } from "../../../lib/ipam/audit/mod.ts";
 import {
   egressAnnotationProblem,
   isGatewayPod,
@@ -18,7 +19,6 @@ import {
 import type { Address, Family } from "../../../lib/inet/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
 import { FOU_PORT, nameText } from "../../../lib/names/mod.ts";
-import { addressesByFamily } from "../base/pod.ts";
 
 /** How a pod's packets to an address leave. */
 export interface WayReport {

@@ -1,4 +1,4 @@
-import type { PodAddresses } from "../../../lib/ipam/audit/mod.ts";
+import { type PodAddresses, addressesByFamily } from "../../../lib/ipam/audit/mod.ts";
 import {
   ADDRESS_BLOCKS,
   ADDRESS_POOLS,
@@ -22,7 +22,6 @@ import {
 import { NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
 import { CommandError } from "../base/errors.ts";
 import { listPages } from "../base/pages.ts";
-import { addressesByFamily } from "../base/pod.ts";
 
 /** Which blocks to read. */
 export interface BlockSelection {

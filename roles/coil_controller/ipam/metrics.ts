@@ -30,6 +30,7 @@ export class IpamMetrics {
   readonly blocksPerHour: Gauge<"pool">;
   readonly usedUpSeconds: Gauge<"pool">;
   readonly usedUpSoon: Gauge<"pool">;
+  readonly findings: Gauge<"code">;
   readonly requests: Counter<"pool" | "result">;
   readonly requestSeconds: Histogram;
   readonly gcReleased: Counter;
@@ -74,6 +75,11 @@ export class IpamMetrics {
     this.usedUpSoon = make.gauge("coil_controller_pool_used_up_soon", {
       help: "1 while the pool has the condition UsedUpSoon.",
       labels: ["pool"],
+    });
+    this.findings = make.gauge("coil_controller_audit_findings", {
+      help:
+        "Inconsistencies of pods' addresses and blocks, as coil ipam check finds them, by code; absent while they are not known.",
+      labels: ["code"],
     });
     this.requests = make.counter("coil_controller_block_requests_total", {
       help: "Answered block requests, by pool and result.",
@@ -175,6 +181,7 @@ export class IpamMetrics {
   dropPools(): void {
     for (const gauge of this.#ofPools) gauge.reset();
     this.addresses.reset();
+    this.findings.reset();
   }
 
   get #ofPools(): readonly Gauge<"pool">[] {

@@ -8,6 +8,7 @@ import {
   type ClusterUse,
   isPoolStatusNews,
   type Pool,
+  type PoolAuditReport,
   type PoolForecast,
   type PoolOverlapReport,
   poolStatus,
@@ -55,6 +56,8 @@ export interface AddressPoolReconcilerOptions {
     pool: string,
     blocks: BlockCounts,
   ) => PoolForecast | undefined;
+  /** What an audit of the pool has found, once there was one. */
+  readonly audit?: (pool: string) => PoolAuditReport | undefined;
   /** A pool is gone. */
   readonly onDropped?: (pool: string) => void;
   /** A status was computed, written or not. */
@@ -178,6 +181,7 @@ export class AddressPoolReconciler {
         overlap: book.overlap(pool.name),
         cluster: this.#options.clusterOverlap?.(pool),
         used: this.#options.used?.(name),
+        audit: this.#options.audit?.(name),
         forecast: (blocks) => this.#options.forecast?.(name, blocks),
         previous,
         now: now(),

@@ -4,6 +4,7 @@ import {
   type Condition,
   CONDITION_CAPACITY_LOW,
   CONDITION_CLUSTER_ADDRESSES,
+  CONDITION_INCONSISTENT,
   CONDITION_OVERLAPPING,
   CONDITION_READY,
   CONDITION_RESERVED_IN_USE,
@@ -43,6 +44,11 @@ const TRANSIENT: readonly Transient[] = [
     type: CONDITION_CLUSTER_ADDRESSES,
     ended: "ClusterAddressesEnded",
     message: () => "The cluster no longer uses addresses of the pool",
+  },
+  {
+    type: CONDITION_INCONSISTENT,
+    ended: "InconsistencyEnded",
+    message: () => "Pods' addresses and blocks of the pool fit again",
   },
 ];
 

@@ -29,6 +29,8 @@ const lease = (pod: string, half: string) =>
   `leader_election_master_status{${pod},name="coil-${half}-leader"}`;
 const ready = (pod: string) =>
   `coil_controller_egress_ready{${pod},egress_namespace="internet",egress="nat"}`;
+const duplicates =
+  `coil_controller_audit_findings{${LEADER},code="duplicate-address"}`;
 const condition = (reason: string) =>
   `coil_coild_egress_client_conditions{${COILD},reason="${reason}"}`;
 const lostGateways = `coil_coild_egress_gateways{${COILD},state="lost"}`;
@@ -164,6 +166,16 @@ export const CLUSTER: readonly Situation[] = [
     name: "an overlap was repaired within ten minutes",
     nearly: ["CoilPoolOverlaps"],
     series: { [ofPool("pool_overlaps")]: `0+0x48 1+0x9 ${always(0)}` },
+  },
+  {
+    name: "two pods have one address",
+    series: { [duplicates]: "0+0x39 2+0x20" },
+    fires: { CoilAddressesInconsistent: 'code="duplicate-address"' },
+  },
+  {
+    name: "one of two pods with one address was deleted within ten minutes",
+    nearly: ["CoilAddressesInconsistent"],
+    series: { [duplicates]: `0+0x48 2+0x10 ${always(0)}` },
   },
   {
     name: "a node has reached its limit of blocks",

@@ -107,6 +107,10 @@ function coild(target: string): SeriesValues {
     [`coil_coild_source_validation{${target}}`]: always(1),
     [`coil_coild_forged_packets_total{${target},family="ipv4"}`]: always(0),
     [`coil_coild_repairs_total{${target},what="rule"}`]: always(0),
+    [`coil_coild_audit_findings{${target},code="address-leaked"}`]: always(0),
+    [`coil_coild_audit_findings{${target},code="address-quarantined"}`]: always(
+      0,
+    ),
   };
 }
 
@@ -157,6 +161,8 @@ function controller(): SeriesValues {
     [`coil_controller_block_requests_total{${LEADER},pool="default",result="failed"}`]:
       always(0),
     [`coil_controller_gc_errors_total{${LEADER}}`]: always(0),
+    [`coil_controller_audit_findings{${LEADER},code="duplicate-address"}`]:
+      always(0),
     [`coil_controller_vpc_sweep_errors_total{${LEADER}}`]: always(0),
     [`coil_controller_egress_ready{${LEADER},${egress}}`]: always(1),
     [`coil_controller_egress_ready{${STANDBY},${egress}}`]: always(1),

@@ -24,6 +24,10 @@ const quarantined =
 const failedReconciliations =
   `coil_coild_reconciliations_total{${COILD},result="error"}`;
 const forged = `coil_coild_forged_packets_total{${COILD},family="ipv4"}`;
+const findings = (code: string) =>
+  `coil_coild_audit_findings{${COILD},code="${code}"}`;
+const leaked = findings("address-leaked");
+const quarantineFound = findings("address-quarantined");
 const repairs = `coil_coild_repairs_total{${COILD},what="rule"}`;
 const synced = `coil_router_syncs_total{${ROUTER}}`;
 
@@ -163,6 +167,19 @@ export const NODES: readonly Situation[] = [
     name: "the block came back",
     nearly: ["CoilAddressesQuarantined"],
     series: { [quarantined]: `0+0x50 3+0x8 ${always(0)}` },
+  },
+  {
+    name: "an address leaks for half an hour",
+    series: { [leaked]: "0+0x29 1+0x30" },
+    fires: { CoilNodeAddressesInconsistent: 'node="n1",code="address-leaked"' },
+  },
+  {
+    name: "a leak is mended by coild, and an address is quarantined",
+    nearly: ["CoilNodeAddressesInconsistent"],
+    series: {
+      [leaked]: `0+0x40 1+0x15 ${always(0)}`,
+      [quarantineFound]: "0+0x29 1+0x30",
+    },
   },
   {
     name: "reconciliations fail",

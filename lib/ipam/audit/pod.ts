@@ -1,5 +1,5 @@
-import { Address, type DualStack, type Family } from "../../../lib/inet/mod.ts";
-import type { V1Pod } from "../../../lib/kube/mod.ts";
+import { Address, type DualStack, type Family } from "../../inet/mod.ts";
+import type { V1Pod } from "../../kube/mod.ts";
 
 /** The first address of each family in a pod's status; what is not an address is left out. */
 export function addressesByFamily({ status }: V1Pod): DualStack<Address> {
