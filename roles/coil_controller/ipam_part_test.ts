@@ -533,7 +533,9 @@ Deno.test("a pool says which pods' addresses do not fit, as long as they do not"
     "duplicate-address 2",
     "address-outside-of-blocks 1",
   ]);
-  assert.ok(lab.events.some((text) => text.startsWith("Inconsistent of default:")));
+  assert.ok(
+    lab.events.some((text) => text.startsWith("Inconsistent of default:")),
+  );
   api.remove("pods/team/twin-b");
   putBlock(lab, { index: 1 });
   await lab.until(async () => {
@@ -541,5 +543,9 @@ Deno.test("a pool says which pods' addresses do not fit, as long as they do not"
     assert.equal(inconsistent(), undefined);
   });
   assert.deepEqual(await findings(), []);
-  assert.ok(lab.events.some((text) => text.startsWith("InconsistencyEnded of default:")));
+  assert.ok(
+    lab.events.some((text) =>
+      text.startsWith("InconsistencyEnded of default:")
+    ),
+  );
 });

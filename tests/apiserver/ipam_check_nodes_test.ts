@@ -1,6 +1,7 @@
 // coil ipam check on nodes: a real coild, asked at its socket; and nodes that
 // kubectl cannot reach.
 import assert from "node:assert/strict";
+import { NODE_FINDING_CODES } from "../../lib/ipam/audit/mod.ts";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { jittered, sleep } from "../../lib/async/mod.ts";
 import { askAddresses } from "../../lib/cnirpc/inspection/mod.ts";
@@ -121,6 +122,15 @@ Deno.test("coil ipam check sees what is on nodes", async (t) => {
     }
     await churning;
     assert.ok(looks >= 2, `${looks} looks`);
+    // coild looks by itself, too.
+    for (const code of NODE_FINDING_CODES) {
+      const metric = `coil_coild_audit_findings{code="${code}"}`;
+      await eventually(metric, async () => {
+        const count = await coild.metric(metric);
+        assert.ok(count === undefined || count === 0, `${code}: ${count}`);
+        return count === 0;
+      });
+    }
   });
 
   await t.step(

@@ -3,6 +3,7 @@ import type { AddressPoolStatus, SubnetSpec } from "./address_pool.ts";
 import { type Pool, poolOf } from "./pool.ts";
 import {
   isPoolStatusNews,
+  type PoolAuditReport,
   poolStatus,
   poolStatusEquals,
   unreadablePoolStatus,
@@ -309,4 +310,21 @@ Deno.test("isPoolStatusNews() tells conditions, use and another spec from number
   ) {
     assert.equal(isPoolStatusNews(from, to), isNews, what);
   }
+});
+
+Deno.test("poolStatus() says what an audit found until another one finds nothing", () => {
+  const small = pool([{ ipv4: "10.2.0.0/24" }]);
+  const after = (
+    previous: AddressPoolStatus | undefined,
+    audit?: PoolAuditReport,
+  ) => poolStatus(small, { allocated: [0], previous, audit, now: NOW });
+  const inconsistent = (status: AddressPoolStatus) =>
+    conditions(status).filter((text) => text.startsWith("Inconsistent"));
+  const text = "Inconsistent=True AddressesDoNotFit: two pods have 10.2.0.1";
+  const first = after(undefined);
+  assert.deepEqual(inconsistent(first), []);
+  const found = after(first, { problem: "two pods have 10.2.0.1" });
+  assert.deepEqual(inconsistent(found), [text]);
+  assert.deepEqual(inconsistent(after(found)), [text], "a new leader");
+  assert.deepEqual(inconsistent(after(found, {})), []);
 });
