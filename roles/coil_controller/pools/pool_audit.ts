@@ -119,20 +119,22 @@ export class PoolAudit {
     return allocated;
   }
 
-  /** A suspect as it is now; undefined when its address is free by now, or another one. */
+  /** A suspect as it is now; undefined when its address is free by now. */
   async #podOf(
     key: string,
     signal: AbortSignal,
   ): Promise<PodAddresses | undefined> {
-    const { client, pods } = this.#with;
     const { namespace = "", name } = splitKey(key);
-    const pod = await client.tryGet(PODS, { namespace, name, signal });
-    const cached = pods.get(key);
-    if (pod === undefined || cached === undefined) return undefined;
+    const pod = await this.#with.client.tryGet(PODS, {
+      namespace,
+      name,
+      signal,
+    });
+    if (pod === undefined) return undefined;
     const { metadata, spec, status } = pod;
     const isOver = metadata?.deletionTimestamp !== undefined ||
       ["Succeeded", "Failed"].includes(status?.phase ?? "");
-    if (isOver || addressText(pod) !== addressText(cached)) return undefined;
+    if (isOver) return undefined;
     const addresses = addressesByFamily(pod);
     return { namespace, name, node: spec?.nodeName ?? "", addresses };
   }
