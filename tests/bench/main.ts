@@ -10,6 +10,7 @@ import {
   CONTROL_PLANE_PACKAGES,
   preparePackages,
 } from "../lab/packages.ts";
+import { checkFigures } from "./check.ts";
 import { coordinatorFigures } from "./coordinator.ts";
 import { handlingTimes } from "./daemon_log.ts";
 import { EGRESS_PACKAGES, EGRESS_PARTS, egressFigures } from "./egress/mod.ts";
@@ -38,7 +39,7 @@ const USAGE = `usage: deno task bench [--json FILE] [--quick] [--only PART,...]
   --json FILE   also write the figures as JSON
   --quick       fewer rounds, a tenth of the cluster's size
   --only PARTS  some of: plugin, memory, pods, waves, scale, requests, egress,
-                coordinator, ipam, vpc;
+                coordinator, ipam, vpc, check;
                 of egress and scale alone:
                 ${INNER_PARTS.join(", ")}`;
 /** After a wave, until coild has collected its garbage. */
@@ -52,6 +53,7 @@ const PARTS = [
   "coordinator",
   "ipam",
   "vpc",
+  "check",
 ];
 
 const encoder = new TextEncoder();
@@ -337,6 +339,10 @@ if (parts.includes("ipam")) await measure("ipam", ipamFigures);
 if (parts.includes("vpc")) {
   const bench = { executable, quick, log: say };
   await measure("vpc", () => vpcFigures(bench));
+}
+if (parts.includes("check")) {
+  const bench = { executable, quick, log: say };
+  await measure("check", () => checkFigures(bench));
 }
 Deno.stdout.writeSync(encoder.encode(`${asTable(run.figures)}\n`));
 const isWhole = PARTS.every((part) => parts.includes(part));

@@ -17,6 +17,7 @@ export const REQUIRED_NAMES: readonly string[] = [
   ...["blockrequest.5000"],
   ...["blockrequest.writes", "blockrequest.writes.go"],
   ...["blockrequest.all", "blockrequest.all.go"],
+  ...["check.100k", "check.100k.peak"],
   ...["watches.none.ratio", "watches.now.ratio"],
   ...["egress.apply.one.estimate", "egress.apply.two.estimate"],
 ];

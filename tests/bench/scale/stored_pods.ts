@@ -1,4 +1,4 @@
-// Pods written into etcd as the API server stores them: so many cannot be
+// Objects written into etcd as the API server stores them: so many cannot be
 // created one by one in a bench's time.
 import { type ControlPlane, inNetns } from "../../lab/mod.ts";
 
@@ -10,27 +10,59 @@ const TRANSACTIONS = "http://127.0.0.1:2379/v3/kv/txn";
 /** Nodes that do not run Coil. */
 const ELSEWHERE = Array.from({ length: 100 }, (_, i) => `elsewhere-${i}`);
 
+/** A pod as it is stored. */
+export interface StoredPod {
+  readonly node: string | undefined;
+  readonly address: string;
+}
+
 /** Stores so many pods, each some 6 kB, as pods of Deployments are; of nodes that do not run Coil, or of those that are named, in turn. */
 export async function storePodsElsewhere(
   plane: ControlPlane,
   count: number,
   { nodes = ELSEWHERE }: { readonly nodes?: readonly string[] } = {},
 ): Promise<void> {
+  await storePods(plane, count, (index) => ({
+    node: nodes[index % nodes.length],
+    address: [10, 200 + (index >> 16), (index >> 8) & 255, index & 255]
+      .join("."),
+  }));
+}
+
+/** Stores so many pods of namespace "elsewhere". */
+export async function storePods(
+  plane: ControlPlane,
+  count: number,
+  podOf: (index: number) => StoredPod,
+): Promise<void> {
+  await storeObjects(plane, count, (index) => {
+    const pod = storedPod(index, podOf(index));
+    return [`/registry/pods/elsewhere/${pod.metadata.name}`, pod];
+  });
+}
+
+/** Writes objects under their keys, so many at once as etcd takes. */
+export async function storeObjects(
+  plane: ControlPlane,
+  count: number,
+  entryOf: (index: number) => readonly [key: string, object: object],
+): Promise<void> {
   const file = await Deno.makeTempFile();
   try {
     for (let first = 0; first < count; first += AT_ONCE) {
       const length = Math.min(AT_ONCE, count - first);
-      const success = Array.from(
-        { length },
-        (_, i) => putOf(first + i, nodes),
-      );
+      const success = Array.from({ length }, (_, i) => {
+        const [key, object] = entryOf(first + i);
+        const value = btoa(JSON.stringify(object));
+        return { requestPut: { key: btoa(key), value } };
+      });
       await Deno.writeTextFile(file, JSON.stringify({ success }));
       const answer = await inNetns(plane.netns, "curl", [
         ...["--silent", "--show-error", "--fail", "--data-binary", `@${file}`],
         TRANSACTIONS,
       ]);
       if (!answer.includes('"succeeded":true')) {
-        throw new Error(`Cannot store pods: etcd answered ${answer}`);
+        throw new Error(`Cannot store objects: etcd answered ${answer}`);
       }
     }
   } finally {
@@ -38,17 +70,7 @@ export async function storePodsElsewhere(
   }
 }
 
-function putOf(index: number, nodes: readonly string[]) {
-  const pod = storedPod(index, nodes);
-  const key = `/registry/pods/elsewhere/${pod.metadata.name}`;
-  return {
-    requestPut: { key: btoa(key), value: btoa(JSON.stringify(pod)) },
-  };
-}
-
-function storedPod(index: number, nodes: readonly string[]) {
-  const address = [10, 200 + (index >> 16), (index >> 8) & 255, index & 255]
-    .join(".");
+function storedPod(index: number, { node, address }: StoredPod) {
   return {
     apiVersion: "v1",
     kind: "Pod",
@@ -61,7 +83,7 @@ function storedPod(index: number, nodes: readonly string[]) {
       managedFields: [MANAGED],
     },
     spec: {
-      nodeName: nodes[index % nodes.length],
+      nodeName: node,
       containers: [{
         name: "main",
         image: "registry.example/stored:1.2.3",
