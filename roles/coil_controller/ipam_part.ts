@@ -114,7 +114,7 @@ async function leadIpam(
     onPool: (name) => poolController.enqueue(name),
     onRanges: enqueueAll,
   });
-  const { pools, answers, audits, ranges } = dependencies;
+  const { pools, answers, ranges } = dependencies;
   const poolController = makePoolController(options, dependencies);
   const requestController = makeRequestController(options, dependencies);
   const gc = makeGarbageCollector(options, cluster);

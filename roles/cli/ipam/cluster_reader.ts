@@ -1,4 +1,7 @@
-import { type PodAddresses, addressesByFamily } from "../../../lib/ipam/audit/mod.ts";
+import {
+  addressesByFamily,
+  type PodAddresses,
+} from "../../../lib/ipam/audit/mod.ts";
 import {
   ADDRESS_BLOCKS,
   ADDRESS_POOLS,
