@@ -186,13 +186,20 @@ Deno.test("coil-controller says in an Egress' status how it is", async (t) => {
 
   await t.step("exhaustion ahead is told, and its end", async () => {
     const gateway = { name: "nat-1" };
-    await lab.reportGateway(KEY, { ...gateway, conntrackPercent: 85 });
+    await lab.reportGateway(KEY, {
+      ...gateway,
+      conntrackPercent: 85,
+      largestClient: "apps/web",
+    });
     const { message } = await lab.awaitCondition(
       KEY,
       "CapacityLow",
       "True ConntrackFull",
     );
-    assert.equal(message, "nat-1 uses 85% of its connection table");
+    assert.equal(
+      message,
+      "nat-1 uses 85% of its connection table, the most for apps/web. With more than 2 replicas clients share more of both",
+    );
     await lab.reportGateway(KEY, { ...gateway, snatPortsPercent: 90 });
     await lab.awaitCondition(KEY, "CapacityLow", "True SourcePortsUsed");
     await lab.reportGateway(KEY, { ...gateway, snatPortsPercent: 20 });

@@ -8,7 +8,6 @@ import { OUTSIDE } from "./topology.ts";
 import { askTcp, type NetnsSockets, UdpFlow } from "./traffic.ts";
 import { WaitingConnection } from "./waiting_connection.ts";
 
-const SERVER = OUTSIDE.ipv4.near;
 /** 100 datagrams in a second. */
 const POLL_MS = 10;
 /** 20 connections in a second. */
@@ -42,6 +41,8 @@ export interface WatchOptions {
   /** Whether a poller goes through the other gateway, which the client has to use, too. */
   readonly other?: boolean;
   readonly download?: boolean;
+  /** Of the server; by default one of IPv4. */
+  readonly address?: string;
 }
 
 /** Pollers, new connections, a connection that waits and a download, all of one client. */
@@ -75,12 +76,16 @@ export class FailoverWatch implements AsyncDisposable {
   /** Begins all that; returns when it goes by the gateways that it is to go by. */
   static async open(
     { sockets }: Client,
-    { doomed, other = false, download = false }: WatchOptions,
+    {
+      doomed,
+      other = false,
+      download = false,
+      address = OUTSIDE.ipv4.near,
+    }: WatchOptions,
   ): Promise<FailoverWatch> {
     await using stack = new AsyncDisposableStack();
     const isDoomed = (source: string) => doomed.pod.addresses.includes(source);
-    const poll = () =>
-      new UdpFlow(sockets, { address: SERVER, intervalMs: POLL_MS });
+    const poll = () => new UdpFlow(sockets, { address, intervalMs: POLL_MS });
     const pollers: UdpFlow[] = [];
     while (pollers.length < POLLERS) {
       pollers.push(stack.use(await until(poll, isDoomed)));
@@ -89,12 +94,12 @@ export class FailoverWatch implements AsyncDisposable {
       ? stack.use(await until(poll, (source) => !isDoomed(source)))
       : undefined;
     const waiting = stack.use(
-      await until(() => WaitingConnection.open(sockets, SERVER), isDoomed),
+      await until(() => WaitingConnection.open(sockets, address), isDoomed),
     );
     const loading = download
-      ? stack.use(await until(() => new Download(sockets, SERVER), isDoomed))
+      ? stack.use(await until(() => new Download(sockets, address), isDoomed))
       : undefined;
-    const connecting = stack.use(new Connecting(sockets));
+    const connecting = stack.use(new Connecting(sockets, address));
     return new FailoverWatch({
       pollers,
       other: others,
@@ -181,14 +186,16 @@ async function until<T extends Sourced>(
 /** New connections, one after the other. */
 class Connecting implements AsyncDisposable {
   readonly #sockets: NetnsSockets;
+  readonly #address: string;
   readonly #asked: Promise<void>[] = [];
   readonly #done: Promise<void>;
   #isStopped = false;
   /** When the last one began that had no answer in time. */
   lastLostMs = -Infinity;
 
-  constructor(sockets: NetnsSockets) {
+  constructor(sockets: NetnsSockets, address: string) {
     this.#sockets = sockets;
+    this.#address = address;
     this.#done = this.#run();
   }
 
@@ -202,7 +209,7 @@ class Connecting implements AsyncDisposable {
   async #ask(): Promise<void> {
     const startMs = performance.now();
     const options = { timeoutMs: ANSWER_MS };
-    await askTcp(this.#sockets, SERVER, options).catch(() => {
+    await askTcp(this.#sockets, this.#address, options).catch(() => {
       this.lastLostMs = Math.max(this.lastLostMs, startMs);
     });
   }

@@ -138,6 +138,8 @@ export interface EgressGatewayStatus {
   readonly conntrackPercent?: number;
   /** How many of the source ports towards one destination are taken, of the worst destination, from 0 to 100; only while it is short of them. */
   readonly snatPortsPercent?: number;
+  /** The client with the most connections, `namespace/name`; only while it is short of something. */
+  readonly largestClient?: string;
   /** Clients, `namespace/name`, to which connections were refused within the last minutes: they had reached their limit. */
   readonly limitedClients?: readonly string[];
   /** True where clients should be limited and the kernel cannot do it. */

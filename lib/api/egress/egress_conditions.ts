@@ -180,16 +180,28 @@ function capacityCondition(
     const message = "Every gateway has room for more connections";
     return { type, status: "False", reason: "Sufficient", message };
   }
+  const most = ({ largestClient }: EgressGatewayStatus) =>
+    largestClient === undefined ? "" : `, the most for ${largestClient}`;
   const message = cut([
     ...byConnections.map((g) =>
-      `${g.name} uses ${g.conntrackPercent}% of its connection table`
+      `${g.name} uses ${g.conntrackPercent}% of its connection table${most(g)}`
     ),
     ...byPorts.map((g) =>
-      `${g.name} uses ${g.snatPortsPercent}% of its source ports to one destination`
+      `${g.name} uses ${g.snatPortsPercent}% of its source ports to one destination${
+        most(g)
+      }`
     ),
   ]);
   const reason = byConnections.length > 0 ? "ConntrackFull" : "SourcePortsUsed";
-  return { type, status: "True", reason, message };
+  const wanted = wantedOf(egress);
+  return {
+    type,
+    status: "True",
+    reason,
+    message: `${message}. With more than ${wanted} replica${
+      wanted === 1 ? "" : "s"
+    } clients share more of both`,
+  };
 }
 
 function limitedCondition({ gateways }: EgressObservation): ConditionDraft[] {

@@ -201,6 +201,21 @@ Deno.test("egressStatus() warns of exhaustion from 80% on, until it is below 70%
   assertHas({ ...at(69), previous }, "CapacityLow=False Sufficient");
 });
 
+Deno.test("egressStatus() names who uses most of a gateway that is short, and that more gateways would help", () => {
+  const short = { name: "a", conntrackPercent: 85, snatPortsPercent: 90 };
+  const gateways = [{ ...short, largestClient: "apps/web" }, {
+    name: "b",
+    snatPortsPercent: 81,
+  }];
+  const { conditions = [] } = statusOf({ gateways });
+  const { message } = conditions.find(({ type }) => type === "CapacityLow") ??
+    {};
+  assert.equal(
+    message,
+    "a uses 85% of its connection table, the most for apps/web; a uses 90% of its source ports to one destination, the most for apps/web; b uses 81% of its source ports to one destination. With more than 2 replicas clients share more of both",
+  );
+});
+
 Deno.test("egressStatus() tells which clients have their share, and where there are no limits", () => {
   const gateways = [
     { name: "a", limitedClients: ["team/x", "team/y"] },

@@ -39,7 +39,7 @@ export function gatewayReport(
   { draining, limited, losses, readings }: {
     readonly draining: boolean;
     readonly losses: Pick<ReportedLosses, "list" | "suspects">;
-    readonly limited: Pick<LimitedClients, "names" | "limits">;
+    readonly limited: Pick<LimitedClients, "names" | "limits" | "largest">;
     readonly readings: Pick<Readings, "flows" | "conntrack">;
   },
 ): GatewayReport {
@@ -48,6 +48,7 @@ export function gatewayReport(
   const names = limited.names();
   const lost = losses.list();
   const suspects = losses.suspects();
+  const largestClient = limited.largest();
   return {
     draining,
     ...(conntrack !== undefined && {
@@ -56,6 +57,7 @@ export function gatewayReport(
     ...(flows !== undefined && {
       snatPortsPercent: percentOf(worst?.used ?? 0, worst?.limit ?? 0),
     }),
+    ...(largestClient !== undefined && { largestClient }),
     ...(names.length > 0 && {
       limitedClients: names.slice(0, MAX_NAMES),
     }),
@@ -215,9 +217,9 @@ function newsOf(report: GatewayReport, before: News | undefined): News {
   };
 }
 
-/** What is written: percentages only of what the gateway is short of, and those only when they are others. */
+/** What is written: percentages only of what the gateway is short of, and those only when they are others; likewise who has the most of it. */
 function entryOf(
-  { conntrackPercent, snatPortsPercent, ...rest }: GatewayReport,
+  { conntrackPercent, snatPortsPercent, largestClient, ...rest }: GatewayReport,
   { news, written }: {
     readonly news: News;
     readonly written: GatewayReport | undefined;
@@ -225,10 +227,12 @@ function entryOf(
 ): GatewayReport {
   const conntrack = steady(conntrackPercent, written?.conntrackPercent);
   const ports = steady(snatPortsPercent, written?.snatPortsPercent);
+  const isShort = news.isConntrackHigh || news.isPortsHigh;
   return {
     ...rest,
     ...(news.isConntrackHigh && { conntrackPercent: conntrack }),
     ...(news.isPortsHigh && { snatPortsPercent: ports }),
+    ...(isShort && largestClient !== undefined && { largestClient }),
   };
 }
 

@@ -176,6 +176,28 @@ Deno.test("GatewayStatusWriter writes at once what a condition follows from, and
   });
 });
 
+Deno.test("GatewayStatusWriter names the largest client only while the gateway is short of something", async () => {
+  await writing({ intervalMs: 1 }, async ({ requests, report }) => {
+    const named: unknown[] = [];
+    for (
+      const change of [
+        { largestClient: "team/a" },
+        { conntrackPercent: 81 },
+        { conntrackPercent: 0, snatPortsPercent: 81 },
+        { snatPortsPercent: 0, limitedClients: ["team/b"] },
+      ]
+    ) {
+      const before = requests.length;
+      report(change);
+      await sleep(10);
+      if (requests.length === before) continue;
+      const body = JSON.parse(String(requests.at(-1)?.body));
+      named.push(body.status.gateways[0].largestClient);
+    }
+    assert.deepEqual(named, [undefined, "team/a", "team/a", undefined]);
+  });
+});
+
 Deno.test("GatewayStatusWriter says a percentage only of what the gateway is short of, and the same as long as it is about right", async () => {
   await writing({ intervalMs: 1 }, async ({ requests, report }) => {
     const entries: unknown[] = [];
@@ -208,7 +230,11 @@ Deno.test("GatewayStatusWriter warns once and tries again", async () => {
   });
 });
 
-const nobody = { names: () => [], limits: { isSupported: true } };
+const nobody = {
+  names: () => [],
+  limits: { isSupported: true },
+  largest: () => undefined,
+};
 
 Deno.test("gatewayReport() gives percentages of the worst, and leaves out what is not known", () => {
   const use = { protocol: "tcp", destination: Address.parse("192.0.2.1") };

@@ -9,11 +9,11 @@ const log = getLogger("limits");
 
 export interface LimitedClientsOptions {
   readonly kernel: Pick<DataPlane, "limits">;
-  readonly readings: Pick<Readings, "limited">;
+  readonly readings: Pick<Readings, "flows" | "limited">;
   readonly pods: () => Iterable<ClientPod>;
 }
 
-/** The clients that had as many connections as they may, and wanted more; by name. */
+/** The clients that had as many connections as they may, and wanted more, and the one with the most; by name. */
 export class LimitedClients {
   readonly #options: LimitedClientsOptions;
   #reported: ReadonlySet<string> = new Set();
@@ -33,6 +33,14 @@ export class LimitedClients {
     const { readings, pods } = this.#options;
     const names = namesOf(pods(), readings.limited ?? []);
     return [...new Set(names.values())].sort();
+  }
+
+  /** The name of the client with the most connections, limited or not. */
+  largest(): string | undefined {
+    const { readings, pods } = this.#options;
+    const [largest] = readings.flows?.clients ?? [];
+    if (largest === undefined) return undefined;
+    return namesOf(pods(), [largest.address]).get(largest.address);
   }
 
   /** Logs new ones among them, and whether there are limits at all. */

@@ -1,0 +1,341 @@
+// Gateways lost in other ways than by their end, under the traffic of clients
+// that choose (gatewaySelection: Direct).
+import assert from "node:assert/strict";
+import { PODS } from "../../lib/kube/mod.ts";
+import { inNetns, sleep } from "../lab/mod.ts";
+import { eventually } from "../lab/wait.ts";
+import type { Client, EgressCluster } from "./e2e_cluster.ts";
+import type { Gateway } from "./e2e_kubelet.ts";
+import { egressTest } from "./e2e_stage.ts";
+import { FailoverWatch, type SeenFailure } from "./failover_watch.ts";
+import { failGateways } from "./gateway_failures.ts";
+import { OUTSIDE, OUTSIDE_NETWORKS, VM_FAMILIES } from "./topology.ts";
+import { NetnsSockets } from "./traffic.ts";
+
+const EGRESS = "direct";
+const TUNNEL_PORT = 5555;
+/** So long a busy machine may need for what takes a second. */
+const NOTICE_MS = 60_000;
+/** A gateway that is to be lost is so within this time, where nothing else keeps the machine busy. */
+const LOSS_MS = 5_000;
+/** The source inside a probe, 192.0.0.8, and where it is in the datagram. */
+const PROBE = { source: [192, 0, 0, 8], at: 12 };
+
+/** What keeps a gateway from some datagrams of the tunnel. */
+const dropped = (what: string) =>
+  `table inet broken {
+  chain incoming {
+    type filter hook prerouting priority -400
+    ${what.startsWith("udp dport") ? `meta nfproto ipv4 ${what} drop` : ""}
+  }
+  chain outgoing {
+    type filter hook postrouting priority 400
+    ${what.startsWith("udp sport") ? `meta nfproto ipv4 ${what} drop` : ""}
+  }
+}`;
+
+/** What keeps a node's own programs from the API server. */
+const CUT_OFF = `table inet cut {
+  chain outgoing {
+    type filter hook output priority -400
+    meta l4proto tcp ip daddr != 172.31.0.0/24 drop
+    meta l4proto tcp ip6 daddr != fd31::/64 drop
+  }
+}`;
+
+async function withTable(
+  netns: string,
+  { name, text }: { readonly name: string; readonly text: string },
+  work: () => Promise<void>,
+): Promise<void> {
+  await inNetns(netns, "sh", ["-c", `nft -f - <<END\n${text}\nEND`]);
+  try {
+    await work();
+  } finally {
+    await inNetns(netns, "nft", ["delete", "table", "inet", name]);
+  }
+}
+
+const broken = (
+  { pod }: Gateway,
+  what: string,
+  work: () => Promise<void>,
+): Promise<void> =>
+  withTable(
+    pod.sandbox.netns,
+    { name: "broken", text: dropped(what) },
+    work,
+  );
+
+async function doomedOf(cluster: EgressCluster): Promise<Gateway> {
+  const ready = await cluster.gatewaysReady(EGRESS, 2);
+  const doomed = ready.find(({ pod }) =>
+    pod.node.name === cluster.nodes[1].name
+  );
+  assert.ok(doomed, "the gateways are on two nodes");
+  return doomed;
+}
+
+/** Traffic through the gateway that is to fail, and through the other one. */
+async function watching(
+  client: Client,
+  doomed: Gateway,
+  work: (watch: FailoverWatch) => Promise<void>,
+  { address = OUTSIDE.ipv4.near }: { readonly address?: string } = {},
+): Promise<void> {
+  await using watch = await FailoverWatch.open(client, {
+    doomed,
+    other: true,
+    address,
+  });
+  watch.failing();
+  await work(watch);
+}
+
+/** Waits until all goes on; the program that waited was told, and flows through the other gateway lost nothing. */
+async function expectMoved(watch: FailoverWatch): Promise<SeenFailure> {
+  await eventually("all to go on by the other gateway", () => watch.isOver, {
+    timeoutMs: NOTICE_MS,
+  });
+  const seen = await watch.seen();
+  const text = JSON.stringify(seen);
+  assert.ok(seen.waiting !== undefined && seen.waiting > 0, text);
+  assert.ok((seen.lost ?? 0) <= 2, text);
+  return seen;
+}
+
+/** Which gateways the client's table has as lost. */
+async function lostSets({ pod }: Client): Promise<readonly string[]> {
+  const { netns } = pod.sandbox;
+  const table = await inNetns(netns, "nft", ["list", "table", "inet", "coil"]);
+  return table.match(/set lost_\S+ \{\s+type mark\s+elements/g) ?? [];
+}
+
+let clients: Readonly<Record<"dual" | "ipv4" | "ipv6", Client>>;
+
+async function setUp(cluster: EgressCluster): Promise<void> {
+  await cluster.createEgress(EGRESS, {
+    destinations: VM_FAMILIES.map((family) => OUTSIDE_NETWORKS[family].near),
+    replicas: 2,
+    fouSourcePortAuto: true,
+    gatewaySelection: "Direct",
+  });
+  const make = (name: string, namespace?: string) =>
+    cluster.createClient({
+      name,
+      egresses: EGRESS,
+      ...(namespace !== undefined && { namespace }),
+    });
+  clients = {
+    dual: await make("dual"),
+    ipv4: await make("only4", "clients-ipv4"),
+    ipv6: await make("only6", "clients-ipv6"),
+  };
+}
+
+/** A gateway's kernel hangs under the traffic of all clients. */
+async function loseForAll(cluster: EgressCluster): Promise<void> {
+  const doomed = await doomedOf(cluster);
+  await using stack = new AsyncDisposableStack();
+  const flows = [
+    [clients.dual, "ipv4"],
+    [clients.dual, "ipv6"],
+    [clients.ipv4, "ipv4"],
+    [clients.ipv6, "ipv6"],
+  ] as const;
+  const watches: FailoverWatch[] = [];
+  for (const [client, family] of flows) {
+    const address = OUTSIDE[family].near;
+    const options = { doomed, other: true, address };
+    watches.push(stack.use(await FailoverWatch.open(client, options)));
+  }
+  for (const watch of watches) watch.failing();
+  const heal = await failGateways("hung", { cluster, gateways: [doomed] });
+  try {
+    for (const watch of watches) await expectMoved(watch);
+  } finally {
+    await heal();
+  }
+}
+
+const FAMILIES_TITLE =
+  "a gateway's kernel hangs: connections of pods of both families, of IPv4 alone and of IPv6 alone end, and go on by the other one";
+
+egressTest("egress failover in originating-only mode", {
+  cluster: { coildArgs: ["--enable-originating-only"] },
+  setUp,
+  scenarios: { [FAMILIES_TITLE]: loseForAll },
+});
+
+egressTest("egress failover", {
+  setUp,
+  scenarios: {
+    [FAMILIES_TITLE]: loseForAll,
+
+    "packets to a gateway pass, and its answers do not come back: it is lost":
+      async (cluster) => {
+        const doomed = await doomedOf(cluster);
+        await watching(
+          clients.ipv4,
+          doomed,
+          (watch) =>
+            broken(doomed, `udp sport ${TUNNEL_PORT}`, async () => {
+              await expectMoved(watch);
+            }),
+        );
+      },
+
+    "probes of a gateway are lost, and what clients send is not: it is lost all the same":
+      async (cluster) => {
+        const doomed = await doomedOf(cluster);
+        const probes = `udp dport ${TUNNEL_PORT} @th,160,32 0xc0000008`;
+        await watching(
+          clients.ipv4,
+          doomed,
+          (watch) =>
+            broken(doomed, probes, async () => {
+              await expectMoved(watch);
+            }),
+        );
+      },
+
+    "probes of a gateway pass, and what clients send does not: it is not lost, and what waits goes on afterwards":
+      async (cluster) => {
+        const doomed = await doomedOf(cluster);
+        const data = `udp dport ${TUNNEL_PORT} @th,160,32 != 0xc0000008`;
+        await watching(clients.ipv4, doomed, async (watch) => {
+          await broken(doomed, data, async () => {
+            await sleep(LOSS_MS);
+            assert.deepEqual(await lostSets(clients.ipv4), []);
+          });
+          await eventually("all to go on", () => watch.isOver, {
+            timeoutMs: NOTICE_MS,
+          });
+          assert.equal((await watch.seen()).waiting, 0);
+        });
+      },
+
+    "all gateways hang, and come back: none is lost, connections go on": async (
+      cluster,
+    ) => {
+      const doomed = await doomedOf(cluster);
+      const gateways = await cluster.gatewaysReady(EGRESS, 2);
+      await using watch = await FailoverWatch.open(clients.ipv4, { doomed });
+      watch.failing();
+      const heal = await failGateways("hung", { cluster, gateways });
+      try {
+        await sleep(LOSS_MS);
+        assert.deepEqual(await lostSets(clients.ipv4), []);
+      } finally {
+        await heal();
+      }
+      await cluster.gatewaysReady(EGRESS, 2);
+      await eventually("all to go on", () => watch.isOver, {
+        timeoutMs: NOTICE_MS,
+      });
+      assert.equal((await watch.seen()).waiting, 0);
+    },
+
+    "the API server is away, and its EndpointSlices are stale: a gateway is lost as ever":
+      async (cluster) => {
+        const doomed = await doomedOf(cluster);
+        const [{ netns }] = cluster.nodes;
+        const cut = { name: "cut", text: CUT_OFF };
+        await withTable(
+          netns,
+          cut,
+          () =>
+            watching(clients.ipv4, doomed, async (watch) => {
+              const gateways = [doomed];
+              const heal = await failGateways("hung", { cluster, gateways });
+              try {
+                await expectMoved(watch);
+              } finally {
+                await heal();
+              }
+            }),
+        );
+      },
+
+    "coild is killed in the middle of a failover, and started again: connections end":
+      async (cluster) => {
+        const doomed = await doomedOf(cluster);
+        await watching(
+          clients.ipv4,
+          doomed,
+          (watch) =>
+            broken(doomed, `udp dport ${TUNNEL_PORT}`, async () => {
+              await eventually(
+                "the client to know",
+                async () => (await lostSets(clients.ipv4)).length > 0,
+                { timeoutMs: NOTICE_MS, intervalMs: 1 },
+              );
+              const [node] = cluster.nodes;
+              await cluster.daemonOf(node).kill9();
+              await cluster.startCoild(node);
+              await expectMoved(watch);
+              assert.ok(doomed.ready, "its kubelet has not noticed");
+            }),
+        );
+      },
+
+    "another pod has a gateway's address at once: it gets nothing of clients once the gateway is lost":
+      async (cluster) => {
+        const doomed = await doomedOf(cluster);
+        const { netns } = doomed.pod.sandbox;
+        const { namespace, name } = doomed.pod;
+        await watching(clients.ipv4, doomed, async (watch) => {
+          using _ = cluster.kubelet.cordon();
+          await doomed.process.kill9();
+          // Its network is a stranger's now, in which a program listens.
+          await inNetns(netns, "sh", [
+            "-c",
+            `set -e
+nft flush ruleset
+ip fou del port ${TUNNEL_PORT} ipproto 4
+for link in $(ip -o link | grep -o 'coil_[a-z0-9]*'); do ip link delete $link; done`,
+          ]);
+          await using stranger = new Stranger(netns);
+          await expectMoved(watch);
+          const before = stranger.packets;
+          await sleep(LOSS_MS);
+          assert.equal(stranger.packets, before);
+          assert.ok(stranger.probes > 0, "it is probed still");
+        });
+        const target = { namespace, name, gracePeriodSeconds: 0 };
+        await cluster.access.client.delete(PODS, target);
+        await cluster.gatewaysReady(EGRESS, 2);
+      },
+  },
+});
+
+/** A program that has the tunnel's port, in a pod that is not a gateway. */
+class Stranger implements AsyncDisposable {
+  readonly #sockets: NetnsSockets;
+  readonly #socket: Deno.DatagramConn;
+  readonly #done: Promise<void>;
+  /** Datagrams of nodes, and others. */
+  probes = 0;
+  packets = 0;
+
+  constructor(netns: string) {
+    this.#sockets = new NetnsSockets(netns);
+    this.#socket = this.#sockets.listenDatagram("0.0.0.0", TUNNEL_PORT);
+    this.#done = this.#count();
+  }
+
+  async #count(): Promise<void> {
+    for await (const [data] of this.#socket) {
+      const { at, source } = PROBE;
+      const isProbe = source.every((byte, i) => data[at + i] === byte);
+      if (isProbe) this.probes++;
+      else this.packets++;
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#socket.close();
+    await this.#done;
+    this.#sockets[Symbol.dispose]();
+  }
+}
