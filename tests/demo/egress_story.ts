@@ -272,7 +272,7 @@ async function killGateways(scene: Scene): Promise<readonly WorldPod[]> {
   );
   line(
     dim(
-      "     The longest silence of each; the kubelet of this demo probes four times a second, real ones once in ten seconds.",
+      "     The longest silence of each; the kubelet of this demo probes gateways as their pods want it, once a second.",
     ),
   );
   const [, direct] = lost;

@@ -117,10 +117,12 @@ function messageOf(error: unknown): string {
 const { hostname, port } = new URL(`tcp://${Deno.args[0]}`);
 const conn = await Deno.connect({ hostname, port: Number(port) });
 using story = new JsonLines(conn);
-const cluster = await EgressCluster.start().catch(async (error) => {
-  await story.send({ error: messageOf(error) });
-  Deno.exit(1);
-});
+const cluster = await EgressCluster.start({ probes: "wanted" }).catch(
+  async (error) => {
+    await story.send({ error: messageOf(error) });
+    Deno.exit(1);
+  },
+);
 await story.send({});
 const api = apiOf(cluster);
 while (true) {

@@ -8,7 +8,12 @@ import { type LabProcess, spawnProcess } from "../lab/process.ts";
 import { writeServiceAccountDir } from "../lab/service_account.ts";
 import { eventually } from "../lab/wait.ts";
 import { openAccess, type VmAccess } from "./e2e_access.ts";
-import { type Gateway, GatewayKubelet, isReady } from "./e2e_kubelet.ts";
+import {
+  type Gateway,
+  GatewayKubelet,
+  type GatewayProbes,
+  isReady,
+} from "./e2e_kubelet.ts";
 import {
   CLIENTS,
   createObjects,
@@ -54,6 +59,8 @@ export interface ClusterOptions {
   readonly coildArgs?: readonly string[];
   /** Whose gateways, or whose coild and plugin, are upstream's; none without it. */
   readonly peer?: "gateways" | "nodes";
+  /** How gateways are probed by their kubelet; `often` without it. */
+  readonly probes?: GatewayProbes;
   /** See {@link PodRuntimeOptions}. */
   readonly first?: NonNullable<PodRuntimeOptions["first"]>;
 }
@@ -101,7 +108,7 @@ export class EgressCluster implements AsyncDisposable {
 
   /** Makes the world and starts coild on both nodes. */
   static async start(options: ClusterOptions = {}): Promise<EgressCluster> {
-    const { coildArgs = [], first, peer } = options;
+    const { coildArgs = [], first, peer, probes = "often" } = options;
     const peerGateways = peer === "gateways";
     const peerNodes = peer === "nodes";
     await using resources = new AsyncDisposableStack();
@@ -137,6 +144,7 @@ export class EgressCluster implements AsyncDisposable {
         binDir: peerGateways ? peerBinDir() : binDir,
         knows: (flag) => !peerGateways || !flag.startsWith("--drain-timeout="),
         nodes,
+        probes,
       }),
     );
     const cluster = new EgressCluster({

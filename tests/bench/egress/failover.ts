@@ -32,7 +32,7 @@ export async function failover(options: {
   readonly say: (text: string) => void;
   readonly report: (samples: Samples) => Promise<void>;
 }): Promise<void> {
-  await using cluster = await EgressCluster.start();
+  await using cluster = await EgressCluster.start({ probes: "wanted" });
   const clients = {
     direct: await makeMode(cluster, "direct"),
     service: await makeMode(cluster, "service"),
