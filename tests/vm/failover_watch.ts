@@ -22,8 +22,10 @@ const READY_MS = 120_000;
 
 /** What a client saw of a failure. */
 export interface SeenFailure {
-  /** The longest time without an answer, of each poller through the gateway that failed. */
+  /** The longest time without an answer, of each poller through the gateway that failed; pauses of the machine are among it. */
   readonly gaps: readonly number[];
+  /** From the failure until it was answered by another gateway, of each poller that was. */
+  readonly moved: readonly number[];
   /** From the failure until the last new connection began that had no answer in time. */
   readonly connections: number;
   /** From the failure until a program that waits on a connection was told; 0 if the connection still works, undefined if the program waits on. */
@@ -131,6 +133,7 @@ export class FailoverWatch implements AsyncDisposable {
   async seen(): Promise<SeenFailure> {
     return {
       gaps: this.#pollers.map(({ report }) => report.longestGapMs),
+      moved: this.#pollers.flatMap((poller) => this.#movedMs(poller)),
       connections: this.#sinceFailure(this.#connecting.lastLostMs),
       waiting: await this.#waitingMs(),
       download: this.#download?.longestGapMs,
@@ -138,6 +141,12 @@ export class FailoverWatch implements AsyncDisposable {
       lost: this.#other &&
         Math.max(0, this.#countUnanswered() - this.#unanswered - 1),
     };
+  }
+
+  #movedMs({ report: { firstMs } }: UdpFlow): number[] {
+    const later = firstMs.values().filter((ms) => ms > this.#failedMs)
+      .toArray();
+    return later.length === 0 ? [] : [this.#sinceFailure(Math.min(...later))];
   }
 
   #countUnanswered(): number {

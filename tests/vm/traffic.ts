@@ -140,6 +140,8 @@ export interface FlowReport {
   readonly answered: number;
   /** Addresses that the outside saw as source. */
   readonly sources: ReadonlySet<string>;
+  /** When the first answer came that shows a source, by `performance.now()`. */
+  readonly firstMs: ReadonlyMap<string, number>;
   /** The longest time without an answer. */
   readonly longestGapMs: number;
   /** Why the flow ended, when it did so by itself. */
@@ -150,6 +152,7 @@ class Tally {
   sent = 0;
   answered = 0;
   readonly sources: Set<string> = new Set();
+  readonly #firstMs = new Map<string, number>();
   error: string | undefined;
   #longestGapMs = 0;
   #lastMs = performance.now();
@@ -162,6 +165,7 @@ class Tally {
     this.answered++;
     this.sources.add(source);
     this.#noteGap();
+    if (!this.#firstMs.has(source)) this.#firstMs.set(source, this.#lastMs);
   }
 
   #noteGap(): void {
@@ -177,6 +181,7 @@ class Tally {
       sent,
       answered,
       sources,
+      firstMs: this.#firstMs,
       longestGapMs: Math.round(gap),
       ...(error === undefined ? {} : { error }),
     };

@@ -45,9 +45,11 @@ export async function failover(options: {
   for (let round = 0; round < options.rounds; round++) {
     for (const failure of FAILURES) {
       const seen = await measure(cluster, { clients, failure });
-      for (const [mode, { gaps, connections, waiting, lost }] of seen) {
+      for (const [mode, each] of seen) {
+        const { gaps, moved, connections, waiting, lost } = each;
         const name = `${failure}.${mode}`;
         for (const ms of gaps) note(`${name}.udp`, "ms", ms);
+        for (const ms of moved) note(`${name}.udp.moved`, "ms", ms);
         note(`${name}.tcp.new`, "ms", connections);
         note(`${name}.tcp.open`, "ms", waiting ?? WINDOW_MS);
         note(`${name}.other.lost`, "packets", lost ?? 0);
