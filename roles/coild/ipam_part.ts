@@ -49,7 +49,7 @@ export function connectIpam(
   dependencies: NodeDependencies,
   supplyOf: (context: SupplyContext) => Supply,
 ): NodePart {
-  const { options, client, nodeName, registry, stack } = dependencies;
+  const { options, client, registry, stack } = dependencies;
   const parts = connect(dependencies, supplyOf);
   const { addresses, blocks, ipam, node, routes, sources, teardown } = parts;
   stack.use(blocks.follow(ipam));

@@ -22,7 +22,7 @@ import {
 import { connect, CONNECTION_FLAGS } from "../base/connection.ts";
 import { CommandError } from "../base/errors.ts";
 import { listPages } from "../base/pages.ts";
-import { type Column } from "../base/table.ts";
+import type { Column } from "../base/table.ts";
 import {
   TABLE_FLAGS,
   type TableOutput,

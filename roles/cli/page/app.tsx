@@ -1,6 +1,6 @@
 import type { VNode } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { formatAge } from "../base/table.ts";
+import { formatAge } from "../../../lib/api/mod.ts";
 import { Egresses } from "./egresses.tsx";
 import { Nodes } from "./nodes.tsx";
 import { type Chosen, Pools } from "./pools.tsx";

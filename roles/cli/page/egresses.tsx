@@ -1,5 +1,5 @@
 import type { VNode } from "preact";
-import { formatAge } from "../base/table.ts";
+import { formatAge } from "../../../lib/api/mod.ts";
 import type { EgressView } from "../ui/view.ts";
 import { Rows } from "./rows.tsx";
 import { isFound } from "./search.ts";

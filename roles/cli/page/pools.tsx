@@ -1,6 +1,6 @@
 import type { VNode } from "preact";
 import { useEffect } from "preact/hooks";
-import { formatAge } from "../base/table.ts";
+import { formatAge } from "../../../lib/api/mod.ts";
 import type { BlockView, HolderView, PoolView } from "../ui/view.ts";
 import type { ClusterState } from "./state.ts";
 import { lookAt, nextPlace, type Place } from "./layout.ts";

@@ -1,7 +1,7 @@
 import type { VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { formatAge } from "../base/table.ts";
-import type { Problem } from "../base/problem.ts";
+import { formatAge } from "../../../lib/api/mod.ts";
+import type { Problem } from "../../../lib/ipam/audit/mod.ts";
 import type { StatusView } from "../ui/view.ts";
 import { Rows } from "./rows.tsx";
 import { isFound } from "./search.ts";
