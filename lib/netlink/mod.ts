@@ -77,14 +77,16 @@ export {
   PROTOCOL_BOOT,
   PROTOCOL_KERNEL,
   type Route,
+  wasAddedBy,
+} from "./route/route.ts";
+export {
   routeAdd,
   routeAddBeside,
   routeDelete,
   routeLookUp,
   routeReplace,
   type RouteTarget,
-  wasAddedBy,
-} from "./route/route.ts";
+} from "./route/route_requests.ts";
 export {
   type MonitorInterests,
   type Notification,

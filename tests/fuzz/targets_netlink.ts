@@ -1,6 +1,5 @@
 /** What the kernel sends: netlink, nf_tables, connections, FoU ports. */
 import { parseAddress } from "../../lib/netlink/route/address.ts";
-import { parseFlow } from "../../lib/netlink/conntrack/conntrack.ts";
 import { DumpReader } from "../../lib/netlink/connection/dump_reader.ts";
 import {
   parseAcknowledgement,
@@ -22,6 +21,7 @@ import { parseCounter } from "../../lib/netlink/netfilter/table/state.ts";
 import { parseRoute } from "../../lib/netlink/route/route.ts";
 import { parseRule } from "../../lib/netlink/route/rule.ts";
 import type { Target } from "./fuzzer.ts";
+import { parseFlow } from "../../lib/netlink/conntrack/flow_view.ts";
 
 /** What reads one message. */
 type Parser = (message: Message) => unknown;

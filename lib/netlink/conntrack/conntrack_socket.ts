@@ -5,10 +5,6 @@ import {
   type ConntrackEnd,
   type ConntrackFlow,
   type ConntrackTuple,
-  CTA_ID,
-  CTA_TUPLE_ORIG,
-  CTA_ZONE,
-  parseFlow,
   writeEndFilter,
   writeOriginalTuple,
 } from "./conntrack.ts";
@@ -29,6 +25,8 @@ import type { MessageWriter } from "../message/message_writer.ts";
 import type { Request } from "../message/request.ts";
 import { type Trace, traceFromEnvironment } from "../connection/trace.ts";
 import { NETFILTER_NAMES } from "../connection/trace_names.ts";
+import { parseFlow } from "./flow_view.ts";
+import { CTA_ID, CTA_TUPLE_ORIG, CTA_ZONE } from "./constants.ts";
 
 /** Messages of `<linux/netfilter/nfnetlink_conntrack.h>`. */
 const IPCTNL_MSG_CT_NEW = 0;

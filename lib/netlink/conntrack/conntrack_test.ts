@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import fc from "fast-check";
 import { Address, type Family } from "../../inet/mod.ts";
-import { parseFlow } from "./conntrack.ts";
 import { type Message, Payload } from "../message/message_reader.ts";
 import { MessageWriter } from "../message/message_writer.ts";
 import {
@@ -18,6 +17,7 @@ import {
   hex,
   unhex,
 } from "../testing.ts";
+import { parseFlow } from "./flow_view.ts";
 
 // Recorded of Linux 6.18 with NETLINK_TRACE=1, and what /proc/net/nf_conntrack
 // said of the same connection at that moment.

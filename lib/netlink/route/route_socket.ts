@@ -35,15 +35,10 @@ import {
   writeNeighbourFilter,
 } from "./neighbour.ts";
 import type { Request } from "../message/request.ts";
-import {
-  leadsOut,
-  parseRoute,
-  type Route,
-  routeLookUp,
-  writeRouteFilter,
-} from "./route.ts";
+import { leadsOut, parseRoute, type Route } from "./route.ts";
 import { parseRule, type Rule, writeRuleFilter } from "./rule.ts";
 import { type Trace, traceFromEnvironment } from "../connection/trace.ts";
+import { routeLookUp, writeRouteFilter } from "./route_requests.ts";
 
 /** Options of `RouteSocket.open()`. */
 export interface RouteSocketOptions {

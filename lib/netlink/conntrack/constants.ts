@@ -1,0 +1,27 @@
+/** Attributes of `<linux/netfilter/nfnetlink_conntrack.h>`. */
+export const CTA_TUPLE_ORIG = 1;
+export const CTA_TUPLE_REPLY = 2;
+export const CTA_STATUS = 3;
+export const CTA_PROTOINFO = 4;
+export const CTA_TIMEOUT = 7;
+export const CTA_MARK = 8;
+export const CTA_ID = 12;
+export const CTA_ZONE = 18;
+export const CTA_FILTER = 25;
+export const CTA_FILTER_ORIG_FLAGS = 1;
+export const CTA_FILTER_REPLY_FLAGS = 2;
+/** Of `net/netfilter/nf_conntrack_netlink.c`. */
+export const CTA_FILTER_F_CTA_IP_SRC = 1;
+export const CTA_TUPLE_IP = 1;
+export const CTA_TUPLE_PROTO = 2;
+export const CTA_IP_V4_SRC = 1;
+export const CTA_IP_V4_DST = 2;
+export const CTA_IP_V6_SRC = 3;
+export const CTA_IP_V6_DST = 4;
+export const CTA_PROTO_NUM = 1;
+export const CTA_PROTO_SRC_PORT = 2;
+export const CTA_PROTO_DST_PORT = 3;
+export const CTA_PROTO_ICMP_ID = 4;
+export const CTA_PROTO_ICMPV6_ID = 7;
+export const CTA_PROTOINFO_TCP = 1;
+export const CTA_PROTOINFO_TCP_STATE = 1;
