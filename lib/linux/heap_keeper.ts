@@ -76,9 +76,10 @@ export class HeapKeeper {
     this.#floor = { heap: 0, resident: 0 };
   }
 
-  /** Counts an object that came in. Of a long list, it collects in between. */
-  note(): void {
-    if (++this.#objects < OBJECTS_PER_LOOK) return;
+  /** Counts objects that came in, or that were gone through. Of a long list, it collects in between. */
+  note(objects: number = 1): void {
+    this.#objects += objects;
+    if (this.#objects < OBJECTS_PER_LOOK) return;
     this.#objects = 0;
     if (this.#growth(this.#measure()) >= this.#busyBytes) this.#clean(1);
   }

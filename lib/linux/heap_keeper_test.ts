@@ -143,6 +143,15 @@ Deno.test("HeapKeeper.note() does not wait for the next look within a long list"
   assert.ok(state.collections.length < 10);
 });
 
+Deno.test("HeapKeeper.note() does not wait for the next look when many objects were gone through", () => {
+  const { state, keeper } = setUp();
+  state.garbage += 13 * MIB;
+  keeper.note(49);
+  assert.deepEqual(state.collections, []);
+  keeper.note(50_000);
+  assert.equal(state.collections.length, 1);
+});
+
 Deno.test("HeapKeeper's own collector gives memory back", () => {
   const keeper = new HeapKeeper();
   keeper.look();

@@ -474,10 +474,17 @@ Deno.test("a controller that does not lead any longer counts no pools", async ()
   assert.ok(!await counted());
 });
 
-Deno.test("a new leader looks at the memory while it goes through all blocks", async () => {
+Deno.test("a new leader looks at the memory while it goes through all blocks, and when it has counted a pool's", async () => {
   let noted = 0;
+  const together = new Set<number>();
   await using lab = new IpamLab({
-    heap: { note: () => void noted++, run: (signal) => untilAborted(signal) },
+    heap: {
+      note(objects = 1) {
+        if (objects === 1) noted++;
+        else together.add(objects);
+      },
+      run: (signal) => untilAborted(signal),
+    },
   });
   // As the controller writes it, so that none is written again.
   const annotations = { "coil.cybozu.com/node-addresses": "192.0.2.1" };
@@ -491,6 +498,7 @@ Deno.test("a new leader looks at the memory while it goes through all blocks", a
   );
   // Two nodes and three blocks are read; then the blocks are gone through.
   assert.ok(noted >= 2 + 3 + 3, `${noted}`);
+  assert.deepEqual([...together], [3]);
 });
 
 Deno.test("a pool says which pods' addresses do not fit, as long as they do not", async () => {
