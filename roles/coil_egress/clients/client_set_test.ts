@@ -62,6 +62,19 @@ Deno.test("ClientSet keeps a shared address when one of its pods gets another (W
   assert.deepEqual(served(), ["10.1.1.2", "10.1.1.3"]);
 });
 
+Deno.test("ClientSet keeps the address of a pod that is gone when its successor was announced before the slice changed", () => {
+  const { set, status, announced, served } = fixture();
+  status("gone", "10.1.1.2");
+  announced("next", "10.1.1.2");
+  set.forget("gone");
+  assert.deepEqual(served(), ["10.1.1.2"]);
+  status("next", "10.1.1.2");
+  announced("next");
+  assert.deepEqual(served(), ["10.1.1.2"]);
+  set.forget("next");
+  assert.deepEqual(served(), []);
+});
+
 Deno.test("ClientSet serves what is announced until it is taken back, and counts it once", () => {
   const { set, status, announced, served, shared } = fixture();
   announced("a", "10.1.1.2");
