@@ -4,10 +4,12 @@ import { FAMILIES } from "../../lib/inet/mod.ts";
 import {
   addressIn,
   CoordinatorLab,
+  fetched,
   interfaceAddressIn,
   type LabPod,
   type NicSpec,
   reaches,
+  serving,
   stateOf,
 } from "./coordinator_lab.ts";
 import { netnsTest } from "./testing.ts";
@@ -168,5 +170,31 @@ netnsTest(
       assert.ok(await reaches(lab.switch, address, { source }), address);
     }
     await lab.ok("CHECK", pod, { ifname: "net1" });
+  },
+);
+
+netnsTest(
+  "coordinator: the host may check reverse paths strictly",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    for (const link of ["all", "default"]) {
+      const name = `net.ipv4.conf.${link}.rp_filter=1`;
+      await lab.host.exec("sysctl", "-qw", name);
+    }
+    const underlay = await lab.joined([ETH0, NET1]);
+    const further: NicSpec = { ...NET1, number: 110 };
+    const overlay = await lab.joined([further], { overlay: 5 });
+    await serving(lab, async () => {
+      for (const { netns } of [underlay, overlay]) {
+        assert.match(await fetched(netns, "ipv4"), /^10\./);
+        assert.ok(await reaches(netns, addressIn(6, "ipv4", 10)));
+      }
+      for (const [network, number] of [[6, 100], [7, 100], [7, 110]] as const) {
+        const address = addressIn(network, "ipv4", number);
+        assert.ok(await reaches(lab.host, address), address);
+      }
+      const source = addressIn(7, "ipv4", 110);
+      assert.equal(await fetched(overlay.netns, "ipv4", { source }), source);
+    });
   },
 );
