@@ -38,6 +38,7 @@ export interface VpcLab extends AsyncDisposable {
   readonly node: TestNode;
   readonly host: VpcHost;
   readonly fabric: TempNetns;
+  readonly peer: TempNetns;
   readonly outside: TempNetns;
   readonly pods: Readonly<Record<keyof typeof PODS, TempNetns>>;
   /** Plugs the secondary ENI in. */
@@ -91,6 +92,7 @@ export async function vpcLab(
     node,
     host: restart(),
     fabric,
+    peer,
     outside,
     pods,
     plug,
