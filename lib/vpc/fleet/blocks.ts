@@ -25,10 +25,16 @@ export interface EniBlock {
 export interface GrantNumbers {
   readonly next: number;
   readonly numbers: ReadonlyMap<string, number>;
+  /** The /80 of each ENI, in which its blocks have their IPv6 addresses. */
+  readonly prefixes: ReadonlyMap<string, string>;
 }
 
 /** The state before anything was seen. */
-export const NO_GRANTS: GrantNumbers = { next: 1, numbers: new Map() };
+export const NO_GRANTS: GrantNumbers = {
+  next: 1,
+  numbers: new Map(),
+  prefixes: new Map(),
+};
 
 /** How many addresses a subnet of a VPC has at the most, a /16: the distance between devices. */
 const DEVICE_STEP = 65_536;
@@ -37,8 +43,8 @@ const DEVICE_STEP = 65_536;
 const IPV6_LENGTH = 80;
 
 /**
- * Numbers what EC2 has granted to ENIs with a device. A grant keeps its number until neither list shows it there, or
- * until it was given back: `returned` has the names of blocks that were since the last time. The metadata service may go
+ * Numbers what EC2 has granted to ENIs with a device. A grant keeps its number until neither list shows it there, until
+ * its ENI has another /80, or until it was given back: `returned` has the names of blocks that were since the last time. The metadata service may go
  * on showing those.
  */
 export function numberGrants(
@@ -48,17 +54,22 @@ export function numberGrants(
 ): GrantNumbers {
   let { next } = before;
   const numbers = new Map<string, number>();
-  for (const { id, device, grants } of enis) {
+  const prefixes = new Map<string, string>();
+  for (const { id, device, grants, ipv6 } of enis) {
     // What was detached has no blocks: it gives others when it is attached again.
     if (device === undefined) continue;
+    const prefix = String(ipv6?.block);
+    prefixes.set(id, prefix);
+    const isSame = before.prefixes.get(id) === prefix;
     for (const { block, inEc2 } of grants) {
       const name = grantName(id, block);
-      const known = returned.has(name) ? undefined : before.numbers.get(name);
+      const isKnown = isSame && !returned.has(name);
+      const known = isKnown ? before.numbers.get(name) : undefined;
       if (known !== undefined) numbers.set(name, known);
       else if (inEc2) numbers.set(name, next++);
     }
   }
-  return { next, numbers };
+  return { next, numbers, prefixes };
 }
 
 /** The name of the block that an ENI's grant is. */

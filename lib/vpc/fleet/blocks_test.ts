@@ -168,6 +168,22 @@ Deno.test("numberGrants() gives another number to the blocks of an ENI that was 
   );
 });
 
+Deno.test("numberGrants() gives another number when the ENI has another /80", () => {
+  const ipv6 = Prefix.parse("2001:db8:0:1:3::/80");
+  const name = "eni-1/10.0.97.16/28";
+  const first = numberGrants(NO_GRANTS, mergeEnis([ENI], [SHOWN]));
+  const other = mergeEnis([{ ...ENI, ipv6 }], [{ ...SHOWN, ipv6 }]);
+  const second = numberGrants(first, other);
+  assert.notEqual(second.numbers.get(name), first.numbers.get(name));
+  const again = numberGrants(second, other);
+  assert.equal(again.numbers.get(name), second.numbers.get(name));
+  // Where pods have IPv4 alone, it does not matter.
+  const alone = (ec2: Ec2Eni) => mergeEnis([ec2], [SHOWN], ["ipv4"]);
+  const before = numberGrants(NO_GRANTS, alone(ENI));
+  const after = numberGrants(before, alone({ ...ENI, ipv6 }));
+  assert.equal(after.numbers.get(name), before.numbers.get(name));
+});
+
 Deno.test("numberGrants() forgets what was given back, whatever the metadata go on showing", () => {
   const name = "eni-1/10.0.97.16/28";
   const first = numberGrants(NO_GRANTS, mergeEnis([ENI], [SHOWN]));
