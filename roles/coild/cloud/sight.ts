@@ -28,6 +28,9 @@ export interface Sight {
   readonly vpcCidrs: readonly Prefix[];
 }
 
+/** JSON with what is known of the instance at its start; does not change. */
+const DOCUMENT = "dynamic/instance-identity/document";
+
 /** Which instance this is. */
 export interface Instance {
   readonly id: string;
@@ -40,12 +43,31 @@ export async function readInstance(
   imds: ImdsClient,
   options: { readonly signal: AbortSignal },
 ): Promise<Instance> {
-  const [id, type, region] = await Promise.all([
-    imds.get("meta-data/instance-id", options),
-    imds.get("meta-data/instance-type", options),
-    imds.get("meta-data/placement/region", options),
-  ]);
-  return { id, type, region };
+  const document = objectIn(await imds.get(DOCUMENT, options));
+  const text = (key: string): string => {
+    const value = document[key];
+    if (typeof value === "string" && value !== "") return value;
+    throw new NoAnswerError(
+      `Cannot read the instance metadata: the instance's document has no "${key}"`,
+    );
+  };
+  return {
+    id: text("instanceId"),
+    type: text("instanceType"),
+    region: text("region"),
+  };
+}
+
+function objectIn(text: string): Readonly<Record<string, unknown>> {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (typeof value === "object" && value !== null) return { ...value };
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+  }
+  throw new NoAnswerError(
+    "Cannot read the instance metadata: the instance's document is not a JSON object",
+  );
 }
 
 /** Looks at the instance's ENIs by its metadata. What does not change is asked for once. */
@@ -67,10 +89,29 @@ export class MetadataSight {
   async look(options: { readonly signal: AbortSignal }): Promise<Sight> {
     const macs = (await this.#imds.list(`${MACS}/`, options))
       .map((line) => line.replace(/\/$/, ""));
-    const found = await Promise.all(macs.map(async (mac) => {
+    // Most ENIs are in one subnet: only one of them is asked for it.
+    const [first] = await this.#lookAt(macs.slice(0, 1), options);
+    const near = first?.facts.subnets;
+    const others = await this.#lookAt(macs.slice(1), { ...options, near });
+    const found = first === undefined ? others : [first, ...others];
+    this.#facts = new Map(found.map(({ facts }) => [facts.mac, facts]));
+    const enis = found.map(({ eni }) => eni);
+    const facts = new Map(found.map(({ facts }) => [facts.id, facts]));
+    return { enis, facts, vpcCidrs: await this.#vpcCidrs(macs, options) };
+  }
+
+  async #lookAt(
+    macs: readonly string[],
+    { near, ...options }: {
+      readonly signal: AbortSignal;
+      /** Subnets that an ENI of the same VPC has. */
+      readonly near?: DualStack<Prefix> | undefined;
+    },
+  ): Promise<{ readonly facts: EniFacts; readonly eni: ImdsEni }[]> {
+    return await Promise.all(macs.map(async (mac) => {
       const local = this.#imds.list(`${MACS}/${mac}/local-ipv4s`, options);
       const [facts, addresses, prefixes, [ipv6]] = await Promise.all([
-        this.#facts.get(mac) ?? this.#read(mac, { ...options, local }),
+        this.#facts.get(mac) ?? this.#read(mac, { ...options, local, near }),
         local,
         this.#imds.list(`${MACS}/${mac}/ipv4-prefix`, options),
         this.#ofIpv6(`${MACS}/${mac}/ipv6-prefix`, options),
@@ -83,10 +124,6 @@ export class MetadataSight {
       const block = ipv6 === undefined ? undefined : prefixIn(ipv6);
       return { facts, eni: { id, device, blocks, ipv6: block } };
     }));
-    this.#facts = new Map(found.map(({ facts }) => [facts.mac, facts]));
-    const enis = found.map(({ eni }) => eni);
-    const facts = new Map(found.map(({ facts }) => [facts.id, facts]));
-    return { enis, facts, vpcCidrs: await this.#vpcCidrs(macs, options) };
   }
 
   /** The lines of a key that only nodes with IPv6 are asked for. */
@@ -108,31 +145,52 @@ export class MetadataSight {
 
   async #read(
     mac: string,
-    { local, ...options }: {
+    { local, near, ...options }: {
       readonly signal: AbortSignal;
       /** The ENI's IPv4 addresses, its own first. */
       readonly local: Promise<readonly string[]>;
+      readonly near: DualStack<Prefix> | undefined;
     },
   ): Promise<EniFacts> {
     const get = (key: string) =>
       this.#imds.get(`${MACS}/${mac}/${key}`, options);
-    const [id, device, [address = ""], subnet, [address6], [subnet6]] =
-      await Promise.all([
-        get("interface-id"),
-        get("device-number"),
-        local,
-        get("subnet-ipv4-cidr-block"),
-        this.#ofIpv6(`${MACS}/${mac}/ipv6s`, options),
-        this.#ofIpv6(`${MACS}/${mac}/subnet-ipv6-cidr-blocks`, options),
-      ]);
+    const [id, device, [address = ""], [address6]] = await Promise.all([
+      get("interface-id"),
+      get("device-number"),
+      local,
+      this.#ofIpv6(`${MACS}/${mac}/ipv6s`, options),
+    ]);
+    const addresses = mapDualStack(dual(address, address6), addressIn);
     return {
       id,
       device: Number(device),
       mac,
-      addresses: mapDualStack(dual(address, address6), addressIn),
-      subnets: mapDualStack(dual(subnet, subnet6), prefixIn),
+      addresses,
+      subnets: isWithin(addresses, near)
+        ? near
+        : await this.#subnetsOf(mac, options),
     };
   }
+
+  async #subnetsOf(
+    mac: string,
+    options: { readonly signal: AbortSignal },
+  ): Promise<DualStack<Prefix>> {
+    const [ipv4, [ipv6]] = await Promise.all([
+      this.#imds.get(`${MACS}/${mac}/subnet-ipv4-cidr-block`, options),
+      this.#ofIpv6(`${MACS}/${mac}/subnet-ipv6-cidr-blocks`, options),
+    ]);
+    return mapDualStack(dual(ipv4, ipv6), prefixIn);
+  }
+}
+
+/** Whether an ENI of these addresses is in a subnet: the subnets of a VPC do not overlap. */
+function isWithin(
+  addresses: DualStack<Address>,
+  subnets: DualStack<Prefix> | undefined,
+): subnets is DualStack<Prefix> {
+  const { ipv4 } = addresses;
+  return ipv4 !== undefined && subnets?.ipv4?.contains(ipv4) === true;
 }
 
 function dual(ipv4: string, ipv6: string | undefined): DualStack<string> {

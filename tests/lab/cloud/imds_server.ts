@@ -12,7 +12,7 @@ const TTL_HEADER = "x-aws-ec2-metadata-token-ttl-seconds";
 const TOKEN_HEADER = "x-aws-ec2-metadata-token";
 /** Six hours: the longest life of a token. */
 const MAX_TTL_SECONDS = 21_600;
-const ROOT = "/latest/meta-data/";
+const ROOT = "/latest/";
 
 /** What the metadata service needs. */
 export interface ImdsOptions {
@@ -104,6 +104,20 @@ export class ImdsEndpoint {
   }
 
   #tree(instance: Instance): Tree {
+    const document = JSON.stringify({
+      accountId: "123456789012",
+      instanceId: instance.id,
+      instanceType: instance.type.name,
+      region: this.#options.account.region,
+      version: "2017-09-30",
+    });
+    return {
+      "dynamic": { "instance-identity": { document } },
+      "meta-data": this.#metaData(instance),
+    };
+  }
+
+  #metaData(instance: Instance): Tree {
     const { account, credentials } = this.#options;
     const enis = enisOf(account.enis(account.pace.imdsLagMs), instance.id);
     const [primary] = enis;

@@ -44,6 +44,13 @@ class Client {
     return this.send("GET", `/latest/meta-data/${path}`, headers);
   }
 
+  /** The document that says which instance it is. */
+  identity(): Record<string, unknown> {
+    const headers = { "x-aws-ec2-metadata-token": this.#token };
+    const path = "/latest/dynamic/instance-identity/document";
+    return JSON.parse(this.send("GET", path, headers).body);
+  }
+
   text(path: string): string {
     const { status, body } = this.get(path);
     assert.equal(status, 200, path);
@@ -105,6 +112,11 @@ Deno.test("IMDS: an instance's keys", () => {
   for (const [path, value] of Object.entries(values)) {
     assert.equal(client.text(path), value, path);
   }
+  const { instanceId, instanceType, region } = client.identity();
+  assert.deepEqual(
+    [instanceId, instanceType, region],
+    [INSTANCE, "t3.small", "eu-test-1"],
+  );
   const role = JSON.parse(client.text("iam/security-credentials/node"));
   assert.equal(role.AccessKeyId, ROLE_KEYS.accessKeyId);
   assert.equal(role.Token, ROLE_KEYS.sessionToken);
