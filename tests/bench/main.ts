@@ -17,6 +17,7 @@ import { EGRESS_PACKAGES, EGRESS_PARTS, egressFigures } from "./egress/mod.ts";
 import { makeEmptyProgram } from "./empty_program.ts";
 import { asTable, type Figure, figure } from "./figures.ts";
 import { ipamFigures } from "./ipam.ts";
+import { NotificationListener } from "./notifications.ts";
 import { PEER_PACKAGES, peerNetwork } from "./peer.ts";
 import { pluginTimes } from "./plugin.ts";
 import { oneByOne, type PodBench, waves } from "./pods.ts";
@@ -209,19 +210,27 @@ async function waveFigures(
   };
   const idle = rss("rss.router.idle", router.pid);
   let memory: Figure[] = [];
+  await using listener = await NotificationListener.start(node);
+  const shares: number[] = [];
+  let usedMs = 0;
   const figures = await waves({ ...ipv4, namespace: "wave" }, {
     size: 110,
     rounds,
-    between: async () => {
+    before: () => usedMs = listener.usedMs,
+    between: async (addMs) => {
       const amid = rss(`rss.coild.110${suffix}.amid`, pids.coild);
       await sleep(SETTLE_MS);
       memory = WITH_PODS.map((role) =>
         rss(`rss.${role}.110${suffix}`, pids[role])
       );
       memory.push(amid);
+      shares.push(100 * (listener.usedMs - usedMs) / addMs);
     },
   });
-  return [idle, ...figures, ...memory];
+  const notifications = figure(`wave110.notifications${suffix}`, "%", shares, {
+    target: "≤ 5",
+  });
+  return [idle, ...figures, notifications, ...memory];
 }
 
 /** Those of a part's own parts that are asked for. */

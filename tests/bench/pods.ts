@@ -73,7 +73,9 @@ export async function waves(
   options: {
     readonly size: number;
     readonly rounds: number;
-    readonly between: () => Promise<void>;
+    readonly before?: () => void;
+    /** `addMs` is what the wave took. */
+    readonly between: (addMs: number) => Promise<void>;
   },
 ): Promise<Figure[]> {
   const { cluster, node, peer } = bench;
@@ -97,8 +99,10 @@ export async function waves(
       timed(() => Promise.all(of.map(each)));
     const peerCall = (command: "ADD" | "DEL") => (sandbox: Sandbox) =>
       callPeer({ node, sandbox, config: peer, command });
-    times.add.push(await all((s) => cluster.add(node, s), ours));
-    await options.between();
+    options.before?.();
+    const addMs = await all((s) => cluster.add(node, s), ours);
+    times.add.push(addMs);
+    await options.between(addMs);
     times.del.push(await all((s) => cluster.del(node, s), ours));
     times.peerAdd.push(await all(peerCall("ADD"), peers));
     times.peerDel.push(await all(peerCall("DEL"), peers));

@@ -59,6 +59,16 @@ export function processorSecondsSince(
   );
 }
 
+/** The same of all its threads in nanoseconds (Documentation/scheduler/sched-stats.rst), for short times. */
+export function processorNs(pid: number): number {
+  let total = 0;
+  for (const { name } of Deno.readDirSync(`/proc/${pid}/task`)) {
+    const text = Deno.readTextFileSync(`/proc/${pid}/task/${name}/schedstat`);
+    total += Number(text.split(" ")[0]);
+  }
+  return total;
+}
+
 /** Processor time of all children of this process that have ended, in seconds. */
 export function endedChildrenSeconds(): number {
   return secondsIn("self", 13);
