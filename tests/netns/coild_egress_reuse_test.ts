@@ -58,6 +58,8 @@ class Pods {
         )
       ),
     clientsOf: () => [],
+    annotationsOf: ({ metadata }: V1Pod) => ({ name: metadata?.name }),
+    subscribeNamespaces: () => ({ [Symbol.dispose]() {} }),
   } as unknown as PodSource;
 
   put(object: V1Pod): void {
@@ -94,9 +96,9 @@ function follow(parts: Parts, pods: Pods): AsyncDisposable & {
     setup: {
       egressesAt: () => new Set(),
       isNone: ({ key }: Attachment) => clean.has(key.containerId),
-      update: ({ key }: Attachment, { metadata }: V1Pod) => {
-        updates.push(`${metadata?.name} ${key.containerId}`);
-        if (metadata?.name !== CLIENT) clean.add(key.containerId);
+      update: ({ key }: Attachment, { name }: { name?: string }) => {
+        updates.push(`${name} ${key.containerId}`);
+        if (name !== CLIENT) clean.add(key.containerId);
         return Promise.resolve("done");
       },
       forget() {},
