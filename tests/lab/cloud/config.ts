@@ -97,6 +97,8 @@ export interface Pace {
   readonly attachMs: number;
   /** How long an ENI is `detaching`. */
   readonly detachMs: number;
+  /** How much later the link of an ENI is there than its attachment. */
+  readonly plugMs: number;
   /** How many items a page of a list has at the most; 0: as many as are asked for. */
   readonly pageSize: number;
 }
@@ -107,5 +109,6 @@ export const NO_DELAYS: Pace = {
   answerMs: 0,
   attachMs: 0,
   detachMs: 0,
+  plugMs: 0,
   pageSize: 0,
 };

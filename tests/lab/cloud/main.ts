@@ -56,7 +56,11 @@ async function obey({ command, argument }: CommandMessage): Promise<unknown> {
 async function openFabric(config: FabricConfig): Promise<Fabric> {
   const fabric = await Fabric.open(config);
   await fabric.apply(account.enis());
-  account.watch((enis) => void fabric.apply(enis));
+  account.watch((enis) => {
+    const { plugMs } = account.pace;
+    if (plugMs === 0) void fabric.apply(enis);
+    else setTimeout(() => fabric.apply(account.enis()), plugMs);
+  });
   return fabric;
 }
 

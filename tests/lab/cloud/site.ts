@@ -7,15 +7,24 @@ import { Cloud } from "./cloud.ts";
 import type { CloudConfig } from "./config.ts";
 import { byHand, changesOf } from "./testing.ts";
 
-/** A peer in the VPC, and a host in the Internet, with an address of each family. */
+/** A peer in the VPC, a host in the Internet, with an address of each family, and one beyond a VPN. */
 export const PEER = "10.0.9.10";
 export const PEER6 = "fd10:0:0:9::10";
 export const OUTSIDE = "198.51.100.10";
 export const OUTSIDE6 = "2001:db8::10";
+export const ON_PREMISES = "192.168.7.10";
 
-/** A VPC whose instances are nodes of a lab: a cloud with its fabric, a peer in the VPC and a host in the Internet. */
+/** The network namespaces of these hosts. */
+export interface VpcHosts {
+  readonly peer: string;
+  readonly outside: string;
+  readonly onPremises: string;
+}
+
+/** A VPC whose instances are nodes of a lab: a cloud with its fabric, a peer in the VPC, and hosts outside. */
 export class VpcSite implements AsyncDisposable {
   readonly cloud: Cloud;
+  readonly hosts: VpcHosts;
   readonly #stack: AsyncDisposableStack;
   /** By the node's name. */
   readonly #instances: ReadonlyMap<string, string>;
@@ -24,11 +33,13 @@ export class VpcSite implements AsyncDisposable {
     stack: AsyncDisposableStack,
     parts: {
       readonly cloud: Cloud;
+      readonly hosts: VpcHosts;
       readonly instances: ReadonlyMap<string, string>;
     },
   ) {
     this.#stack = stack;
     this.cloud = parts.cloud;
+    this.hosts = parts.hosts;
     this.#instances = parts.instances;
   }
 
@@ -47,11 +58,10 @@ export class VpcSite implements AsyncDisposable {
     };
     for (const { netns } of nodes) await freeEth0(netns);
     const fabric = await make("fabric");
-    const peer = { netns: await make("peer"), addresses: [PEER, PEER6] };
-    const outside = {
-      netns: await make("outside"),
-      addresses: [OUTSIDE, OUTSIDE6],
-      isOutside: true,
+    const hosts: VpcHosts = {
+      peer: await make("peer"),
+      outside: await make("outside"),
+      onPremises: await make("premises"),
     };
     const pairs = nodes.map((node, i) =>
       [node, config.instances[i]?.id ?? ""] as const
@@ -63,13 +73,21 @@ export class VpcSite implements AsyncDisposable {
           nodes: Object.fromEntries(
             pairs.map(([{ netns }, id]) => [id, netns]),
           ),
-          hosts: [peer, outside],
+          hosts: [
+            { netns: hosts.peer, addresses: [PEER, PEER6] },
+            { netns: hosts.onPremises, addresses: [ON_PREMISES] },
+            {
+              netns: hosts.outside,
+              addresses: [OUTSIDE, OUTSIDE6],
+              isOutside: true,
+            },
+          ],
           ec2Address: "198.51.100.1",
         },
       }, fabric),
     );
     const instances = new Map(pairs.map(([{ name }, id]) => [name, id]));
-    return new VpcSite(stack.move(), { cloud, instances });
+    return new VpcSite(stack.move(), { cloud, hosts, instances });
   }
 
   /** The instance that a node is. */
