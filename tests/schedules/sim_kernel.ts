@@ -31,6 +31,8 @@ interface SimLink extends PodLink {
   /** Until the link is gone the pod has its addresses, whatever routes there are. */
   readonly inPod: DualStack<Address>;
   readonly isHusk: boolean;
+  /** Another program has removed its routes, and they are not back yet. */
+  readonly isFlushed: boolean;
 }
 
 /** What outlives the daemon. */
@@ -56,9 +58,18 @@ export class SimKernel {
       inPod: {},
       up: true,
       isHusk: false,
+      isFlushed: false,
     };
     this.links.set(index, link);
     return link;
+  }
+
+  /** Another program removes all routes to pods. */
+  flush(): void {
+    for (const { index, addresses } of this.pods) {
+      if (valuesOf(addresses).length === 0) continue;
+      this.change(index, { addresses: {}, isFlushed: true });
+    }
   }
 
   change(index: number, change: Partial<SimLink>): void {
@@ -112,7 +123,7 @@ export class SimNetwork implements Partial<Omit<PodNetwork, "upkeep">> {
     try {
       await this.#message("route");
       const { addresses } = request;
-      kernel.change(index, { addresses, inPod: addresses });
+      kernel.change(index, { addresses, inPod: addresses, isFlushed: false });
       await this.#message("finish");
     } catch (error) {
       kernel.links.delete(index);
@@ -193,9 +204,24 @@ export class SimNetwork implements Partial<Omit<PodNetwork, "upkeep">> {
     if (found === undefined || found.isHusk) throw new Error("no host link");
   }
 
-  async findLostAddresses(): Promise<ReadonlyMap<number, DualStack<Address>>> {
+  async findLostAddresses(
+    lost: readonly PodLink[],
+  ): Promise<ReadonlyMap<number, DualStack<Address>>> {
     await this.#message("ask pods", { canFail: false });
-    return new Map();
+    return new Map(lost.flatMap(({ index }) => {
+      const inPod = this.#with.kernel.links.get(index)?.inPod ?? {};
+      return valuesOf(inPod).length === 0 ? [] : [[index, inPod] as const];
+    }));
+  }
+
+  async addressesInNamespaces(): Promise<ReadonlyMap<string, string>> {
+    await this.#message("ask namespaces", { canFail: false });
+    const links = [...this.#with.kernel.links.values()];
+    return new Map(
+      links.flatMap(({ inPod, containerId }) =>
+        valuesOf(inPod).map((address) => [`${address}`, containerId] as const)
+      ),
+    );
   }
 
   /** Of what is looked after, only the routes of pods' ends are simulated. */
@@ -222,7 +248,11 @@ export class SimNetwork implements Partial<Omit<PodNetwork, "upkeep">> {
       const link = this.#with.kernel.links.get(pod.index);
       if (link === undefined || link.isHusk) return [];
       await this.#message("restore");
-      this.#with.kernel.change(pod.index, { addresses, inPod: addresses });
+      this.#with.kernel.change(pod.index, {
+        addresses,
+        inPod: addresses,
+        isFlushed: false,
+      });
       return ["route"];
     },
   };

@@ -4,7 +4,7 @@ import { Registry } from "prom-client";
 import { Gate, KeyedMutex, TaskGroup } from "../../lib/async/mod.ts";
 import { type CNIArgs, CNIArgsSchema } from "../../lib/cnirpc/mod.ts";
 import { NodeIpam } from "../../lib/ipam/mod.ts";
-import { KubeClient } from "../../lib/kube/mod.ts";
+import { KubeClient, KubeUnreachableError } from "../../lib/kube/mod.ts";
 import type { PodNetwork } from "../../lib/podnet/mod.ts";
 import { AddressedPods } from "../../roles/coild/pods/addressed_pods.ts";
 import { BlockClient } from "../../roles/coild/blocks/client.ts";
@@ -19,6 +19,7 @@ import { NodeSource } from "../../roles/coild/cluster/node_source.ts";
 import type { PodEvents } from "../../roles/coild/observe/pod_events.ts";
 import type { PodSource } from "../../roles/coild/cluster/pod_source.ts";
 import { Readiness } from "../../roles/coild/observe/readiness.ts";
+import { LeakRelease } from "../../roles/coild/pods/leak_release.ts";
 import { Reconciler } from "../../roles/coild/pods/reconciler.ts";
 import { RouteRepair } from "../../roles/coild/network/route_repair.ts";
 import { start, START_CONDITIONS } from "../../roles/coild/pods/startup.ts";
@@ -46,6 +47,7 @@ export class SimCoild {
   readonly #group = new TaskGroup();
   readonly #teardown: Teardown;
   readonly #locks: KeyedMutex = new KeyedMutex();
+  readonly #leaks: LeakRelease;
 
   constructor(
     world: SimWorld,
@@ -126,6 +128,20 @@ export class SimCoild {
       later: queueMicrotask,
     });
     const addresses = new NodeAddresses(node, network);
+    this.#leaks = new LeakRelease({
+      ...shared,
+      pods: {
+        // Pods' statuses are always behind; the kernel alone has to protect them.
+        listLive: async () => {
+          await world.scheduler.point(`${life.name}: list pods`, life);
+          if (!world.scheduler.random.chance(world.faults().lost)) return [];
+          throw new KubeUnreachableError("simulated");
+        },
+      },
+      recorder: { event() {} },
+      nodeName,
+      nodeUid: () => undefined,
+    });
     this.ipam = ipam;
     this.#teardown = teardown;
     this.service = new CniService({
@@ -173,6 +189,19 @@ export class SimCoild {
     return this.ipam.list().filter((record) =>
       record.state === "releasing" && !this.#locks.isLocked(keyText(record))
     ).map(({ containerId }) => containerId);
+  }
+
+  /** As `coil ipam check --local --repair` does with what it takes for leaked: here, with all there is. Returns how many were freed. */
+  async repair(): Promise<number> {
+    const entries = this.ipam.list().map((
+      { containerId, ifname, generation },
+    ) => ({
+      containerId,
+      ifname,
+      generation,
+    }));
+    const { results } = await this.#leaks.release({ entries, dryRun: false });
+    return results.filter(({ outcome }) => outcome === "freed").length;
   }
 
   /** Dies: nothing that it still does has any effect. */

@@ -9,7 +9,7 @@ import {
   type SimNode,
   type SimPod,
 } from "./rules.ts";
-import { SimApi } from "./sim_api.ts";
+import { SimApi, type Stored } from "./sim_api.ts";
 import { SimController } from "./sim_controller.ts";
 import { SimKernel } from "./sim_kernel.ts";
 import { cniArgs, SimCoild, type SimWorld } from "./sim_node.ts";
@@ -113,6 +113,9 @@ export class World implements SimWorld {
       hangUp: 8,
       gc: 5,
       deleteBlock: 1,
+      repair: 2,
+      flushRoutes: 1,
+      pausePool: 1,
       killCoild: 1,
       killController: 1,
     });
@@ -122,6 +125,15 @@ export class World implements SimWorld {
     if (action === "gc") void this.#gc(node);
     if (action === "killCoild") this.#restart(node);
     if (action === "deleteBlock") this.#deleteBlock();
+    if (action === "repair") void this.#repair(node);
+    if (action === "flushRoutes") {
+      this.scheduler.note(`routes of ${node.name} are flushed`);
+      node.kernel.flush();
+    }
+    if (action === "pausePool") {
+      const pool = random.pick(this.api.list("addresspools"));
+      this.#pause(pool, random.chance(0.3));
+    }
     if (action === "killController") {
       this.#controller.kill();
       this.#controller = new SimController(this, this.#life("controller"));
@@ -263,6 +275,26 @@ export class World implements SimWorld {
     return { name: `${name}/${++this.#lives}`, isOver: false };
   }
 
+  /** An admin has all addresses freed that are proved unused. */
+  async #repair({ coild }: SimNode): Promise<void> {
+    const { name } = coild.life;
+    this.scheduler.note(`${name}: repair`);
+    const freed = await coild.repair().catch(() => undefined);
+    this.scheduler.note(`${name}: repair ended: ${freed}`);
+  }
+
+  #pause({ metadata: { name } }: Stored, paused: boolean): void {
+    this.api.handle({
+      method: "PATCH",
+      plural: "addresspools",
+      name,
+      subresource: undefined,
+      query: new URLSearchParams(),
+      contentType: "application/merge-patch+json",
+      body: { spec: { paused } },
+    });
+  }
+
   /** As an admin does: the finalizer keeps it. */
   #deleteBlock(): void {
     const block = this.scheduler.random.tryPick(this.api.list("addressblocks"));
@@ -293,11 +325,19 @@ export class World implements SimWorld {
   /** Without faults all calls end, all can be deleted, and nothing is left. */
   async #rest(): Promise<void> {
     this.#faults = NO_FAULTS;
+    for (const pool of this.api.list("addresspools")) this.#pause(pool, false);
     const isIdle = () => this.pods.every(({ isBusy }) => !isBusy);
     await this.#until("calls to end", isIdle);
     await this.#until(
       "readiness",
       () => this.nodes.every(({ coild }) => coild.readiness.isReady),
+    );
+    await this.#until(
+      "routes to be back",
+      () =>
+        this.nodes.every(({ kernel }) =>
+          kernel.pods.every(({ isFlushed }) => !isFlushed)
+        ),
     );
     for (const pod of this.pods) void this.#del(pod);
     await this.#until("DELs to end", isIdle);
