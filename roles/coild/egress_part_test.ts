@@ -581,6 +581,17 @@ Deno.test("connections through a gateway that drains are ended when it is lost",
   await expectStates("healthy", "lost");
 });
 
+Deno.test("new connections leave a gateway that says that it ends, before its endpoints do, and open ones stay", async () => {
+  await using probed = await probedLab();
+  const { lab, lost: ending, other, expectReady, ends } = probed;
+  expectReady(ending, other);
+  lab.announceEnd(ending);
+  await lab.until(() => expectReady(other));
+  await lab.quiet();
+  assert.deepEqual(lab.plane.done.slice(1), ["choose"]);
+  assert.deepEqual(ends(), []);
+});
+
 Deno.test("connections through a gateway that leaves its Egress are ended before its tunnel goes", async () => {
   await using probed = await probedLab();
   const { lab, lost, other } = probed;

@@ -131,6 +131,7 @@ export class ClientLab implements AsyncDisposable {
   readonly found: Map<string, Attachment> = new Map();
   readonly #pods: PodSource;
   readonly #group = new TaskGroup();
+  #egress: Partial<Egress> = {};
   readonly #stack = new AsyncDisposableStack();
 
   constructor(
@@ -215,12 +216,19 @@ export class ClientLab implements AsyncDisposable {
       metadata: { ...metadata, generation },
       spec: { destinations: [destination], gatewaySelection, lostConnections },
     };
+    this.#egress = egress;
     this.api.put("egresses", egress);
     this.api.put("services", {
       metadata: { ...metadata, labels },
       spec: { clusterIPs: [serviceIp] },
     });
     this.putGateway({ isReady: true });
+  }
+
+  /** Stores what a gateway says when it begins to end. */
+  announceEnd(name: string): void {
+    const gateways = [{ name, draining: true }];
+    this.api.put("egresses", { ...this.#egress, status: { gateways } });
   }
 
   /** Stores whether the gateway is ready. */

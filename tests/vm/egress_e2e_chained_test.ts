@@ -6,6 +6,7 @@ import type { Client, EgressCluster } from "./e2e_cluster.ts";
 import { GATEWAYS } from "./e2e_objects.ts";
 import type { PluginConfig } from "./e2e_pods.ts";
 import { egressTest, expectNoLeak } from "./e2e_stage.ts";
+import { expectFailover } from "./failover_watch.ts";
 import {
   OUTSIDE,
   OUTSIDE_NETWORKS,
@@ -170,6 +171,25 @@ egressTest("egress after another plugin, originating-only", {
           await expectNoLeak(client.pod.addresses);
           await cluster.removeClient(client);
         }
+      },
+
+    "a gateway that its client has chosen hangs: connections end, and go on by the other one":
+      async (cluster) => {
+        const egress = "direct";
+        await cluster.createEgress(egress, {
+          destinations: [OUTSIDE_NETWORKS.ipv4.near],
+          replicas: 2,
+          fouSourcePortAuto: true,
+          gatewaySelection: "Direct",
+        });
+        using client = await cluster.createClient({
+          name: "chooser",
+          egresses: egress,
+        });
+        const [doomed] = await cluster.gatewaysReady(egress, 2);
+        assert.ok(doomed);
+        await expectFailover(cluster, { client, doomed });
+        await cluster.removeClient(client);
       },
 
     "a client without its annotation leaves by its own address, and by the gateway with it; coild restarts in between":

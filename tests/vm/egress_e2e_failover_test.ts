@@ -1,16 +1,22 @@
 // Gateways lost in other ways than by their end, under the traffic of clients
 // that choose (gatewaySelection: Direct).
 import assert from "node:assert/strict";
+import { EGRESSES } from "../../lib/api/mod.ts";
 import { PODS } from "../../lib/kube/mod.ts";
 import { inNetns, sleep } from "../lab/mod.ts";
 import { eventually } from "../lab/wait.ts";
 import type { Client, EgressCluster } from "./e2e_cluster.ts";
 import type { Gateway } from "./e2e_kubelet.ts";
+import { GATEWAYS } from "./e2e_objects.ts";
 import { egressTest } from "./e2e_stage.ts";
-import { FailoverWatch, type SeenFailure } from "./failover_watch.ts";
+import {
+  expectFailover,
+  expectMoved,
+  FailoverWatch,
+} from "./failover_watch.ts";
 import { failGateways } from "./gateway_failures.ts";
 import { OUTSIDE, OUTSIDE_NETWORKS, VM_FAMILIES } from "./topology.ts";
-import { NetnsSockets } from "./traffic.ts";
+import { askTcp, NetnsSockets } from "./traffic.ts";
 
 const EGRESS = "direct";
 const TUNNEL_PORT = 5555;
@@ -92,23 +98,21 @@ async function watching(
   await work(watch);
 }
 
-/** Waits until all goes on; the program that waited was told, and flows through the other gateway lost nothing. */
-async function expectMoved(watch: FailoverWatch): Promise<SeenFailure> {
-  await eventually("all to go on by the other gateway", () => watch.isOver, {
-    timeoutMs: NOTICE_MS,
-  });
-  const seen = await watch.seen();
-  const text = JSON.stringify(seen);
-  assert.ok(seen.waiting !== undefined && seen.waiting > 0, text);
-  assert.ok((seen.lost ?? 0) <= 2, text);
-  return seen;
-}
-
 /** Which gateways the client's table has as lost. */
 async function lostSets({ pod }: Client): Promise<readonly string[]> {
   const { netns } = pod.sandbox;
   const table = await inNetns(netns, "nft", ["list", "table", "inet", "coil"]);
   return table.match(/set lost_\S+ \{\s+type mark\s+elements/g) ?? [];
+}
+
+/** The marks of the gateways that new connections of the client go to. */
+async function readyMarks({ pod }: Client): Promise<readonly string[]> {
+  const { netns } = pod.sandbox;
+  const table = await inNetns(netns, "nft", ["list", "table", "inet", "coil"]);
+  const [, elements = ""] =
+    /set ready_fou4_\S+ \{\s+type mark\s+elements = \{([^}]*)\}/.exec(table) ??
+      [];
+  return elements.match(/0x\w+/g) ?? [];
 }
 
 let clients: Readonly<Record<"dual" | "ipv4" | "ipv6", Client>>;
@@ -171,6 +175,46 @@ egressTest("egress failover", {
   setUp,
   scenarios: {
     [FAMILIES_TITLE]: loseForAll,
+
+    "a gateway says that it ends, and its endpoints do not yet: new connections use the other, open ones go on":
+      async (cluster) => {
+        const doomed = await doomedOf(cluster);
+        const say = (draining: boolean) =>
+          cluster.access.client.patch(
+            EGRESSES,
+            { namespace: GATEWAYS, name: EGRESS },
+            { status: { gateways: [{ name: doomed.pod.name, draining }] } },
+            {
+              kind: "apply",
+              subresource: "status",
+              fieldManager: "test",
+              force: true,
+            },
+          );
+        const awaitReady = (count: number) =>
+          eventually(
+            `${count} gateways of new connections`,
+            async () => (await readyMarks(clients.ipv4)).length === count,
+            { timeoutMs: NOTICE_MS, intervalMs: 1 },
+          );
+        await awaitReady(2);
+        await watching(clients.ipv4, doomed, async (watch) => {
+          await say(true);
+          await awaitReady(1);
+          for (let i = 0; i < 20; i++) {
+            const source = await askTcp(
+              clients.ipv4.sockets,
+              OUTSIDE.ipv4.near,
+            );
+            assert.ok(!doomed.pod.addresses.includes(source));
+          }
+          assert.ok(doomed.ready, "its endpoints are as before");
+          const { waiting, moved } = await watch.seen();
+          assert.deepEqual([waiting, moved], [0, []]);
+        });
+        await say(false);
+        await awaitReady(2);
+      },
 
     "packets to a gateway pass, and its answers do not come back: it is lost":
       async (cluster) => {
@@ -241,19 +285,11 @@ egressTest("egress failover", {
         const doomed = await doomedOf(cluster);
         const [{ netns }] = cluster.nodes;
         const cut = { name: "cut", text: CUT_OFF };
+        const { ipv4: client } = clients;
         await withTable(
           netns,
           cut,
-          () =>
-            watching(clients.ipv4, doomed, async (watch) => {
-              const gateways = [doomed];
-              const heal = await failGateways("hung", { cluster, gateways });
-              try {
-                await expectMoved(watch);
-              } finally {
-                await heal();
-              }
-            }),
+          () => expectFailover(cluster, { client, doomed }),
         );
       },
 

@@ -1,9 +1,11 @@
 // Traffic of one client through a gateway that fails, and what becomes of it.
+import assert from "node:assert/strict";
 import { sleep } from "../lab/mod.ts";
 import { eventually } from "../lab/wait.ts";
-import type { Client } from "./e2e_cluster.ts";
+import type { Client, EgressCluster } from "./e2e_cluster.ts";
 import type { Gateway } from "./e2e_kubelet.ts";
 import { Download } from "./download.ts";
+import { failGateways } from "./gateway_failures.ts";
 import { OUTSIDE } from "./topology.ts";
 import { askTcp, type NetnsSockets, UdpFlow } from "./traffic.ts";
 import { WaitingConnection } from "./waiting_connection.ts";
@@ -19,6 +21,8 @@ const POLLERS = 2;
 /** So long has all to go well after the last gap. */
 const CALM_MS = 2_000;
 const READY_MS = 120_000;
+/** So long a busy machine may need for what takes a second. */
+const NOTICE_MS = 60_000;
 
 /** What a client saw of a failure. */
 export interface SeenFailure {
@@ -166,6 +170,33 @@ export class FailoverWatch implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#stack.disposeAsync();
+  }
+}
+
+/** Waits until all goes on by the other gateway: the program that waited was told, and flows through the other one lost nothing. */
+export async function expectMoved(watch: FailoverWatch): Promise<void> {
+  await eventually("all to go on by the other gateway", () => watch.isOver, {
+    timeoutMs: NOTICE_MS,
+  });
+  const seen = await watch.seen();
+  const text = JSON.stringify(seen);
+  assert.ok(seen.waiting !== undefined && seen.waiting > 0, text);
+  assert.ok((seen.lost ?? 0) <= 2, text);
+}
+
+/** Has a gateway's kernel hang under the traffic of a client. */
+export async function expectFailover(
+  cluster: EgressCluster,
+  { client, doomed }: { readonly client: Client; readonly doomed: Gateway },
+): Promise<void> {
+  const options = { doomed, other: true };
+  await using watch = await FailoverWatch.open(client, options);
+  watch.failing();
+  const heal = await failGateways("hung", { cluster, gateways: [doomed] });
+  try {
+    await expectMoved(watch);
+  } finally {
+    await heal();
   }
 }
 

@@ -111,6 +111,9 @@ async function echo(conn: Deno.TcpConn): Promise<void> {
     if (error instanceof Deno.errors.TimedOut) return;
     if (error instanceof Deno.errors.BadResource) return;
     if (error instanceof Deno.errors.Interrupted) return;
+    // Its gateway's node says that the gateway is gone.
+    const { code } = error as { readonly code?: string };
+    if (code === "EHOSTUNREACH" || code === "ENETUNREACH") return;
     throw error;
   }
 }

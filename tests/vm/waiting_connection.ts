@@ -23,10 +23,12 @@ export class WaitingConnection implements AsyncDisposable {
     address: string,
   ): Promise<WaitingConnection> {
     const options = { port: ECHO_PORT, timeoutMs: CONNECT_MS };
-    const conn = await sockets.connect(address, options);
+    using stack = new DisposableStack();
+    const conn = stack.use(await sockets.connect(address, options));
     const buffer = new Uint8Array(64);
     const length = await conn.read(buffer) ?? 0;
     const text = new TextDecoder().decode(buffer.subarray(0, length));
+    stack.move();
     return new WaitingConnection(conn, text.trim());
   }
 

@@ -181,9 +181,10 @@ function chosenFor(
   const preferred = answering.filter((each) => near.has(each.toString()));
   // Rather one far away than one that may be lost, and rather that than none.
   const good = [preferred, answering].find((some) => some.length > 0) ?? ready;
-  const all = distinct([...ready, ...senders.filter(isOfFamily)]);
+  // In an order in which none moves that is no longer ready.
+  const all = distinct([...senders.filter(isOfFamily), ...ready]);
   const first = good.slice(0, MAX_PUT_FIRST);
-  const kept = distinct([...first, ...all]).slice(0, MAX_CHOSEN);
+  const kept = distinct([...first, ...ready, ...all]).slice(0, MAX_CHOSEN);
   return all.filter((address) => kept.some((each) => each.equals(address)))
     .map((address) => ({
       address,

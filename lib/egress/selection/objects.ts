@@ -10,19 +10,22 @@ import {
 /**
  * Keeps what clients need of an Egress.
  *
- * Gateways write to its status every few seconds. Only the spec counts here,
- * so its generation stands for the object's version: a change of the status
- * alone is none to watchers of the cache.
+ * Gateways write to its status. Of that only those count here that drain; with
+ * the generation of the spec they stand for the object's version: other changes
+ * of the status are none to watchers of the cache.
  */
 export function transformEgress(egress: Egress): Egress {
   const { apiVersion, kind, metadata, spec } = egress;
   const { generation } = metadata;
+  const draining = drainingGateways(egress);
   return {
     apiVersion,
     kind,
     metadata: {
       ...keepFields(metadata, "name", "namespace", "uid"),
-      ...(generation !== undefined && { resourceVersion: `${generation}` }),
+      ...(generation !== undefined && {
+        resourceVersion: [generation, ...draining].join(" "),
+      }),
     },
     spec: {
       destinations: spec.destinations,
@@ -34,7 +37,18 @@ export function transformEgress(egress: Egress): Egress {
         "lostConnections",
       ),
     },
+    ...(draining.length > 0 && {
+      status: {
+        gateways: draining.map((name) => ({ name, draining: true })),
+      },
+    }),
   };
+}
+
+/** The names of the gateways that said that they end: sooner than their endpoints do. */
+export function drainingGateways({ status }: Egress): string[] {
+  return (status?.gateways ?? [])
+    .flatMap(({ name, draining }) => draining === true ? [name] : []);
 }
 
 /** Keeps a Service's addresses. */

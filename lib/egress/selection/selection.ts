@@ -16,7 +16,7 @@ import {
 } from "../../inet/mod.ts";
 import type { V1EndpointSlice, V1Service } from "../../kube/mod.ts";
 import { type NamespacedName, nameText } from "../../names/mod.ts";
-import { clusterIpsOf } from "./objects.ts";
+import { clusterIpsOf, drainingGateways } from "./objects.ts";
 import type { ClientGateway } from "../plan/request.ts";
 
 /** What the API server has of an Egress; what is missing is undefined. */
@@ -117,7 +117,8 @@ export function selectGateways(
     for (const text of egress.spec.destinations) {
       if (Prefix.tryParse(text) === undefined) invalid.push({ gateway, text });
     }
-    const endpoints = slices.flatMap(endpointsOf)
+    const draining = new Set(drainingGateways(egress));
+    const endpoints = slices.flatMap((slice) => endpointsOf(slice, draining))
       .filter(({ address, uid }) =>
         uid === undefined || !isTaken(address, uid)
       );
@@ -181,7 +182,10 @@ type Hints = Readonly<
   Partial<Record<"forNodes" | "forZones", readonly { name: string }[]>>
 >;
 
-function endpointsOf(slice: V1EndpointSlice): Endpoint[] {
+function endpointsOf(
+  slice: V1EndpointSlice,
+  draining: ReadonlySet<string>,
+): Endpoint[] {
   return (slice.endpoints ?? []).flatMap((endpoint) => {
     const { ready, serving } = endpoint.conditions ?? {};
     const pod = endpoint.targetRef?.name;
@@ -194,7 +198,7 @@ function endpointsOf(slice: V1EndpointSlice): Endpoint[] {
         address,
         pod: pod ?? address.toString(),
         uid: endpoint.targetRef?.uid,
-        ready: isReady,
+        ready: isReady && !draining.has(pod ?? address.toString()),
         serving: isServing,
         hints: endpoint.hints ?? {},
       }];

@@ -21,12 +21,14 @@ const PREFIX = "egress.coil.cybozu.com/";
 function egress(
   name: string,
   spec: Partial<Egress["spec"]> = {},
+  status: Egress["status"] = {},
 ): Egress {
   return transformEgress({
     apiVersion: "coil.cybozu.com/v2",
     kind: "Egress",
     metadata: { name, namespace: "nat", uid: "u", generation: 1 },
     spec: { destinations: ["0.0.0.0/0", "::/0"], ...spec },
+    status,
   });
 }
 
@@ -347,16 +349,42 @@ Deno.test("transformSlice() keeps the label with the Service's name, and no othe
   assert.deepEqual(metadata?.labels, { "kubernetes.io/service-name": "a" });
 });
 
-Deno.test("transformEgress() makes changes of the status alone no changes", () => {
+Deno.test("selectGateways() gives no new connections to gateways that say that they end, while there are others", () => {
+  const slices = [
+    slice("IPv4", { at: "10.1.0.1", pod: "p1" }, { at: "10.1.0.2", pod: "p2" }),
+  ];
+  const facts = { service: service("10.96.0.1"), slices };
+  const chosen = (...draining: readonly string[]) => {
+    const gateways = ["p1", "p2"].map((name) => ({
+      name,
+      draining: draining.includes(name),
+    }));
+    const object = egress("a", { gatewaySelection: "Direct" }, { gateways });
+    const [gateway] = select({ ...facts, egress: object }).gateways;
+    assert.deepEqual(gateway?.senders.map(String), ["10.1.0.1", "10.1.0.2"]);
+    return gateway?.direct?.map(String);
+  };
+  assert.deepEqual(chosen(), ["10.1.0.1", "10.1.0.2"]);
+  assert.deepEqual(chosen("p1"), ["10.1.0.2"]);
+  assert.deepEqual(chosen("p1", "p2"), ["10.1.0.1", "10.1.0.2"]);
+});
+
+Deno.test("transformEgress() makes changes of the status alone no changes, but for gateways that end", () => {
   const metadata = { name: "a", namespace: "nat", uid: "u", generation: 3 };
-  const at = (resourceVersion: string) =>
+  const at = (resourceVersion: string, draining = false) =>
     transformEgress({
       ...egress("a"),
       metadata: { ...metadata, resourceVersion },
-      status: { clients: Number(resourceVersion) },
+      status: {
+        clients: Number(resourceVersion),
+        gateways: [{ name: "p1", draining, conntrackPercent: 85 }],
+      },
     });
   assert.deepEqual(at("1"), at("2"));
   assert.equal(at("1").metadata.resourceVersion, "3");
+  const { metadata: { resourceVersion }, status } = at("3", true);
+  assert.equal(resourceVersion, "3 p1");
+  assert.deepEqual(status, { gateways: [{ name: "p1", draining: true }] });
 });
 
 Deno.test("selectGateways() knows pods by their UIDs, and leaves out those whose addresses are taken", () => {
