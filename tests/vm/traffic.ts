@@ -205,6 +205,8 @@ export class UdpFlow implements AsyncDisposable {
   readonly #tally = new Tally();
   readonly #socket: Deno.DatagramConn;
   readonly #done: Promise<unknown>;
+  /** Numbers of those without an answer so far; the last one's is the number of all. */
+  readonly unanswered: Set<number> = new Set();
   #stopped = false;
 
   constructor(sockets: NetnsSockets, options: FlowOptions) {
@@ -220,7 +222,9 @@ export class UdpFlow implements AsyncDisposable {
   async #send(hostname: string, intervalMs: number): Promise<void> {
     const to = { transport: "udp", hostname, port: ECHO_PORT } as const;
     while (!this.#stopped) {
-      const text = `${++this.#tally.sent} 0`;
+      const number = ++this.#tally.sent;
+      this.unanswered.add(number);
+      const text = `${number} 0`;
       // Refused while there is no gateway; the flow goes on when there is one.
       await this.#socket.send(encoder.encode(text), to).catch((error) => {
         this.#tally.error = messageOf(error);
@@ -233,7 +237,8 @@ export class UdpFlow implements AsyncDisposable {
     while (!this.#stopped) {
       try {
         const [data] = await this.#socket.receive();
-        const [, source = ""] = decoder.decode(data).split(" ");
+        const [number, source = ""] = decoder.decode(data).split(" ");
+        this.unanswered.delete(Number(number));
         this.#tally.answer(source);
       } catch (error) {
         // An ICMP error shows here, too.
