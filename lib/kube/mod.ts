@@ -32,6 +32,7 @@ export {
   NODES,
   POD_DISRUPTION_BUDGETS,
   PODS,
+  referenceTo,
   resourcePath,
   type ResourceType,
   ROLE_BINDINGS,

@@ -66,6 +66,7 @@ export class PodNetwork implements Disposable {
   readonly #known: KnownPods;
   readonly #namespaces: NetnsIndex;
   #nodeAddresses: DualStack<Address>;
+  /** What new pods get; 0 leaves it to the kernel. */
   #mtu: number;
   readonly #fixedMtu: boolean;
 
@@ -120,11 +121,6 @@ export class PodNetwork implements Disposable {
    */
   static open(options: PodNetworkOptions = {}): PodNetwork {
     return new PodNetwork(options);
-  }
-
-  /** The MTU that new pods get; 0 leaves it to the kernel. */
-  get mtu(): number {
-    return this.#mtu;
   }
 
   /**

@@ -7,8 +7,8 @@ import {
   type Informer,
   type KubeClient,
   type KubeMetrics,
+  referenceTo,
 } from "../../lib/kube/mod.ts";
-import { GROUP_VERSION } from "../../lib/names/mod.ts";
 import { getLogger, type Registry } from "../../lib/telemetry/mod.ts";
 import type { ClientSlices } from "./clients/client_slices.ts";
 import { connectClients } from "./clients_part.ts";
@@ -132,16 +132,8 @@ function makeReconciler(
   { client, events, settings, image, statusIntervalMs }: EgressPartOptions,
   { cluster, applier, access, bindings, slices }: Dependencies,
 ): EgressReconciler {
-  const onEvent = ({ metadata }: Egress, event: EventInfo) => {
-    const { namespace = "", name = "", uid = "" } = metadata;
-    events.event({
-      apiVersion: GROUP_VERSION,
-      kind: EGRESSES.kind,
-      namespace,
-      name,
-      uid,
-    }, event);
-  };
+  const onEvent = (egress: Egress, event: EventInfo) =>
+    events.event(referenceTo(EGRESSES, egress), event);
   const deployments = new DeploymentKeeper({
     client,
     cluster,

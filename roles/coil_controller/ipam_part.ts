@@ -18,9 +18,9 @@ import {
   type Informer,
   type KubeClient,
   type KubeMetrics,
+  referenceTo,
 } from "../../lib/kube/mod.ts";
 import { HeapKeeper } from "../../lib/linux/mod.ts";
-import { GROUP_VERSION } from "../../lib/names/mod.ts";
 import { describeError, getLogger } from "../../lib/telemetry/mod.ts";
 import type { CachedPod } from "./common/cached_pod.ts";
 import { AddressPoolReconciler } from "./pools/addresspool_reconciler.ts";
@@ -255,12 +255,7 @@ function makePoolController(
     },
     onStatus(pool, status) {
       for (const event of poolEvents(pool, status)) {
-        events.event({
-          apiVersion: GROUP_VERSION,
-          kind: ADDRESS_POOLS.kind,
-          name: pool.metadata.name ?? "",
-          uid: pool.metadata.uid ?? "",
-        }, event);
+        events.event(referenceTo(ADDRESS_POOLS, pool), event);
       }
     },
   });
@@ -358,13 +353,8 @@ function makeGarbageCollector(
       const reason = "BlocksReleased";
       nodeEvent({ events }, cluster, { node, type: "Normal", reason, message });
     },
-    onFailure({ metadata }: AddressBlock, error) {
-      events.event({
-        apiVersion: GROUP_VERSION,
-        kind: ADDRESS_BLOCKS.kind,
-        name: metadata.name ?? "",
-        uid: metadata.uid ?? "",
-      }, {
+    onFailure(block: AddressBlock, error) {
+      events.event(referenceTo(ADDRESS_BLOCKS, block), {
         type: "Warning",
         reason: "ReleaseFailed",
         message: `Cannot release the block of a deleted node: ${

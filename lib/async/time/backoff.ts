@@ -5,8 +5,6 @@ export interface BackoffOptions {
   readonly initialMs: number;
   /** No delay, jitter included, is longer. */
   readonly maxMs: number;
-  /** How much longer each delay is than the one before. Default 2. */
-  readonly factor?: number;
   /** Which part of each delay is random, 0 to 1. Default 0.5: between half and all of it. */
   readonly jitter?: number;
   /** A number from 0 to below 1. Default `Math.random`. */
@@ -17,7 +15,6 @@ export interface BackoffOptions {
 export class Backoff {
   readonly #initialMs: number;
   readonly #maxMs: number;
-  readonly #factor: number;
   readonly #jitter: number;
   readonly #random: () => number;
   #baseMs: number;
@@ -26,7 +23,6 @@ export class Backoff {
   constructor(options: BackoffOptions) {
     this.#initialMs = options.initialMs;
     this.#maxMs = options.maxMs;
-    this.#factor = options.factor ?? 2;
     this.#jitter = options.jitter ?? 0.5;
     this.#random = options.random ?? Math.random;
     this.#baseMs = options.initialMs;
@@ -35,7 +31,7 @@ export class Backoff {
   /** Returns the next delay. */
   nextMs(): number {
     const baseMs = Math.min(this.#baseMs, this.#maxMs);
-    this.#baseMs = Math.min(baseMs * this.#factor, this.#maxMs);
+    this.#baseMs = Math.min(baseMs * 2, this.#maxMs);
     return baseMs * (1 - this.#jitter * this.#random());
   }
 

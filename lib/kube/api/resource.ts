@@ -1,6 +1,7 @@
 import type {
   CoreV1Event,
   KubeObject,
+  ObjectReference,
   V1ClusterRoleBinding,
   V1ConfigMap,
   V1DaemonSet,
@@ -89,6 +90,20 @@ export function resourcePath<T>(
 /** Value of `apiVersion` of a kind's objects. */
 export function apiVersionOf<T>(type: ResourceType<T>): string {
   return type.group === "" ? type.version : `${type.group}/${type.version}`;
+}
+
+/** What an Event about an object names. */
+export function referenceTo<T extends KubeObject>(
+  type: ResourceType<T>,
+  { metadata: { name = "", namespace, uid = "" } = {} }: T,
+): ObjectReference {
+  return {
+    apiVersion: apiVersionOf(type),
+    kind: type.kind,
+    name,
+    uid,
+    ...namespace !== undefined && { namespace },
+  };
 }
 
 /** Key of an object in a {@link Store}: `name`, or `namespace/name`. */

@@ -5,6 +5,7 @@ import {
   keyOf,
   NODES,
   PODS,
+  referenceTo,
   resourcePath,
   splitKey,
 } from "./resource.ts";
@@ -42,6 +43,17 @@ Deno.test("keyOf() and splitKey() are each other's inverse", () => {
   for (const metadata of [{ name: "n" }, { namespace: "a", name: "n" }]) {
     assert.deepEqual(splitKey(keyOf({ metadata })), metadata);
   }
+});
+
+Deno.test("referenceTo() names an object, with its namespace where it has one", () => {
+  assert.deepEqual(
+    referenceTo(PODS, { metadata: { namespace: "apps", name: "a", uid: "u" } }),
+    { apiVersion: "v1", kind: "Pod", name: "a", uid: "u", namespace: "apps" },
+  );
+  assert.deepEqual(
+    referenceTo(NODES, { metadata: { name: "l" } }),
+    { apiVersion: "v1", kind: "Node", name: "l", uid: "" },
+  );
 });
 
 Deno.test("apiVersionOf() leaves the core group out", () => {

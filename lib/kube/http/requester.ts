@@ -28,8 +28,6 @@ export interface RequestInfo {
   readonly host: string;
   /** HTTP status as text, or "<error>" when there was no answer, as client-go has it. */
   readonly code: string;
-  /** How long the answer took, in milliseconds. */
-  readonly ms: number;
 }
 
 /** A request before it is one. */
@@ -115,18 +113,17 @@ export class Requester {
     call: Call,
     send: () => Promise<R>,
   ): Promise<R> {
-    const answer = await this.#measured(call, send);
+    const answer = await this.#counted(call, send);
     if (answer.status !== 401) return answer;
     call.options.signal?.throwIfAborted();
     await this.transport.refreshCredentials();
-    return await this.#measured(call, send);
+    return await this.#counted(call, send);
   }
 
-  async #measured<R extends { status: number }>(
+  async #counted<R extends { status: number }>(
     call: Call,
     send: () => Promise<R>,
   ): Promise<R> {
-    const startMs = performance.now();
     const report = (code: string) =>
       this.#options.onRequest?.({
         verb: call.verb,
@@ -134,7 +131,6 @@ export class Requester {
         method: call.method,
         host: this.transport.host,
         code,
-        ms: performance.now() - startMs,
       });
     try {
       const answer = await send();

@@ -55,20 +55,23 @@ function untilAction(statements: readonly NftStatement[]): NftStatement[] {
   return index < 0 ? [...statements] : statements.slice(0, index + 1);
 }
 
-const ACTIONS: ReadonlySet<NftStatement["kind"]> = new Set(
-  [
-    "counter",
-    "verdict",
-    "masquerade",
-    "setSaddr",
-    "reject",
-    "setCtMark",
-    "setMarkBits",
-    "restoreMark",
-    "notrack",
-    "clampMss",
-  ] satisfies Action["kind"][],
-);
+/** The statements that do something. */
+const ACTION_KINDS = [
+  "counter",
+  "verdict",
+  "masquerade",
+  "setSaddr",
+  "reject",
+  "setCtMark",
+  "setMarkBits",
+  "restoreMark",
+  "notrack",
+  "clampMss",
+] as const;
+
+type Action = Extract<NftStatement, { kind: typeof ACTION_KINDS[number] }>;
+
+const ACTIONS: ReadonlySet<NftStatement["kind"]> = new Set(ACTION_KINDS);
 
 /** For which family the statement has a test of its own or gets one. */
 function testedFamily(statement: NftStatement): "ipv4" | "ipv6" | undefined {
@@ -188,24 +191,6 @@ function formatAdded(
   const { perSecond, burst } = rateOver;
   return `${key} limit rate over ${perSecond}/second burst ${burst} packets`;
 }
-
-/** The statements that do something. */
-type Action = Extract<
-  NftStatement,
-  {
-    kind:
-      | "counter"
-      | "verdict"
-      | "masquerade"
-      | "setSaddr"
-      | "reject"
-      | "setCtMark"
-      | "setMarkBits"
-      | "restoreMark"
-      | "notrack"
-      | "clampMss";
-  }
->;
 
 function formatAction(action: Action): string {
   switch (action.kind) {

@@ -224,12 +224,7 @@ class RuleEncoder {
   }
 
   #needFamily(family: Family): void {
-    if (this.#family === family) return;
-    if (this.#family !== undefined) {
-      throw new TypeError(
-        `Cannot test for ${family}: the rule is about ${this.#family}`,
-      );
-    }
+    if (!isNews(family, this.#family)) return;
     this.#family = family;
     this.expressions.push(
       metaLoad(META.nfproto, NFT_REG_1),
@@ -238,12 +233,7 @@ class RuleEncoder {
   }
 
   #needL4proto(protocol: NftL4proto): void {
-    if (this.#l4proto === protocol) return;
-    if (this.#l4proto !== undefined) {
-      throw new TypeError(
-        `Cannot test for ${protocol}: the rule is about ${this.#l4proto}`,
-      );
-    }
+    if (!isNews(protocol, this.#l4proto)) return;
     this.#l4proto = protocol;
     this.expressions.push(
       metaLoad(META.l4proto, NFT_REG_1),
@@ -312,6 +302,12 @@ class RuleEncoder {
       writeTcpMaxseg(),
     );
   }
+}
+
+/** Whether the rule has no test yet for that. @throws {TypeError} when it has one for another */
+function isNews<T extends string>(wanted: T, known: T | undefined): boolean {
+  if (known === undefined || known === wanted) return known === undefined;
+  throw new TypeError(`Cannot test for ${wanted}: the rule is about ${known}`);
 }
 
 /** So many ones, then zeros. */
