@@ -33,8 +33,8 @@ import {
   serveHealth,
   serveMetrics,
 } from "../../lib/telemetry/mod.ts";
-import { CniCalls } from "./server/cni_calls.ts";
-import { CniService } from "./server/cni_service.ts";
+import { CniCalls } from "./service/cni_calls.ts";
+import { CniService } from "./service/cni_service.ts";
 import { NO_EGRESS } from "./egress/calls.ts";
 import { connectEgress } from "./egress_part.ts";
 import { type EgressPlane, KERNEL_PLANE } from "./egress/plane.ts";

@@ -8,7 +8,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { Connection } from "../../lib/netlink/connection/connection.ts";
 import { main } from "../../roles/coild/mod.ts";
-import { CniService } from "../../roles/coild/server/cni_service.ts";
+import { CniService } from "../../roles/coild/service/cni_service.ts";
 import {
   type CutMethod,
   type CutRecord,

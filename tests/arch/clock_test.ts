@@ -7,7 +7,7 @@ import { sources } from "./sources.ts";
 
 /** Where the date is only shown to others, and how. */
 const SHOWN: Readonly<Record<string, string>> = {
-  "roles/coild/server/call_log.ts": "in the log",
+  "roles/coild/service/call_log.ts": "in the log",
   "roles/coordinator/call_log.ts": "in the log",
   "lib/kube/loops/event_recorder.ts": "times of Events",
   "lib/kube/loops/lease.ts":

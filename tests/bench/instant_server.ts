@@ -1,6 +1,6 @@
 // Answers every ADD at once: what remains is the plugin's own time.
 import { parseResult } from "../../lib/cni/mod.ts";
-import { CniCalls } from "../../roles/coild/server/cni_calls.ts";
+import { CniCalls } from "../../roles/coild/service/cni_calls.ts";
 import { openDoors } from "../../roles/coild/server/doors.ts";
 
 const RESULT = parseResult({

@@ -7,8 +7,8 @@ import {
   type CallContext,
   CniCalls,
   type CniMethods,
-} from "../../roles/coild/server/cni_calls.ts";
-import type { MethodName } from "../../roles/coild/server/method_names.ts";
+} from "../../roles/coild/service/cni_calls.ts";
+import type { MethodName } from "../../roles/coild/service/method_names.ts";
 import { openDoors } from "../../roles/coild/server/doors.ts";
 import { placePlugin } from "../lab/plugin_file.ts";
 import { isThere } from "../lab/packages.ts";

@@ -61,7 +61,7 @@ export const WIRING: readonly WiringMutant[] = [
   },
   {
     name: "DEL is refused until coild is ready",
-    file: "roles/coild/server/cni_service.ts",
+    file: "roles/coild/service/cni_service.ts",
     from: "    const { attachments, egress, locks } = this.#with;\n",
     to: `    this.#with.readiness.assertReady();
     const { attachments, egress, locks } = this.#with;

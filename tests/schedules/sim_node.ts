@@ -9,7 +9,7 @@ import type { PodNetwork } from "../../lib/podnet/mod.ts";
 import { AddressedPods } from "../../roles/coild/pods/addressed_pods.ts";
 import { BlockClient } from "../../roles/coild/blocks/client.ts";
 import { BlockRequests } from "../../roles/coild/blocks/requests.ts";
-import { CniService } from "../../roles/coild/server/cni_service.ts";
+import { CniService } from "../../roles/coild/service/cni_service.ts";
 import { NO_EGRESS } from "../../roles/coild/egress/calls.ts";
 import { GarbageCollector } from "../../roles/coild/pods/garbage.ts";
 import { CoildMetrics } from "../../roles/coild/observe/metrics.ts";

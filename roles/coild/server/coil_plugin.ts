@@ -7,8 +7,8 @@ import {
 } from "../../../lib/plugin/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import { CallError } from "../base/errors.ts";
-import type { CniCalls } from "./cni_calls.ts";
-import type { MethodName } from "./method_names.ts";
+import type { CniCalls } from "../service/cni_calls.ts";
+import type { MethodName } from "../service/method_names.ts";
 import type { Caller, PluginServerOptions } from "./plugin_server.ts";
 
 const log = getLogger("plugin");

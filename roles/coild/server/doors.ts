@@ -1,7 +1,7 @@
 import { untilAborted } from "../../../lib/async/mod.ts";
 import { serve } from "../../../lib/grpc/mod.ts";
 import type { LauncherOutcome } from "../observe/metrics.ts";
-import type { CniCalls } from "./cni_calls.ts";
+import type { CniCalls } from "../service/cni_calls.ts";
 import { coilPlugin } from "./coil_plugin.ts";
 import { grpcService } from "./grpc_door.ts";
 import { servePlugins } from "./plugin_server.ts";

@@ -18,8 +18,8 @@ import {
   StatusCode,
 } from "../../../lib/grpc/mod.ts";
 import { CallError } from "../base/errors.ts";
-import type { CniCalls } from "./cni_calls.ts";
-import { METHOD_NAMES, type MethodName } from "./method_names.ts";
+import type { CniCalls } from "../service/cni_calls.ts";
+import { METHOD_NAMES, type MethodName } from "../service/method_names.ts";
 
 /** `proto/cni.proto`, for Coil v2's plugin and for tools as grpcurl. */
 export function grpcService(calls: CniCalls): GrpcService {

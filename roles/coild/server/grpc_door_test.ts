@@ -39,8 +39,12 @@ import {
   type Registry,
 } from "../../../lib/telemetry/mod.ts";
 import { CallError } from "../base/errors.ts";
-import { type CallContext, CniCalls } from "./cni_calls.ts";
-import { METHOD_NAMES, type MethodName, SERVICE_NAME } from "./method_names.ts";
+import { type CallContext, CniCalls } from "../service/cni_calls.ts";
+import {
+  METHOD_NAMES,
+  type MethodName,
+  SERVICE_NAME,
+} from "../service/method_names.ts";
 import { openDoors } from "./doors.ts";
 
 /** Of the request of a call. */

@@ -13,7 +13,7 @@ import {
 } from "../../../lib/plugin/mod.ts";
 import { acceptAll, getLogger } from "../../../lib/telemetry/mod.ts";
 import type { LauncherOutcome } from "../observe/metrics.ts";
-import { LAST_WORDS_MS } from "./cni_calls.ts";
+import { LAST_WORDS_MS } from "../service/cni_calls.ts";
 import { LauncherConnection, RequestMemory } from "./launcher_connection.ts";
 import { listenForRoot } from "./root_socket.ts";
 

@@ -5,7 +5,7 @@ import { parseResult } from "../../../lib/cni/mod.ts";
 import { SocketPathError } from "../../../lib/grpc/mod.ts";
 import type { CniRequest } from "../../../lib/plugin/mod.ts";
 import type { LauncherOutcome } from "../observe/metrics.ts";
-import { type CallContext, CniCalls } from "./cni_calls.ts";
+import { type CallContext, CniCalls } from "../service/cni_calls.ts";
 import { openDoors } from "./doors.ts";
 import { servePlugins } from "./plugin_server.ts";
 
