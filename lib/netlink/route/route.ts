@@ -29,20 +29,8 @@ export const PROTOCOL_KERNEL = 2;
 /** RTPROT_BOOT, the protocol of `ip route add` without one. */
 export const PROTOCOL_BOOT = 3;
 
-/** What happens to a packet, RTN_… of `<linux/rtnetlink.h>`. */
-export type RouteType =
-  | "unicast"
-  | "local"
-  | "broadcast"
-  | "anycast"
-  | "multicast"
-  | "blackhole"
-  | "unreachable"
-  | "prohibit"
-  | "throw";
-
-/** The types in the order of their numbers, from 1. */
-export const ROUTE_TYPES: readonly RouteType[] = [
+/** What happens to a packet, RTN_… of `<linux/rtnetlink.h>`, in the order of their numbers, from 1. */
+export const ROUTE_TYPES = [
   "unicast",
   "local",
   "broadcast",
@@ -52,7 +40,10 @@ export const ROUTE_TYPES: readonly RouteType[] = [
   "unreachable",
   "prohibit",
   "throw",
-];
+] as const;
+
+/** One of them. */
+export type RouteType = typeof ROUTE_TYPES[number];
 
 /** One of the ways of a route. */
 export interface NextHop {

@@ -15,24 +15,18 @@ export interface TestPod {
   readonly addresses: readonly Address[];
 }
 
-/** What is tested. */
-export type Check =
-  | "pod"
-  | "large"
-  | "service"
-  | "host-port"
-  | "api-server"
-  | "egress";
-
-/** In the order of the report. */
-export const CHECKS: readonly Check[] = [
+/** What is tested, in the order of the report. */
+export const CHECKS = [
   "pod",
   "large",
   "service",
   "host-port",
   "api-server",
   "egress",
-];
+] as const;
+
+/** One of them. */
+export type Check = typeof CHECKS[number];
 
 /** One question of one pod. */
 export interface Probe {

@@ -91,13 +91,17 @@ export type NftField =
   | "meta mark"
   | "ct mark";
 
-/** What connection tracking thinks of a packet. */
-export type NftCtState =
-  | "invalid"
-  | "established"
-  | "related"
-  | "new"
-  | "untracked";
+/** What connection tracking thinks of a packet, in the order of the states' bits. */
+export const CT_STATES = [
+  "invalid",
+  "established",
+  "related",
+  "new",
+  "untracked",
+] as const;
+
+/** One of them. */
+export type NftCtState = typeof CT_STATES[number];
 
 /** What an IP packet carries, named as in /etc/protocols: `ipencap` and `ipv6` are tunnels. */
 export type NftL4proto =

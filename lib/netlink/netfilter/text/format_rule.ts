@@ -1,9 +1,10 @@
 import type { Prefix } from "../../../inet/mod.ts";
-import type {
-  NftElement,
-  NftField,
-  NftRule,
-  NftStatement,
+import {
+  CT_STATES,
+  type NftElement,
+  type NftField,
+  type NftRule,
+  type NftStatement,
 } from "../model/model.ts";
 import { saddrField } from "../model/statements.ts";
 
@@ -251,14 +252,7 @@ function formatAddress(
 function formatStates(
   states: Extract<NftStatement, { kind: "ctState" }>["states"],
 ): string {
-  const all = [
-    "invalid",
-    "established",
-    "related",
-    "new",
-    "untracked",
-  ] as const;
-  return all.filter((state) => states.includes(state)).join(",");
+  return CT_STATES.filter((state) => states.includes(state)).join(",");
 }
 
 /** nft shows the prefix of one address as that address. */
