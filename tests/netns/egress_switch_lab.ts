@@ -209,6 +209,8 @@ export class SwitchLab implements AsyncDisposable {
         get: (key: string) => pods.get(key),
         withSameAddress: () => [],
         clientsOf: () => this.#pods,
+        annotationsOf: ({ metadata }: V1Pod) => metadata?.annotations ?? {},
+        subscribeNamespaces: subscribe,
       } as unknown as PodSource,
       source: { subscribe } as never,
       setup: this.#setup,
