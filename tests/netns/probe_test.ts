@@ -203,6 +203,13 @@ for (const family of FAMILIES) {
           `question ${question}, ${lateMs} ms`,
         );
       }
+      {
+        // Seen when it comes, not when the next question is due.
+        const first = { address: other, question: 1, lateMs: 50 };
+        await using _first = await answerLate(owner, first);
+        const rare = { ...times, intervalMs: 86_400_000 };
+        assert.equal(await findConflict(link, other, rare), owner.mac);
+      }
       const late = { address: other, question: 3, lateMs: 2_000 };
       await using _late = await answerLate(owner, late);
       const short = { ...times, timeoutMs: 100 };
