@@ -41,16 +41,13 @@ Deno.test("coil_controller_egress_gateway_lost_nodes has each gateway, and how m
     since: "2026-01-02T03:04:05Z",
     endedConnections: 7,
   });
-  let losses = [lostBy(3)];
-  const list = () => [{
-    ...egress("nat", "True"),
-    status: {
-      gateways: [
-        { name: "nat-a", addresses: ["10.2.0.1"] },
-        { name: "nat-b", addresses: ["10.2.0.2"], losses },
-      ],
-    },
-  }, egress("new")];
+  const first = { name: "nat-a", addresses: ["10.2.0.1"] };
+  const second = { name: "nat-b", addresses: ["10.2.0.2"] };
+  let gateways = [first, { ...second, losses: [lostBy(3)] }];
+  const list = () => [
+    { ...egress("nat", "True"), status: { gateways } },
+    egress("new"),
+  ];
   observeEgresses(registry, { list });
   const figures = async () =>
     (await registry.metrics()).split("\n")
@@ -60,6 +57,8 @@ Deno.test("coil_controller_egress_gateway_lost_nodes has each gateway, and how m
   const line = (gateway: string, nodes: number) =>
     `coil_controller_egress_gateway_lost_nodes{egress_namespace="internet",egress="nat",gateway="${gateway}"} ${nodes}`;
   assert.deepEqual(await figures(), [line("nat-a", 3), line("nat-b", 0)]);
-  losses = [lostBy(0)];
+  gateways = [first, { ...second, losses: [lostBy(0)] }];
   assert.deepEqual(await figures(), [line("nat-a", 0), line("nat-b", 0)]);
+  gateways = [second];
+  assert.deepEqual(await figures(), [line("nat-b", 0)]);
 });
