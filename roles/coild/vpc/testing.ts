@@ -360,7 +360,7 @@ export async function assertNothingLoose(node: VpcNode): Promise<void> {
 }
 
 /** Each has a cloud of its own, which is a process. */
-const MOST_AT_ONCE = 8;
+const MOST_AT_ONCE = 5;
 
 /** Runs tests, which wait for most of their time, at once; each is a step. The first failure ends them. */
 export async function runStories(
