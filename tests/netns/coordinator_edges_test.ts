@@ -1,6 +1,7 @@
 // Odd pods, and settings that leave something out.
 import assert from "node:assert/strict";
 import { FAMILIES } from "../../lib/inet/mod.ts";
+import { failing } from "./coordinator_faults.ts";
 import {
   addressIn,
   CoordinatorLab,
@@ -196,5 +197,36 @@ netnsTest(
       const source = addressIn(7, "ipv4", 110);
       assert.equal(await fetched(overlay.netns, "ipv4", { source }), source);
     });
+  },
+);
+
+netnsTest(
+  "coordinator: a route keeps its MTU when it is moved, and when that fails",
+  async () => {
+    await using lab = await CoordinatorLab.start(FAMILIES);
+    const pod = await lab.joined([ETH0]);
+    await lab.addNic(pod.netns, NET1);
+    for (const family of FAMILIES) {
+      const option = family === "ipv4" ? "-4" : "-6";
+      const way = ["via", addressIn(7, family, 1), "dev", "net1"];
+      await pod.netns.ip(option, "route", "delete", "default", ...way);
+      // Else IPv6 has one route with two ways.
+      const metric = family === "ipv4" ? [] : ["metric", "2048"];
+      const route = ["default", ...way, ...metric, "mtu", "1300"];
+      await pod.netns.ip(option, "route", "append", ...route);
+    }
+    const before = await everything(lab, pod);
+    for (let step = 0;; step++) {
+      const at = { left: step };
+      lab.change = failing(at);
+      const { exitCode } = await lab.call("ADD", pod, { ifname: "net1" });
+      if (at.left >= 0) break;
+      assert.equal(exitCode, 1, `step ${step}`);
+      assert.deepEqual(await everything(lab, pod), before, `step ${step}`);
+    }
+    for (const option of ["-4", "-6"]) {
+      const moved = await pod.netns.ip(option, "route", "show", "table", "101");
+      assert.match(moved, /^default via \S+ dev net1 .*mtu 1300/m);
+    }
   },
 );

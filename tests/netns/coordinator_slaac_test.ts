@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { untilPasses } from "../../lib/async/testing.ts";
 import { FAMILIES, Prefix } from "../../lib/inet/mod.ts";
+import { failing } from "./coordinator_faults.ts";
 import {
   addressIn,
   CoordinatorLab,
@@ -60,6 +61,34 @@ async function defaultLinks({ netns }: LabPod): Promise<string[]> {
   return rows.map(({ dev }) => String(dev));
 }
 
+/** What expires does so in the end. */
+async function state({ netns }: LabPod): Promise<string[]> {
+  const lines = [
+    ...await stateOf(netns),
+    await netns.exec("sysctl", "net.ipv6.conf.net1.accept_ra_defrtr"),
+    // stateOf() leaves out what has a link-local address.
+    await netns.ip("-6", "route", "show", "default"),
+  ];
+  return lines.map((line) => line.replaceAll(/\d+sec/g, "soon"));
+}
+
+/** An ADD of the second interface, refused at each step, leaves what the router has advertised; the last one is done. */
+async function failsEverywhere(
+  lab: CoordinatorLab,
+  pod: LabPod,
+): Promise<void> {
+  const before = await state(pod);
+  for (let step = 0;; step++) {
+    const at = { left: step };
+    lab.change = failing(at);
+    const { exitCode } = await lab.call("ADD", pod, { ifname: "net1" });
+    lab.change = (outside) => outside;
+    if (at.left >= 0) return;
+    assert.equal(exitCode, 1, `step ${step}`);
+    assert.deepEqual(await state(pod), before, `step ${step}`);
+  }
+}
+
 netnsTest(
   "coordinator: interfaces with addresses and default routes of router advertisements answer each by itself, and go on so after the next advertisement",
   async () => {
@@ -75,11 +104,13 @@ netnsTest(
     await lab.addNic(pod.netns, NET1);
     const second = await addressByRouter(lab, pod, NET1);
     assert.deepEqual((await defaultLinks(pod)).toSorted(), ["eth0", "net1"]);
+    await failsEverywhere(lab, pod);
     await lab.ok("ADD", pod, { ifname: "net1", config });
     const check = async () => {
       assert.deepEqual(await defaultLinks(pod), ["eth0"]);
       const own = await pod.netns.ip("-6", "route", "show", "table", "101");
       assert.match(own, /^default via fe80:\S+ dev net1 proto 32/m);
+      assert.doesNotMatch(own, /expires/);
       const rules = await pod.netns.ip("-6", "rule");
       assert.match(rules, new RegExp(`from ${second} lookup 101 proto 32`));
       for (const [address, other] of [[first, 7], [second, 6]] as const) {
@@ -97,14 +128,12 @@ netnsTest(
         assert.equal(seen, source);
       }
     });
-    const state = async () =>
-      (await stateOf(pod.netns)).map((line) => line.replace(/\d+sec/, "soon"));
-    const before = await state();
+    const before = await state(pod);
     for (const network of [6, 7] as const) await advertiseOn(lab, network);
     // Its default route would be back before its answer.
     assert.ok(await reaches(pod.netns, addressIn(7, "ipv6", 1)));
     await check();
-    assert.deepEqual(await state(), before);
+    assert.deepEqual(await state(pod), before);
     for (const ifname of ["net1", "eth0"]) await lab.ok("DEL", pod, { ifname });
     const left = [...await stateOf(pod.netns), ...await stateOf(lab.host)];
     assert.deepEqual(ours(left), []);

@@ -211,7 +211,7 @@ function rulesFrom(
 }
 
 function put(
-  route: Route,
+  { expiresS: _expiresS, ...route }: Route,
   { device, table }: { readonly device: string; readonly table: NicTable },
 ): Step {
   return {

@@ -14,12 +14,18 @@ export const RTA_OIF = 4;
 export const RTA_GATEWAY = 5;
 export const RTA_PRIORITY = 6;
 export const RTA_PREFSRC = 7;
+export const RTA_METRICS = 8;
 const RTA_MULTIPATH = 9;
+const RTA_CACHEINFO = 12;
 export const RTA_TABLE = 15;
+export const RTA_EXPIRES = 23;
 /** struct rtnexthop: its own length, flags, weight, link; attributes follow. */
 const RTNEXTHOP_SIZE = 8;
 /** struct rtmsg. */
 const RTMSG_SIZE = 12;
+/** struct rta_cacheinfo: the time that is left comes third, in ticks of which a second has 100 (USER_HZ). */
+const EXPIRES_OFFSET = 8;
+const TICKS_PER_S = 100;
 /** RTNH_F_ONLINK of `<linux/rtnetlink.h>`. */
 export const RTNH_F_ONLINK = 4;
 /** RT_TABLE_MAIN of `<linux/rtnetlink.h>`: the number of the main table. */
@@ -74,6 +80,10 @@ export interface Route {
   readonly metric?: number | undefined;
   /** The source address of packets that have none yet. */
   readonly source?: Address | undefined;
+  /** In how many seconds the kernel removes it; absent for one that stays. */
+  readonly expiresS?: number | undefined;
+  /** MTU, hop limit and the like, in the kernel's bytes (RTA_METRICS); absent where it has none. */
+  readonly metrics?: Uint8Array | undefined;
   /** What becomes of a packet. */
   readonly type: RouteType | number;
   /** Several ways, in place of `gateway` and `index`. */
@@ -107,6 +117,8 @@ export function parseRoute(message: Message): Route | undefined {
     metric: attributes.u32(RTA_PRIORITY),
     source: parseIp(attributes.bytes(RTA_PREFSRC), family),
     type: ROUTE_TYPES[type - 1] ?? type,
+    ...expiryOf(attributes.bytes(RTA_CACHEINFO)),
+    ...metricsOf(attributes.bytes(RTA_METRICS)),
     ...hopsOf(attributes.bytes(RTA_MULTIPATH), family),
   };
 }
@@ -119,6 +131,18 @@ const LAST_INWARD_TYPE = 5;
 export function leadsOut({ payload }: Message): boolean {
   const type = payload.u8(7);
   return type < FIRST_INWARD_TYPE || type > LAST_INWARD_TYPE;
+}
+
+function expiryOf(bytes: Uint8Array | undefined): Pick<Route, "expiresS"> {
+  const ticks = bytes === undefined
+    ? 0
+    : new Payload(bytes).i32(EXPIRES_OFFSET);
+  return ticks <= 0 ? {} : { expiresS: Math.ceil(ticks / TICKS_PER_S) };
+}
+
+/** A copy: the buffer is used again. */
+function metricsOf(bytes: Uint8Array | undefined): Pick<Route, "metrics"> {
+  return bytes === undefined ? {} : { metrics: bytes.slice() };
 }
 
 function hopsOf(

@@ -20,7 +20,9 @@ import {
   ROUTE_TYPES,
   type RouteType,
   RTA_DST,
+  RTA_EXPIRES,
   RTA_GATEWAY,
+  RTA_METRICS,
   RTA_OIF,
   RTA_PREFSRC,
   RTA_PRIORITY,
@@ -50,6 +52,10 @@ export interface RouteTarget {
   readonly metric?: number | undefined;
   /** The source address of packets that have none yet. */
   readonly source?: Address | undefined;
+  /** In how many seconds the kernel removes it: IPv6 alone; never where absent. */
+  readonly expiresS?: number | undefined;
+  /** As of {@linkcode Route}. */
+  readonly metrics?: Uint8Array | undefined;
   /** `unicast` unless given; any when deleting. */
   readonly type?: RouteType | undefined;
 }
@@ -165,6 +171,7 @@ function writeRoute(
   fields: RouteFields,
 ): void {
   const { destination, family, gateway, index, metric, source } = route;
+  const { expiresS, metrics } = route;
   const length = destination?.length ?? 0;
   const flags = route.onLink === true ? RTNH_F_ONLINK : 0;
   writeRouteHeader(writer, { ...fields, family, length, flags });
@@ -176,6 +183,8 @@ function writeRoute(
     writer.attributeBytes(RTA_GATEWAY, gateway.toBytes());
   }
   if (metric !== undefined) writer.attributeU32(RTA_PRIORITY, metric);
+  if (expiresS !== undefined) writer.attributeU32(RTA_EXPIRES, expiresS);
+  if (metrics !== undefined) writer.attributeBytes(RTA_METRICS, metrics);
   if (source !== undefined) {
     writer.attributeBytes(RTA_PREFSRC, source.toBytes());
   }
