@@ -26,7 +26,7 @@ async function everything(
 }
 
 netnsTest(
-  "coordinator: mode disable changes nothing, whatever else is configured, and prints the result before it",
+  "coordinator: mode disable changes nothing, beside any other setting, and prints the result before it",
   async () => {
     await using lab = await CoordinatorLab.start(["ipv4"]);
     const pod = await lab.pod([ETH0]);
@@ -128,7 +128,7 @@ netnsTest(
 );
 
 netnsTest(
-  "coordinator: policy routes of a family that the interface lacks are left out, and one that is there already is no failure",
+  "coordinator: policy routes of a family that the interface lacks are left out, and one that is there already does not matter",
   async () => {
     await using lab = await CoordinatorLab.start(["ipv4"]);
     const pod = await lab.pod([ETH0]);

@@ -65,7 +65,7 @@ netnsTest(
   async () => {
     await using lab = await CoordinatorLab.start(FAMILIES);
     const pod = await lab.pod([ETH0]);
-    // As the plugin sbr, which begins with table 100, and whoever likes round numbers.
+    // As the plugin sbr, which begins with table 100, and one that likes round numbers.
     await configure(pod.netns, [
       "rule add pref 1000 from 192.0.2.1 lookup 7",
       "route add default via 10.6.0.1 dev eth0 table 100",
