@@ -153,7 +153,8 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
     await node.expectLayout(1, 1);
     const detachMs = 20_000;
     await node.cloud.ask.setPace({ detachMs });
-    for (const pod of podsOf(2)) await coild.remove(pod);
+    // The second ENI's first, so that its address is the one that goes.
+    for (const pod of ["pod1", "pod0"]) await coild.remove(pod);
     node.aheadMs = ATTACHED_MS;
     await untilPasses(async () => {
       const { DetachNetworkInterface } = await node.changes();
@@ -178,7 +179,8 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
     const call = "DeleteNetworkInterface";
     const code = "InvalidParameterValue";
     await node.cloud.ask.fault({ call, kind: "error", code, times: 2 });
-    for (const pod of podsOf(2)) await coild.remove(pod);
+    // The second ENI's first, so that its address is the one that goes.
+    for (const pod of ["pod1", "pod0"]) await coild.remove(pod);
     node.aheadMs = ATTACHED_MS;
     await later(async () => {
       const { DeleteNetworkInterface } = await node.changes();
