@@ -39,7 +39,7 @@ const log = getLogger("vpc");
 /** Lists of EC2 cost the account; those of the metadata service cost little. */
 const EC2_CALM_MS = 300_000;
 const IMDS_CALM_MS = 30_000;
-const EC2_SOON = { initialMs: 500, maxMs: 5_000 };
+const EC2_SOON = { initialMs: 500, maxMs: 20_000 };
 const IMDS_SOON = { initialMs: 100, maxMs: 2_000 };
 
 /** ENIs without an instance are looked for so long after the start, for what an earlier process has begun. */
