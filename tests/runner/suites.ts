@@ -12,6 +12,7 @@ import { ensureContainerd2 } from "../lab/containerd.ts";
 import { ensureHelm } from "../lab/helm.ts";
 import { ensureMultus } from "../lab/multus.ts";
 import { ensurePeerCoil } from "../lab/peer_coil.ts";
+import { ensureMoto, MOTO_PACKAGES } from "../lab/moto/moto.ts";
 import { ensurePeerCoordinator } from "../lab/peer_coordinator.ts";
 import {
   BUILD_PACKAGES,
@@ -333,12 +334,19 @@ export const SUITES: readonly Suite[] = [
     name: "netns",
     about: "the real kernel in fresh network namespaces",
     paths: ["tests/netns"],
-    packages: { ...NET_PACKAGES, ...PING, ...NFTABLES, curl: "curl" },
+    packages: {
+      ...NET_PACKAGES,
+      ...PING,
+      ...NFTABLES,
+      ...MOTO_PACKAGES,
+      curl: "curl",
+    },
     root: true,
     // For datagrams.
     args: ["--unstable-net"],
     prepare: async (log) => {
       await ensurePeerCoordinator({ log });
+      await ensureMoto({ log });
       await ensureVm({ log });
     },
     // They wait for the kernel more than they work.
