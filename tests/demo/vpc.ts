@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { OUTSIDE, PEER, VpcSite } from "../lab/cloud/site.ts";
 import { cloudConfig, GROUP, SUBNET } from "../lab/cloud/testing.ts";
 import type { CoilCluster, LabPod } from "../lab/coil.ts";
-import type { LabNode } from "../lab/mod.ts";
+import { eventually, type LabNode, run } from "../lab/mod.ts";
 import { chapter, dim, line, shown, step, table } from "./stage.ts";
 
 const PODS = 30;
@@ -79,6 +79,7 @@ async function startPods({ cluster, site }: Scene): Promise<LabPod[]> {
   await showCalls(site);
   const [node] = cluster.nodes;
   assert.ok(node);
+  await showBlocks(cluster, { node, pods });
   await onNode(node, "ip", "rule");
   await onNode(node, "ip", "route", "show", "table", "10001");
   return pods;
@@ -182,6 +183,28 @@ async function onNode(node: LabNode, ...command: string[]): Promise<void> {
     `${command.join(" ")}   ${dim(`# on ${node.name}`)}`,
     await node.run(program, ...args),
   );
+}
+
+/** What admins see: EC2's blocks from VPCNodes, which coild writes now and then, and pods' addresses from their status. */
+async function showBlocks(
+  cluster: CoilCluster,
+  { node, pods }: { readonly node: LabNode; readonly pods: readonly LabPod[] },
+): Promise<void> {
+  for (const pod of pods) await cluster.reportStatus(pod);
+  const args = ["ipam", "show", "blocks", `--node=${node.name}`];
+  const wanted = pods.filter((pod) => pod.node === node).length;
+  const text = await step(
+    "the API server shows the blocks, and which are in use",
+    () =>
+      eventually("the blocks", async () => {
+        const text = await run(`${cluster.binDir}/coil`, args, {
+          env: { KUBECONFIG: cluster.plane.kubeconfig },
+        });
+        const used = [...text.matchAll(/ 1 +1 +active /g)].length;
+        return used === wanted && text;
+      }, { timeoutMs: 30_000, intervalMs: 500 }),
+  );
+  shown(`coil ${args.join(" ")}`, text);
 }
 
 async function showEnis({ cluster, site }: Scene): Promise<void> {
