@@ -107,9 +107,7 @@ function formatEni(
   blocks: readonly BlockMap[],
   { colours }: PictureOptions,
 ): string {
-  const own = blocks.filter((block) =>
-    block.node === node && block.name.startsWith(`${id}/`)
-  );
+  const own = blocks.filter(({ name }) => name.startsWith(`${id}/`));
   const sum = (counts: number[]) => counts.reduce((a, b) => a + b, 0);
   const used = sum(own.map(({ used }) => used));
   const size = sum(own.map(({ size = "0" }) => Number(size)));
