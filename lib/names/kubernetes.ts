@@ -7,8 +7,11 @@ export const API_VERSION = "v2";
 /** `apiVersion` of every Coil object. */
 export const GROUP_VERSION = "coil.cybozu.com/v2";
 
-/** Annotation on a Namespace that names the address pool of its pods. */
+/** Annotation on a Namespace that names the address pools of its pods; on a Pod, where {@linkcode POD_POOLS_ANNOTATION} allows it, those of that pod. */
 export const POOL_ANNOTATION = "coil.cybozu.com/pool";
+
+/** Annotation on a Namespace: the pools that its pods may name by {@linkcode POOL_ANNOTATION} of their own, separated by commas. */
+export const POD_POOLS_ANNOTATION = "coil.cybozu.com/pod-pools";
 
 /** Pool of namespaces without {@linkcode POOL_ANNOTATION}. */
 export const DEFAULT_POOL = "default";

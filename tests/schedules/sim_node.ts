@@ -247,7 +247,7 @@ function podsOf(): PodSource {
     isSynced: true,
     synced: () => Promise.resolve(),
     list: () => [],
-    poolsOf: (namespace: string) => Promise.resolve([namespace]),
+    poolsOf: ({ namespace }) => Promise.resolve([namespace]),
     sourcesOf: () => Promise.resolve("own" as const),
     find: ({ namespace, name }) =>
       Promise.resolve({

@@ -1,4 +1,8 @@
-import { DEFAULT_POOL } from "../../names/mod.ts";
+import {
+  DEFAULT_POOL,
+  POD_POOLS_ANNOTATION,
+  POOL_ANNOTATION,
+} from "../../names/mod.ts";
 
 /** As many pools of a list are looked at: each may cost a request. */
 const MAX_POOLS = 8;
@@ -15,4 +19,38 @@ export function poolNamesOf(annotation: string | undefined): string[] {
   // One that names nothing is reported with the text that it has.
   if (names.length === 0) return [annotation];
   return [...new Set(names)].slice(0, MAX_POOLS);
+}
+
+type Annotations = Readonly<Record<string, string>> | undefined;
+
+/** The pools of a pod, or those that it names and may not. */
+export type PoolChoice =
+  | { readonly kind: "chosen"; readonly pools: readonly string[] }
+  | {
+    readonly kind: "refused";
+    readonly pools: readonly string[];
+    readonly allowed: readonly string[];
+  };
+
+/**
+ * Chooses a pod's pools: those that it names itself, where its namespace lists
+ * pools that pods may name, else its namespace's. Without such a list the pod's
+ * annotation has no effect, as in Coil v2.
+ */
+export function choosePools(
+  pod: Annotations,
+  namespace: Annotations,
+): PoolChoice {
+  const list = namespace?.[POD_POOLS_ANNOTATION];
+  const own = pod?.[POOL_ANNOTATION];
+  if (list === undefined || own === undefined) {
+    return { kind: "chosen", pools: poolNamesOf(namespace?.[POOL_ANNOTATION]) };
+  }
+  const allowed = list.split(",").map((name) => name.trim())
+    .filter((name) => name !== "");
+  const pools = poolNamesOf(own);
+  const refused = pools.filter((name) => !allowed.includes(name));
+  return refused.length === 0
+    ? { kind: "chosen", pools }
+    : { kind: "refused", pools: refused, allowed };
 }

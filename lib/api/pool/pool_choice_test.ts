@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { poolNamesOf } from "./pool_choice.ts";
+import { choosePools, poolNamesOf } from "./pool_choice.ts";
 
 for (
   const [annotation, expected] of [
@@ -14,5 +14,55 @@ for (
 ) {
   Deno.test(`poolNamesOf(${JSON.stringify(annotation)})`, () => {
     assert.deepEqual(poolNamesOf(annotation), expected);
+  });
+}
+
+const POOL = "coil.cybozu.com/pool";
+const ALLOWED = "coil.cybozu.com/pod-pools";
+
+for (
+  const [what, pod, namespace, expected] of [
+    ["names none", {}, { [POOL]: "a", [ALLOWED]: "b" }, "a"],
+    ["names one, which no list allows", { [POOL]: "b" }, { [POOL]: "a" }, "a"],
+    [
+      "names one, of a namespace without annotations",
+      { [POOL]: "b" },
+      undefined,
+      "default",
+    ],
+    ["names one that is allowed", { [POOL]: "b" }, { [ALLOWED]: "c, b" }, "b"],
+    [
+      "names two that are allowed",
+      { [POOL]: "c,b" },
+      { [ALLOWED]: "b,c" },
+      "c,b",
+    ],
+    [
+      "names one that is not allowed",
+      { [POOL]: "d,b" },
+      { [ALLOWED]: "b, c" },
+      "no d: b,c",
+    ],
+    ["names its namespace's, which is not in the list", { [POOL]: "a" }, {
+      [POOL]: "a",
+      [ALLOWED]: "b",
+    }, "no a: b"],
+    [
+      "names one, where the list is empty",
+      { [POOL]: "b" },
+      { [ALLOWED]: "" },
+      "no b: ",
+    ],
+    ["names nothing", { [POOL]: "" }, { [ALLOWED]: "b" }, "no : b"],
+  ] as const
+) {
+  Deno.test(`choosePools() of a pod that ${what}`, () => {
+    const choice = choosePools(pod, namespace);
+    assert.equal(
+      choice.kind === "chosen"
+        ? choice.pools.join()
+        : `no ${choice.pools.join()}: ${choice.allowed.join()}`,
+      expected,
+    );
   });
 }

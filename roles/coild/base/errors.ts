@@ -2,6 +2,8 @@ import {
   EGRESS_ANNOTATION_PREFIX,
   type NamespacedName,
   nameText,
+  POD_POOLS_ANNOTATION,
+  POOL_ANNOTATION,
 } from "../../../lib/names/mod.ts";
 
 /** Conditions that coild itself finds, one class for each answer a caller can get. */
@@ -49,6 +51,30 @@ export class InvalidNetworkError extends Error {
 /** The pod, or its namespace, is not (or no longer) in the cluster. */
 export class PodNotFoundError extends Error {
   override readonly name = "PodNotFoundError";
+}
+
+/** A pod names an address pool that its namespace does not let it have. */
+export class PoolRefusedError extends Error {
+  override readonly name = "PoolRefusedError";
+
+  constructor(
+    pod: NamespacedName,
+    { pools, allowed }: {
+      readonly pools: readonly string[];
+      readonly allowed: readonly string[];
+    },
+  ) {
+    super(
+      `Cannot give pod "${nameText(pod)}" an address of pool "${
+        // Who creates a pod may make its annotations long.
+        (pools[0] ?? "").slice(
+          0,
+          253,
+        )}", which its annotation "${POOL_ANNOTATION}" names: its namespace allows ${
+        allowed.length === 0 ? "none" : allowed.join(", ")
+      }; correct it, or annotation "${POD_POOLS_ANNOTATION}" of the namespace`,
+    );
+  }
 }
 
 /** An Egress that a pod's annotation names, or what belongs to it, does not exist. */

@@ -1,7 +1,7 @@
 import {
+  choosePools,
   egressAnnotationsOf,
   isGatewayPod,
-  poolNamesOf,
   withDefaultEgresses,
 } from "../../../lib/api/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
@@ -17,11 +17,7 @@ import {
   type V1Namespace,
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
-import {
-  type NamespacedName,
-  nameText,
-  POOL_ANNOTATION,
-} from "../../../lib/names/mod.ts";
+import { type NamespacedName, nameText } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import {
   allowsAnySource,
@@ -30,7 +26,11 @@ import {
 } from "./any_source.ts";
 import { egressRefsOf, namesEgress } from "../../../lib/egress/mod.ts";
 import { hasOwnNetwork, podAddresses } from "./pod_status.ts";
-import { NotReadyError, PodNotFoundError } from "../base/errors.ts";
+import {
+  NotReadyError,
+  PodNotFoundError,
+  PoolRefusedError,
+} from "../base/errors.ts";
 import { transformNamespace, transformPod } from "./transform.ts";
 
 const log = getLogger("pod-source");
@@ -292,14 +292,17 @@ export class PodSource {
   }
 
   /**
-   * The address pools that a namespace chose, the preferred one first.
+   * The address pools of a pod, the preferred one first: its namespace's, or
+   * its own where the namespace allows it.
    *
    * @throws {PodNotFoundError} when the namespace is not in the cluster.
+   * @throws {PoolRefusedError} when the pod names one that it may not have.
    */
   async poolsOf(
-    namespace: string,
+    pod: Pick<PodFacts, "namespace" | "name" | "annotations">,
     { signal }: { signal: AbortSignal },
-  ): Promise<string[]> {
+  ): Promise<readonly string[]> {
+    const { namespace, annotations } = pod;
     const object = await this.#namespace(namespace, { signal });
     if (object === undefined) {
       throw new PodNotFoundError(
@@ -307,7 +310,9 @@ export class PodSource {
           "it was deleted, or CNI_ARGS name another one",
       );
     }
-    return poolNamesOf(object.metadata?.annotations?.[POOL_ANNOTATION]);
+    const choice = choosePools(annotations, object.metadata?.annotations);
+    if (choice.kind === "refused") throw new PoolRefusedError(pod, choice);
+    return choice.pools;
   }
 
   /** Which sources the packets of a pod may have that is to be connected. Makes no API call for pods without the annotation. */

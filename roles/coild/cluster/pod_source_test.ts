@@ -9,7 +9,11 @@ import {
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
 import { FakeTransport, MemoryApi } from "../../../lib/kube/testing.ts";
-import { NotReadyError, PodNotFoundError } from "../base/errors.ts";
+import {
+  NotReadyError,
+  PodNotFoundError,
+  PoolRefusedError,
+} from "../base/errors.ts";
 import { PodSource } from "./pod_source.ts";
 
 const { signal } = new AbortController();
@@ -35,9 +39,39 @@ Deno.test("poolsOf() gives the namespace's pools, else the default one, but none
     chosen: { metadata: { name: "chosen", annotations } },
     plain: { metadata: { name: "plain" } },
   });
-  assert.deepEqual(await source.poolsOf("chosen", { signal }), ["global"]);
-  assert.deepEqual(await source.poolsOf("plain", { signal }), ["default"]);
-  await assert.rejects(source.poolsOf("unknown", { signal }), PodNotFoundError);
+  const poolsOf = (namespace: string) =>
+    source.poolsOf({ namespace, name: "web", annotations: {} }, { signal });
+  assert.deepEqual(await poolsOf("chosen"), ["global"]);
+  assert.deepEqual(await poolsOf("plain"), ["default"]);
+  await assert.rejects(poolsOf("unknown"), PodNotFoundError);
+});
+
+Deno.test("poolsOf() gives a pod the pools that it names, where its namespace lists them", async () => {
+  await using site = new Site();
+  site.putNamespace({
+    "coil.cybozu.com/pool": "usual",
+    "coil.cybozu.com/pod-pools": "blue,green",
+  });
+  for (const [name, pool] of [["ok", "green"], ["wrong", "usual"]] as const) {
+    site.put(name, { annotations: { "coil.cybozu.com/pool": pool } });
+  }
+  site.put("long", {
+    annotations: { "coil.cybozu.com/pool": "x".repeat(5_000) },
+  });
+  const source = await site.follow();
+  const poolsOf = async (name: string) => {
+    const pod = await source.find({ namespace: "team", name }, { signal });
+    return await source.poolsOf(pod, { signal });
+  };
+  assert.deepEqual(await poolsOf("ok"), ["green"]);
+  await assert.rejects(
+    poolsOf("wrong"),
+    (error) =>
+      error instanceof PoolRefusedError &&
+      error.message ===
+        'Cannot give pod "team/wrong" an address of pool "usual", which its annotation "coil.cybozu.com/pool" names: its namespace allows blue, green; correct it, or annotation "coil.cybozu.com/pod-pools" of the namespace',
+  );
+  assert.deepEqual(await poolsOf("long"), ["usual"], "too long to be kept");
 });
 
 /** A source whose caches follow an API server in memory. */

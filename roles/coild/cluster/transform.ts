@@ -17,6 +17,7 @@ import {
   ANY_SOURCE_LABEL,
   DEFAULT_ROUTE_NIC_ANNOTATION,
   EGRESS_ANNOTATION_PREFIX,
+  POD_POOLS_ANNOTATION,
   POOL_ANNOTATION,
 } from "../../../lib/names/mod.ts";
 import { allowsAnySource } from "./any_source.ts";
@@ -52,6 +53,9 @@ function shortened(key: string, value: string): string {
   return value;
 }
 
+/** Twice what eight names of the greatest length need. */
+const MAX_POOLS_CHARS = 4_096;
+
 function isEgressAnnotation(key: string): boolean {
   return key.startsWith(EGRESS_ANNOTATION_PREFIX);
 }
@@ -59,6 +63,7 @@ function isEgressAnnotation(key: string): boolean {
 /** Only the value that means something: others may be long. */
 function isRead(key: string, value: string): boolean {
   return isEgressAnnotation(key) || key === DEFAULT_ROUTE_NIC_ANNOTATION ||
+    key === POOL_ANNOTATION && value.length <= MAX_POOLS_CHARS ||
     key === ANY_SOURCE_ANNOTATION && value === "true";
 }
 
@@ -83,7 +88,9 @@ export function transformNamespace(namespace: V1Namespace): V1Namespace {
     metadata: {
       ...transformMetadata(
         namespace.metadata,
-        (key) => key === POOL_ANNOTATION || isEgressAnnotation(key),
+        (key) =>
+          key === POOL_ANNOTATION || key === POD_POOLS_ANNOTATION ||
+          isEgressAnnotation(key),
       ),
       ...(allowsAnySource(namespace) && {
         labels: { [ANY_SOURCE_LABEL]: "true" },

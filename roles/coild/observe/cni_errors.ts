@@ -28,6 +28,7 @@ import {
   InvalidNetworkError,
   NotReadyError,
   PodNotFoundError,
+  PoolRefusedError,
 } from "../base/errors.ts";
 
 /** How a failure is reported to the outside. */
@@ -59,6 +60,7 @@ const TABLE: readonly (readonly [ErrorClass, Failure])[] = [
   [InvalidEgressError, precondition("EgressInvalid")],
   [FouUnsupportedError, precondition("EgressUnsupported")],
   [PoolNotFoundError, precondition("AddressPoolNotFound")],
+  [PoolRefusedError, precondition("AddressPoolRefused")],
   [PoolDeletingError, precondition("AddressPoolDeleting")],
   [PoolPausedError, precondition("AddressPoolPaused")],
   [

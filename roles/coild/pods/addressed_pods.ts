@@ -91,7 +91,7 @@ export class AddressedPods implements Attachments {
   ): Promise<Connected> {
     const { blocks, metrics, networks, pods, teardown } = this.#with;
     const pools = this.#poolsFor(
-      await pods.poolsOf(pod.namespace, { signal }),
+      await pods.poolsOf(pod, { signal }),
       pod,
     );
     const choice = await pods.sourcesOf(pod, { signal });
