@@ -91,23 +91,29 @@ async function scrapeDaemons(): Promise<readonly Scrape[]> {
   const sandbox = await cluster.createSandbox(node, pod);
   await cluster.add(node, sandbox);
   await assertShowsPhases(node);
-  await usePoolUp(cluster, node);
   const { subnet } = cluster.plane;
   const url = (port: number, host = "127.0.0.1") =>
     `http://${host}:${port}/metrics`;
   const onNode = (port: number) => () =>
     inNetns(node.netns, "curl", ["-sf", url(port)]);
   const host = subnet.address("ipv4", MACHINE_HOST).toString();
+  const ofController = () => run("curl", ["-sf", url(9386, host)]);
+  // First: what comes next is in the metrics for some seconds only.
+  await scrape("coil-controller", {
+    get: ofController,
+    has: /^coil_controller_audit_findings\{/m,
+  });
+  await scrape("coild", {
+    get: onNode(9384),
+    has: /^coil_coild_audit_findings\{/m,
+  });
+  await usePoolUp(cluster, node);
   const scrapes = [
     await scrape("coil-controller", {
-      get: () => run("curl", ["-sf", url(9386, host)]),
-      has:
-        /^(?=[^]*^coil_controller_egress_gateway_lost_nodes\{)[^]*^coil_controller_audit_findings\{/m,
+      get: ofController,
+      has: /^coil_controller_egress_gateway_lost_nodes\{/m,
     }),
-    await scrape("coild", {
-      get: onNode(9384),
-      has: /^coil_coild_audit_findings\{/m,
-    }),
+    await scrape("coild", { get: onNode(9384), has: /^coil_coild_blocks\{/m }),
     await scrape("coil-router", { get: onNode(9388), has: /^coil_router/m }),
   ];
   await cluster.del(node, sandbox);

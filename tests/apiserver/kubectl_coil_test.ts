@@ -100,7 +100,7 @@ Deno.test("the executable is a plugin of kubectl, and works with coil-controller
       ["status", 3, ["daemonsets", "leases"]],
       ["ipam show", 0],
       ["ipam map default", 0],
-      ["ipam check", 3, ["namespaces"]],
+      ["ipam check", 3, []],
       ["explain 10.2.0.9", 0],
       ["explain apps/web-1 --to 8.8.8.8", 0],
       ["egress show clients", 0],
