@@ -1,6 +1,6 @@
 import { Address } from "../../inet/mod.ts";
 import { isReadyPod, type OwnerReference, type V1Pod } from "../../kube/mod.ts";
-import type { NamespacedName } from "../../names/mod.ts";
+import { type NamespacedName, POOL_ANNOTATION } from "../../names/mod.ts";
 
 /** What a pod that the kubelet made from a file carries: k8s.io/kubernetes/pkg/kubelet/types. */
 const MIRROR_ANNOTATION = "kubernetes.io/config.mirror";
@@ -16,6 +16,8 @@ export interface LivePod extends NamespacedName {
   readonly controller: OwnerReference | undefined;
   /** Whether it is made from a file on its node: it cannot be evicted. */
   readonly isStatic: boolean;
+  /** Its own annotation that chooses address pools. */
+  readonly pools?: string | undefined;
   readonly isReady: boolean;
   readonly isDeleting: boolean;
 }
@@ -31,6 +33,7 @@ export function livePodOf(pod: V1Pod): LivePod {
     addresses: addressesOf(pod),
     controller: metadata?.ownerReferences?.find(({ controller }) => controller),
     isStatic: metadata?.annotations?.[MIRROR_ANNOTATION] !== undefined,
+    pools: metadata?.annotations?.[POOL_ANNOTATION],
     isReady: isReadyPod(pod),
     isDeleting: metadata?.deletionTimestamp !== undefined,
   };

@@ -1,7 +1,7 @@
 import {
   type AddressPoolSpec,
+  choosePools,
   type Pool,
-  poolNamesOf,
 } from "../../../lib/api/mod.ts";
 import {
   type LivePod,
@@ -92,7 +92,7 @@ export function planDrain(target: DrainTarget, view: DrainView): DrainPlan {
   };
 }
 
-/** Pods of a whole pool need another one, by their namespace's annotation. */
+/** Pods of a whole pool need another one, by their namespace's annotation or their own. */
 function homelessOf(
   pods: readonly LivePod[],
   { pool, range }: DrainTarget,
@@ -104,16 +104,26 @@ function homelessOf(
       name !== pool.name && !paused && !deleting
     ).map(({ name }) => name),
   );
-  const named = new Map(
+  const annotationsOf = new Map(
     namespaces.map(({ metadata }) => [
       metadata?.name ?? "",
-      poolNamesOf(metadata?.annotations?.[POOL_ANNOTATION]),
+      metadata?.annotations ?? {},
     ]),
   );
-  const used = new Set(pods.map(({ namespace }) => namespace));
-  return [...used].filter((namespace) =>
-    !named.get(namespace)?.some((name) => open.has(name))
-  ).sort();
+  const homeless = new Set<string>();
+  for (const pod of pods) {
+    const annotations = annotationsOf.get(pod.namespace);
+    const own = pod.pools === undefined ? {} : { [POOL_ANNOTATION]: pod.pools };
+    const usual = choosePools({}, annotations);
+    const choice = choosePools(own, annotations);
+    const isHome = annotations !== undefined && choice.kind === "chosen" &&
+      choice.pools.some((name) => open.has(name));
+    if (isHome) continue;
+    const isOwn = choice.kind === "refused" ||
+      choice.pools.join() !== usual.pools.join();
+    homeless.add(isOwn ? `pod ${nameText(pod)}` : pod.namespace);
+  }
+  return [...homeless].sort();
 }
 
 /** What is going to happen. */
@@ -153,10 +163,10 @@ export function checkHomes(
 ): void {
   if (homeless.length === 0) return;
   throw new CommandError(
-    `Cannot evict pods of AddressPool "${pool.name}": namespaces name no other pool that gives addresses: ${
+    `Cannot evict pods of AddressPool "${pool.name}": namespaces or pods name no other pool that gives addresses: ${
       homeless.join(", ")
     }
-Name one first: kubectl annotate namespace NAME ${POOL_ANNOTATION}=POOL --overwrite. Or drain only a part: --range.`,
+Name one first: kubectl annotate namespace NAME ${POOL_ANNOTATION}=POOL --overwrite; of a pod that names its pool itself, in its template. Or drain only a part: --range.`,
   );
 }
 

@@ -36,7 +36,11 @@ function pool(
 function pod(
   key: string,
   addresses: readonly string[],
-  { lonely = false, fixed = false } = {},
+  { lonely = false, fixed = false, pools }: {
+    readonly lonely?: boolean;
+    readonly fixed?: boolean;
+    readonly pools?: string;
+  } = {},
 ): LivePod {
   const [namespace = "", name = ""] = key.split("/");
   const controller = { apiVersion: "apps/v1", kind: "ReplicaSet", name: "r" };
@@ -44,7 +48,10 @@ function pod(
     metadata: {
       namespace,
       name,
-      annotations: fixed ? { "kubernetes.io/config.mirror": "x" } : {},
+      annotations: {
+        ...fixed ? { "kubernetes.io/config.mirror": "x" } : {},
+        ...pools === undefined ? {} : { "coil.cybozu.com/pool": pools },
+      },
       ownerReferences: lonely
         ? []
         : [{ ...controller, uid: "u", controller: true }],
@@ -164,4 +171,31 @@ Deno.test("planText() says how many pods of which node, and which are kept", () 
     planText({ pool: DUAL }, plan, { evict: false }),
     /^2 pods with addresses of AddressPool "a"\n[^]*x\/b on node n1: not evictable/,
   );
+});
+
+Deno.test("a pod that names its pools itself needs another one of those, where its namespace lets it name them", () => {
+  const pools = [DUAL, pool("b", ["10.4.0.0/24"])];
+  const lists = (name: string, list?: string) => ({
+    metadata: {
+      name,
+      annotations: {
+        "coil.cybozu.com/pool": "b",
+        ...list !== undefined && { "coil.cybozu.com/pod-pools": list },
+      },
+    },
+  });
+  const pods = [
+    pod("lists/only", ["10.2.0.1"], { pools: "a" }),
+    pod("lists/both", ["10.2.0.2"], { pools: "a,b" }),
+    pod("lists/usual", ["10.2.0.3"]),
+    pod("unlisted/ignored", ["10.2.0.4"], { pools: "a" }),
+    pod("others/refused", ["10.2.0.5"], { pools: "b" }),
+  ];
+  const namespaces = [
+    lists("lists", "a,b"),
+    lists("unlisted"),
+    lists("others", "c"),
+  ];
+  const { homeless } = planDrain({ pool: DUAL }, { pools, namespaces, pods });
+  assert.deepEqual(homeless, ["pod lists/only", "pod others/refused"]);
 });
