@@ -37,6 +37,16 @@ async function expectServed(
   }
 }
 
+/** Waits until the client chooses a gateway itself, in both families. */
+async function awaitChoice({ pod }: Client): Promise<void> {
+  await eventually("a gateway to choose", async () => {
+    const list = ["list", "table", "inet", "coil"];
+    const table = await inNetns(pod.sandbox.netns, "nft", list);
+    const ready = /set ready_\S+ \{\s+type mark\s+elements/g;
+    return table.match(ready)?.length === VM_FAMILIES.length;
+  });
+}
+
 const DIRECTIONS = [
   ["clients of ours, gateways of upstream's", "gateways"],
   ["clients of upstream's, gateways of ours", "nodes"],
@@ -59,17 +69,27 @@ for (const [title, peer] of DIRECTIONS) {
         clients.push(await cluster.createClient({ name, node, egresses }));
       }
     },
-    scenarios: Object.fromEntries(
-      (["near", "far"] as const).map((egress) => [
-        `TCP, UDP, ping and large packets of both families from both nodes, source port ${
-          EGRESSES[egress]
-        }`,
-        async (cluster: EgressCluster) => {
+    scenarios: {
+      ...Object.fromEntries(
+        (["near", "far"] as const).map((egress) => [
+          `TCP, UDP, ping and large packets of both families from both nodes, source port ${
+            EGRESSES[egress]
+          }`,
+          async (cluster: EgressCluster) => {
+            for (const client of clients) {
+              await expectServed(cluster, client, egress);
+            }
+          },
+        ]),
+      ),
+      "the same with gatewaySelection: Direct, which upstream does not know":
+        async (cluster) => {
+          await cluster.patchEgress("near", { gatewaySelection: "Direct" });
           for (const client of clients) {
-            await expectServed(cluster, client, egress);
+            if (peer === "gateways") await awaitChoice(client);
+            await expectServed(cluster, client, "near");
           }
         },
-      ]),
-    ),
+    },
   });
 }
