@@ -30,7 +30,7 @@ const NOTICE_MS = 60_000;
 export interface SeenFailure {
   /** The longest time without an answer, of each poller through the gateway that failed; pauses of the machine are among it. */
   readonly gaps: readonly number[];
-  /** From the failure until it was answered by another gateway, of each poller that was. */
+  /** Of them the time without an answer until another gateway's, of each poller that had one. */
   readonly moved: readonly number[];
   /** From the failure until the last new connection began that had no answer in time. */
   readonly connections: number;
@@ -139,18 +139,12 @@ export class FailoverWatch implements AsyncDisposable {
   async seen(): Promise<SeenFailure> {
     return {
       gaps: this.#pollers.map(({ report }) => report.longestGapMs),
-      moved: this.#pollers.flatMap((poller) => this.#movedMs(poller)),
+      moved: this.#pollers.flatMap(({ report }) => report.movedMs),
       connections: this.#sinceFailure(this.#connecting.lastLostMs),
       waiting: await this.#waitingMs(),
       download: this.#download?.longestGapMs,
       lost: this.#other && await this.#countLost(this.#other),
     };
-  }
-
-  #movedMs({ report: { firstMs } }: UdpFlow): number[] {
-    const later = firstMs.values().filter((ms) => ms > this.#failedMs)
-      .toArray();
-    return later.length === 0 ? [] : [this.#sinceFailure(Math.min(...later))];
   }
 
   /** Of those sent since the failure; the last ones may be under way for a while. */

@@ -143,8 +143,8 @@ export interface FlowReport {
   readonly answered: number;
   /** Addresses that the outside saw as source. */
   readonly sources: ReadonlySet<string>;
-  /** When the first answer came that shows a source, by `performance.now()`. */
-  readonly firstMs: ReadonlyMap<string, number>;
+  /** The time without an answer at each change to another source. */
+  readonly movedMs: readonly number[];
   /** The longest time without an answer. */
   readonly longestGapMs: number;
   /** Why the flow ended, when it did so by itself. */
@@ -155,7 +155,7 @@ class Tally {
   sent = 0;
   answered = 0;
   readonly sources: Set<string> = new Set();
-  readonly #firstMs = new Map<string, number>();
+  readonly #movedMs: number[] = [];
   error: string | undefined;
   #longestGapMs = 0;
   #lastMs = performance.now();
@@ -166,9 +166,10 @@ class Tally {
 
   answer(source: string): void {
     this.answered++;
+    const isOther = this.sources.size > 0 && !this.sources.has(source);
+    if (isOther) this.#movedMs.push(Math.round(this.silentMs));
     this.sources.add(source);
     this.#noteGap();
-    if (!this.#firstMs.has(source)) this.#firstMs.set(source, this.#lastMs);
   }
 
   #noteGap(): void {
@@ -184,7 +185,7 @@ class Tally {
       sent,
       answered,
       sources,
-      firstMs: this.#firstMs,
+      movedMs: this.#movedMs,
       longestGapMs: Math.round(gap),
       ...(error === undefined ? {} : { error }),
     };
