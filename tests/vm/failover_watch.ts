@@ -124,6 +124,11 @@ export class FailoverWatch implements AsyncDisposable {
     this.#sent = this.#other?.report.sent ?? 0;
   }
 
+  /** Whether the program that waits was told that its connection is over. */
+  get hasEnded(): boolean {
+    return this.#waiting.endedMs !== undefined;
+  }
+
   /** Whether all is well again, and has been for a while. */
   get isOver(): boolean {
     const nowMs = performance.now();
@@ -173,9 +178,10 @@ export class FailoverWatch implements AsyncDisposable {
 
 /** Waits until all goes on by the other gateway: the program that waited was told, and not one datagram through the other one was lost. */
 export async function expectMoved(watch: FailoverWatch): Promise<void> {
-  await eventually("all to go on by the other gateway", () => watch.isOver, {
-    timeoutMs: NOTICE_MS,
-  });
+  const options = { timeoutMs: NOTICE_MS };
+  // Before that all may be well because nothing has happened yet.
+  await eventually("the connection to end", () => watch.hasEnded, options);
+  await eventually("all to go on", () => watch.isOver, options);
   const seen = await watch.seen();
   const text = JSON.stringify(seen);
   assert.ok(seen.waiting !== undefined && seen.waiting > 0, text);

@@ -54,8 +54,10 @@ export async function failover(options: {
         note(`${name}.tcp.open`, "ms", waiting ?? WINDOW_MS);
         note(`${name}.other.lost`, "packets", lost ?? 0);
       }
-      note("wrong", "packets", (await takeSources()).wrong);
-      options.say(`round ${round}, ${failure}: ${JSON.stringify([...seen])}`);
+      const { wrong } = await takeSources();
+      note("wrong", "packets", wrong);
+      const text = JSON.stringify({ ...Object.fromEntries(seen), wrong });
+      options.say(`round ${round}, ${failure}: ${text}`);
       await options.report(figures);
     }
   }
