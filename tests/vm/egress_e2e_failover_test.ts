@@ -27,18 +27,29 @@ const LOSS_MS = 5_000;
 /** The source inside a probe, 192.0.0.8, and where it is in the datagram. */
 const PROBE = { source: [192, 0, 0, 8], at: 12 };
 
-/** What keeps a gateway from some datagrams of the tunnel. */
-const dropped = (what: string) =>
-  `table inet broken {
+/** To probes, and to clients. */
+const ANSWERS = [`udp sport ${TUNNEL_PORT}`, `udp dport ${TUNNEL_PORT}`];
+
+/** What a gateway does not get, or does not send. */
+interface Dropped {
+  readonly incoming?: readonly string[];
+  readonly outgoing?: readonly string[];
+}
+
+function dropping({ incoming = [], outgoing = [] }: Dropped): string {
+  const rules = (whats: readonly string[]) =>
+    whats.map((what) => `meta nfproto ipv4 ${what} drop`).join("\n");
+  return `table inet broken {
   chain incoming {
     type filter hook prerouting priority -400
-    ${what.startsWith("udp dport") ? `meta nfproto ipv4 ${what} drop` : ""}
+    ${rules(incoming)}
   }
   chain outgoing {
     type filter hook postrouting priority 400
-    ${what.startsWith("udp sport") ? `meta nfproto ipv4 ${what} drop` : ""}
+    ${rules(outgoing)}
   }
 }`;
+}
 
 /** What keeps a node's own programs from the API server. */
 const CUT_OFF = `table inet cut {
@@ -64,12 +75,12 @@ async function withTable(
 
 const broken = (
   { pod }: Gateway,
-  what: string,
+  dropped: Dropped,
   work: () => Promise<void>,
 ): Promise<void> =>
   withTable(
     pod.sandbox.netns,
-    { name: "broken", text: dropped(what) },
+    { name: "broken", text: dropping(dropped) },
     work,
   );
 
@@ -223,7 +234,7 @@ egressTest("egress failover", {
           clients.ipv4,
           doomed,
           (watch) =>
-            broken(doomed, `udp sport ${TUNNEL_PORT}`, async () => {
+            broken(doomed, { outgoing: ANSWERS }, async () => {
               await expectMoved(watch);
             }),
         );
@@ -237,7 +248,7 @@ egressTest("egress failover", {
           clients.ipv4,
           doomed,
           (watch) =>
-            broken(doomed, probes, async () => {
+            broken(doomed, { incoming: [probes] }, async () => {
               await expectMoved(watch);
             }),
         );
@@ -248,7 +259,7 @@ egressTest("egress failover", {
         const doomed = await doomedOf(cluster);
         const data = `udp dport ${TUNNEL_PORT} @th,160,32 != 0xc0000008`;
         await watching(clients.ipv4, doomed, async (watch) => {
-          await broken(doomed, data, async () => {
+          await broken(doomed, { incoming: [data] }, async () => {
             await sleep(LOSS_MS);
             assert.deepEqual(await lostSets(clients.ipv4), []);
           });
@@ -300,18 +311,22 @@ egressTest("egress failover", {
           clients.ipv4,
           doomed,
           (watch) =>
-            broken(doomed, `udp dport ${TUNNEL_PORT}`, async () => {
-              await eventually(
-                "the client to know",
-                async () => (await lostSets(clients.ipv4)).length > 0,
-                { timeoutMs: NOTICE_MS, intervalMs: 1 },
-              );
-              const [node] = cluster.nodes;
-              await cluster.daemonOf(node).kill9();
-              await cluster.startCoild(node);
-              await expectMoved(watch);
-              assert.ok(doomed.ready, "its kubelet has not noticed");
-            }),
+            broken(
+              doomed,
+              { incoming: [`udp dport ${TUNNEL_PORT}`] },
+              async () => {
+                await eventually(
+                  "the client to know",
+                  async () => (await lostSets(clients.ipv4)).length > 0,
+                  { timeoutMs: NOTICE_MS, intervalMs: 1 },
+                );
+                const [node] = cluster.nodes;
+                await cluster.daemonOf(node).kill9();
+                await cluster.startCoild(node);
+                await expectMoved(watch);
+                assert.ok(doomed.ready, "its kubelet has not noticed");
+              },
+            ),
         );
       },
 
