@@ -8,6 +8,7 @@ import { eventually, type LabNode, run } from "../lab/mod.ts";
 import { chapter, dim, line, shown, step, table } from "./stage.ts";
 
 const PODS = 30;
+const RIGHTS = new URL("../../deploy/vpc", import.meta.url).pathname;
 
 /** As few addresses as pods need; the rest of a released one is 30 s by default. */
 const FLAGS = [
@@ -35,6 +36,8 @@ export async function tellVpc(
   const instances = [of("i-0000000000000000a"), of("i-0000000000000000b")];
   const config = cloudConfig({ instances });
   await using site = await VpcSite.join(cluster.nodes, { config, name });
+  // coild writes what its node has.
+  await cluster.plane.kubectl("apply", "-k", RIGHTS);
   const scene: Scene = { cluster, site };
   await startNodes(scene);
   const pods = await startPods(scene);

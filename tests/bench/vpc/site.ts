@@ -3,6 +3,8 @@ import { cloudConfig, GROUP, SUBNET } from "../../lab/cloud/testing.ts";
 import { CoilCluster, type LabPod } from "../../lab/coil.ts";
 import { type LabNode, type Log, sleep } from "../../lab/mod.ts";
 
+const RIGHTS = new URL("../../../deploy/vpc", import.meta.url).pathname;
+
 /** Until EC2 is no longer asked for what an earlier process may have done. */
 const SETTLE_MS = 12_000;
 
@@ -37,6 +39,8 @@ export async function startVpcBench(
   }
   const site = stack.use(await joinVpc([vpc, cold, burst], name));
   await cluster.startController();
+  // coild writes what its node has.
+  await cluster.plane.kubectl("apply", "-k", RIGHTS);
   await cluster.plane.apply({
     apiVersion: "coil.cybozu.com/v2",
     kind: "AddressPool",
