@@ -397,6 +397,7 @@ Deno.test("coild serves egress after another plugin", async (t) => {
       assert.deepEqual([...resources].sort(), [
         "egresses",
         "endpointslices",
+        "namespaces",
         "pods",
         "services",
       ]);
