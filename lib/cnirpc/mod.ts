@@ -1,6 +1,6 @@
 /**
  * The contract between CNI plugins and the node daemon: `proto/cni.proto`.
- * Coil's own plugin speaks `launcher/mod.ts` instead, and this contract only
+ * Coil's own plugin speaks `plugin/mod.ts` instead, and this contract only
  * with upstream's coild.
  *
  * @module

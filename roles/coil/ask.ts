@@ -1,9 +1,9 @@
 import {
   decodeAnswer,
   encodeRequest,
-  LAUNCHER_SOCKET_SUFFIX,
+  PLUGIN_SOCKET_SUFFIX,
   SOCKET_VARIABLE,
-} from "../../lib/cnirpc/launcher/mod.ts";
+} from "../../lib/cnirpc/plugin/mod.ts";
 import { type Answer, NoAnswerError } from "../../lib/plugin/mod.ts";
 
 /** coild gives up after 60 s and says so; without that it hangs. */
@@ -22,7 +22,7 @@ export interface Question {
 }
 
 /**
- * Takes a call to coild, as the launcher does. Undefined when no process
+ * Sends a call to coild, as the front does. Undefined when no process
  * listens at the plugin's socket and one does at that for gRPC: it is
  * upstream's coild, or an early one of ours.
  *
@@ -32,7 +32,7 @@ export async function askCoild(
   question: Question,
 ): Promise<Answer | undefined> {
   const { socketPath, patienceMs = PATIENCE_MS } = question;
-  const connecting = connect(socketPath + LAUNCHER_SOCKET_SUFFIX, patienceMs);
+  const connecting = connect(socketPath + PLUGIN_SOCKET_SUFFIX, patienceMs);
   using connection = await connecting.catch(async (cause) => {
     if (await isServed(socketPath)) return undefined;
     throw new NoAnswerError(

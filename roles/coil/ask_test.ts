@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { decodeRequest, requestSize } from "../../lib/cnirpc/launcher/mod.ts";
+import { decodeRequest, requestSize } from "../../lib/cnirpc/plugin/mod.ts";
 import { NoAnswerError } from "../../lib/plugin/mod.ts";
 import { askCoild } from "./ask.ts";
 

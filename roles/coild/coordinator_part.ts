@@ -80,7 +80,7 @@ export function connectCoordinator(
             { method: call.command, request: call.request },
             () => calls.perform(call, caller),
           ),
-        onOutcome: (outcome) => dependencies.metrics.launcherCalled(outcome),
+        onOutcome: (outcome) => dependencies.metrics.pluginCalled(outcome),
       }),
   };
 }

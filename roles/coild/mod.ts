@@ -254,7 +254,7 @@ async function listen(
     calls: new CniCalls({ methods: service, registry, inFlight }),
     socketPath,
     signal,
-    onOutcome: (outcome) => metrics.launcherCalled(outcome),
+    onOutcome: (outcome) => metrics.pluginCalled(outcome),
   });
   const admin = node?.admin;
   const ofAdmin = admin &&

@@ -37,7 +37,7 @@ for (
   const [role, allowed, [least, most]] of [
     [
       "coil",
-      /^(roles\/coil|lib\/(cni|cnirpc\/launcher|names|plugin))\//,
+      /^(roles\/coil|lib\/(cni|cnirpc\/plugin|names|plugin))\//,
       [20, 50],
     ],
     // It does the work itself.

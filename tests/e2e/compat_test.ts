@@ -97,7 +97,7 @@ Deno.test("compat: metrics are served at upstream's ports, E2E-6", async () => {
   }
 });
 
-Deno.test("compat: runtimes' calls come by the launcher, and coild answers them", async () => {
+Deno.test("compat: runtimes' calls come by the front, and coild answers them", async () => {
   for (const { addresses } of site.nodes) {
     const host = hostPort(addresses[0] ?? "", 9384);
     const response = await fetch(`http://${host}/metrics`);

@@ -105,8 +105,8 @@ export const CNI_ENV: Readonly<Record<string, string>> = {
 
 /**
  * Calls the plugin; overrides of the environment, keys of the configuration.
- * Both ways in which a node may have it, which must not differ: the executable
- * itself, and the launcher, which asks the coild that the configuration names.
+ * Both ways in which a node may have it, which must not differ: the whole program
+ * itself, and the front, which asks the coild that the configuration names.
  */
 export async function callPlugin(
   env: Readonly<Record<string, string>>,
@@ -127,20 +127,20 @@ export async function callPlugin(
   const executable = isAnswered(socket, input)
     ? "/bin/false"
     : await pathOf("coil");
-  const launched = await runLauncher({ executable, socket }, input);
-  assert.deepEqual(launched, output);
+  const byFront = await runFront({ executable, socket }, input);
+  assert.deepEqual(byFront, output);
   return output;
 }
 
-/** What a launcher does not take to coild: VERSION, and what its buffer cannot hold. */
+/** What the front does not take to coild: VERSION, and what its buffer cannot hold. */
 function isAnswered(socket: string, { env, stdin }: Input): boolean {
   const isTaken = env?.["CNI_COMMAND"] !== "VERSION" &&
     (stdin ?? "").length < 200_000;
   return isTaken && isThere(`${socket}.cni`);
 }
 
-/** Runs a launcher of the coild at the socket, with this executable beside it. */
-export async function runLauncher(
+/** Runs the front for the coild at the socket, with this executable behind it. */
+export async function runFront(
   places: { readonly executable: string; readonly socket: string },
   input: Input,
 ): Promise<Output> {

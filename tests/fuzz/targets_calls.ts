@@ -27,7 +27,7 @@ import {
   decodeAnswer,
   decodeRequest,
   requestSize,
-} from "../../lib/cnirpc/launcher/mod.ts";
+} from "../../lib/cnirpc/plugin/mod.ts";
 import { HpackDecoder } from "../../lib/grpc/base/hpack.ts";
 import { FrameReader, Http2Error } from "../../lib/grpc/base/http2_frames.ts";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
@@ -39,8 +39,8 @@ import type { Input, Target } from "./fuzzer.ts";
 
 const isCniError = (error: unknown) => error instanceof CniError;
 
-/** A request of a launcher as one datagram: whole, or refused by its first bytes. */
-function readLauncher({ bytes }: Input): void {
+/** A plugin's request as one datagram: whole, or refused by its first bytes. */
+function readPluginRequest({ bytes }: Input): void {
   const size = requestSize(bytes);
   if (size === undefined || size > bytes.length) return;
   const { env, stdin } = decodeRequest(bytes.subarray(0, size));
@@ -187,7 +187,7 @@ function readAlias({ text }: Input): void {
 
 /** By what they are for. */
 export const CALL_TARGETS: readonly Target[] = [
-  { name: "launcher", kind: "bytes", run: readLauncher },
+  { name: "plugin-request", kind: "bytes", run: readPluginRequest },
   { name: "cni-environment", kind: "text", mayThrow: isCniError, run: readEnv },
   { name: "cni-config", kind: "json", mayThrow: isCniError, run: readConfig },
   {
@@ -211,7 +211,7 @@ export const CALL_TARGETS: readonly Target[] = [
     },
   },
   {
-    name: "launcher-answer",
+    name: "plugin-answer",
     kind: "bytes",
     run({ bytes }) {
       decodeAnswer(bytes);

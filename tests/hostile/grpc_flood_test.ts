@@ -285,7 +285,7 @@ async function connect(path: string): Promise<Deno.UnixConn> {
   }
 }
 
-/** STATUS as a launcher asks it; the whole answer. */
+/** STATUS as the plugin asks it; the whole answer. */
 async function launch(socketPath: string): Promise<string> {
   const encoder = new TextEncoder();
   const variables = encoder.encode(

@@ -360,9 +360,9 @@ export const WIRING: readonly WiringMutant[] = [
     },
   },
   {
-    name: "calls of the launcher are not counted",
+    name: "calls of the plugin are not counted",
     file: "roles/coild/mod.ts",
-    from: "    onOutcome: (outcome) => metrics.launcherCalled(outcome),\n",
+    from: "    onOutcome: (outcome) => metrics.pluginCalled(outcome),\n",
     to: "",
     test: {
       file: "tests/netns/coild_whole_test.ts",

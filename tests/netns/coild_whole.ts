@@ -195,7 +195,7 @@ export class WholeCoild implements AsyncDisposable {
     });
   }
 
-  /** The exit code of a STATUS that comes by the launcher's door. */
+  /** The exit code of a STATUS that comes by the plugin's door. */
   async launch(): Promise<number | undefined> {
     const answer = await askCoild({
       socketPath: this.#socketPath,

@@ -9,7 +9,7 @@ const POD_TABLE = 116;
 const EXPORT_TABLE = 119;
 const USED = 'coil_coild_addresses{pool="default",state="used"}';
 const FREE = 'coil_coild_addresses{pool="default",state="free"}';
-const LAUNCHED = 'coil_coild_launcher_calls_total{result="answered"}';
+const ANSWERED = 'coil_coild_launcher_calls_total{result="answered"}';
 const READ_FROM_API =
   /^rest_client_requests_total\{code="200",host=".*",method="GET"\} [1-9]/m;
 const ADDS =
@@ -93,7 +93,7 @@ netnsTest(
     assert.equal(await coild.metric("coil_coild_source_validation"), 1);
     assert.match(await coild.get(9384, "/metrics"), READ_FROM_API);
     assert.equal(await coild.launch(), 0);
-    assert.equal(await coild.metric(LAUNCHED), 1);
+    assert.equal(await coild.metric(ANSWERED), 1);
     assert.equal(await coild.failing(), 1, "another at its socket");
     assert.deepEqual(await coild.add(a), ["10.64.0.0/32"]);
     assert.deepEqual(await coild.add(b), ["10.64.0.1/32"]);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { KeyedMutex } from "../../lib/async/mod.ts";
 import { untilPasses } from "../../lib/async/testing.ts";
-import { decodeAnswer, encodeRequest } from "../../lib/cnirpc/launcher/mod.ts";
+import { decodeAnswer, encodeRequest } from "../../lib/cnirpc/plugin/mod.ts";
 import { countJoined } from "../../lib/coordinator/mod.ts";
 import { FAMILIES } from "../../lib/inet/mod.ts";
 import { KubeUnreachableError } from "../../lib/kube/mod.ts";

@@ -10,14 +10,14 @@ import {
 } from "../../../lib/telemetry/mod.ts";
 
 /**
- * The outcome of a launcher's call: only an answered one saves the runtime
+ * The outcome of a plugin's call: only an answered one saves the runtime
  * the start of the whole executable.
  */
-export type LauncherOutcome =
+export type PluginOutcome =
   | "answered"
   /** The network configuration names another coild's socket. */
   | "other-socket"
-  /** No request, or no answer, that a launcher knows. */
+  /** The request is malformed, or the answer does not fit the front's buffer. */
   | "unusable"
   /** Too many at a time, or coild ends. */
   | "busy";
@@ -83,7 +83,7 @@ export class CoildMetrics implements IpamObserver {
   readonly #requests: Histogram<"pool" | "outcome">;
   readonly #returns: Counter<"pool" | "result">;
   readonly #exhausted: Counter<"pool">;
-  readonly #launchers: Counter<"result">;
+  readonly #pluginCalls: Counter<"result">;
   readonly #announcements: Counter<"result">;
   readonly #updates: Counter<"result">;
   readonly #repairs: Counter<"what">;
@@ -121,7 +121,7 @@ export class CoildMetrics implements IpamObserver {
       help: "ADDs that got no address because the pool has no free block",
       labels: ["pool"],
     });
-    this.#launchers = make.counter("coil_coild_launcher_calls_total", {
+    this.#pluginCalls = make.counter("coil_coild_launcher_calls_total", {
       help: "Calls from the CNI plugin's front",
       labels: ["result"],
     });
@@ -223,9 +223,9 @@ export class CoildMetrics implements IpamObserver {
     this.#timed = [];
   }
 
-  /** Counts the outcome of a launcher's call. */
-  launcherCalled(result: LauncherOutcome): void {
-    this.#launchers.inc({ result });
+  /** Counts the outcome of a plugin's call. */
+  pluginCalled(result: PluginOutcome): void {
+    this.#pluginCalls.inc({ result });
   }
 
   /** Times a request for a block. */

@@ -24,7 +24,7 @@ Deno.test("CoildMetrics count what is reported to them", async () => {
     metrics.phase("lock", () => Promise.reject(new Error("late"))),
     /late/,
   );
-  metrics.launcherCalled("answered");
+  metrics.pluginCalled("answered");
   metrics.blockRequested({ pool: "p", outcome: "granted", seconds: 1 });
   for (let i = 0; i < 2; i++) metrics.blockReturned({ pool: "p", ok: true });
   metrics.blockReturned({ pool: "p", ok: false });

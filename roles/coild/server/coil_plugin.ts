@@ -1,5 +1,5 @@
 import { CniError } from "../../../lib/cni/mod.ts";
-import { SOCKET_VARIABLE } from "../../../lib/cnirpc/launcher/mod.ts";
+import { SOCKET_VARIABLE } from "../../../lib/cnirpc/plugin/mod.ts";
 import {
   type Answer,
   answerWith,
@@ -48,7 +48,7 @@ export function coilPlugin(
   };
 }
 
-/** Whether the network configuration names this coild: the launcher does not read it, the executable does. */
+/** Whether the network configuration names this coild: the front does not read it, the whole program does. */
 function isHere(call: PluginCall, { env }: Caller, socket: string): boolean {
   return call.socketPath === socket || env.has(SOCKET_VARIABLE);
 }

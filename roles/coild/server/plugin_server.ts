@@ -1,9 +1,9 @@
 import { onAbort, startTimer, TaskGroup } from "../../../lib/async/mod.ts";
 import {
   encodeAnswer,
-  LAUNCHER_SOCKET_SUFFIX,
-  type LauncherRequest,
-} from "../../../lib/cnirpc/launcher/mod.ts";
+  PLUGIN_SOCKET_SUFFIX,
+  type PluginRequest,
+} from "../../../lib/cnirpc/plugin/mod.ts";
 import { COILD_SOCKET } from "../../../lib/names/mod.ts";
 import {
   type Answer,
@@ -12,9 +12,9 @@ import {
   runPlugin,
 } from "../../../lib/plugin/mod.ts";
 import { acceptAll, getLogger } from "../../../lib/telemetry/mod.ts";
-import type { LauncherOutcome } from "../observe/metrics.ts";
+import type { PluginOutcome } from "../observe/metrics.ts";
 import { LAST_WORDS_MS } from "../service/cni_calls.ts";
-import { LauncherConnection, RequestMemory } from "./launcher_connection.ts";
+import { PluginConnection, RequestMemory } from "./plugin_connection.ts";
 import { listenForRoot } from "./root_socket.ts";
 
 const log = getLogger("plugin");
@@ -28,32 +28,31 @@ const MAX_CONNECTIONS = 1024;
 
 /** Whose call it is. */
 export interface Caller {
-  readonly env: LauncherRequest["env"];
+  readonly env: PluginRequest["env"];
   /** Aborted when it has gone. */
   readonly signal: AbortSignal;
 }
 
 export interface PluginServerOptions {
-  /** Makes a call; undefined leaves it to the executable. */
+  /** Makes a call; undefined leaves it to the whole program. */
   readonly perform: (
     call: PluginCall,
     caller: Caller,
   ) => Promise<Answer | undefined>;
-  /** Path of the daemon's socket; this server listens beside it, at the path with {@linkcode LAUNCHER_SOCKET_SUFFIX}. */
+  /** Path of the daemon's socket; this server listens beside it, at the path with {@linkcode PLUGIN_SOCKET_SUFFIX}. */
   readonly socketPath: string;
   /** Ends the server: no new calls, running ones may finish. */
   readonly signal: AbortSignal;
   /** Called on each call. */
-  readonly onOutcome?: (outcome: LauncherOutcome) => void;
+  readonly onOutcome?: (outcome: PluginOutcome) => void;
   /** How long running calls may take once the signal came. Default 10 s. */
   readonly graceMs?: number;
 }
 
 /**
- * Answers the launcher, which runtimes call as the CNI plugin, and the
- * executable where the launcher had no answer: coild does what the plugin would
- * do in a process of its own, whose start takes longer than all else. See
- * `lib/cnirpc/launcher`. Resolves when it listens; `finished` when the last
+ * Answers the plugin: the executable's front, or the whole program where the
+ * front had no answer. coild does the plugin's work in its own process, since
+ * the start of another takes longer than all else. See `lib/cnirpc/plugin`. Resolves when it listens; `finished` when the last
  * connection has ended after the signal.
  *
  * @throws {SocketPathError} when there can be no socket at the path
@@ -62,7 +61,7 @@ export async function servePlugins(
   options: PluginServerOptions,
 ): Promise<{ readonly finished: Promise<void> }> {
   const listener = await listenForRoot(
-    options.socketPath + LAUNCHER_SOCKET_SUFFIX,
+    options.socketPath + PLUGIN_SOCKET_SUFFIX,
   );
   return { finished: new PluginServer(options).run(listener) };
 }
@@ -71,7 +70,7 @@ class PluginServer {
   readonly #options: PluginServerOptions;
   readonly #tasks = new TaskGroup();
   readonly #memory = new RequestMemory();
-  readonly #open = new Set<LauncherConnection>();
+  readonly #open = new Set<PluginConnection>();
 
   constructor(options: PluginServerOptions) {
     this.#options = options;
@@ -95,15 +94,14 @@ class PluginServer {
     const { signal } = this.#options;
     using _close = onAbort(signal, () => listener.close());
     await acceptAll(listener, {
-      address: this.#options.socketPath + LAUNCHER_SOCKET_SUFFIX,
+      address: this.#options.socketPath + PLUGIN_SOCKET_SUFFIX,
       signal,
-      take: (socket) =>
-        this.#serve(new LauncherConnection(socket, this.#memory)),
+      take: (socket) => this.#serve(new PluginConnection(socket, this.#memory)),
       relieve: () => this.#closeOne(),
     });
   }
 
-  /** Closes the oldest connection without a whole request: that launcher becomes the executable. */
+  /** Closes the oldest connection without a whole request: its front goes on as the whole program. */
   #closeOne(): void {
     for (const connection of this.#open) {
       if (connection.hasRequest) continue;
@@ -113,32 +111,32 @@ class PluginServer {
     }
   }
 
-  #serve(connection: LauncherConnection): void {
+  #serve(connection: PluginConnection): void {
     if (this.#open.size >= MAX_CONNECTIONS) this.#closeOne();
-    // A launcher that is not answered becomes the executable.
+    // A front that gets no answer goes on as the whole program.
     if (this.#open.size >= MAX_CONNECTIONS) {
       this.#options.onOutcome?.("busy");
       return connection.close();
     }
     this.#open.add(connection);
-    this.#tasks.run("launcher", async () => {
+    this.#tasks.run("plugin call", async () => {
       using _connection = connection;
       try {
         const outcome = await this.#answer(connection);
         if (outcome !== undefined) this.#options.onOutcome?.(outcome);
       } catch (err) {
         this.#options.onOutcome?.("unusable");
-        log.warn("Cannot answer a launcher", { err });
+        log.warn("Cannot answer a call of the plugin", { err });
       } finally {
         this.#open.delete(connection);
       }
     });
   }
 
-  /** Undefined when the launcher went away. */
+  /** Undefined when the plugin went away. */
   async #answer(
-    connection: LauncherConnection,
-  ): Promise<LauncherOutcome | undefined> {
+    connection: PluginConnection,
+  ): Promise<PluginOutcome | undefined> {
     const request = await within(connection, () => connection.read());
     if (request === undefined) return undefined;
     if (this.#options.signal.aborted) return "busy";
@@ -152,12 +150,12 @@ class PluginServer {
 
   /** Undefined when the call is for another coild. */
   async #plugin(
-    request: LauncherRequest,
-    connection: LauncherConnection,
+    request: PluginRequest,
+    connection: PluginConnection,
   ): Promise<Answer | undefined> {
     const { env, stdin } = request;
     const caller = new AbortController();
-    this.#tasks.run("end of a launcher", async () => {
+    this.#tasks.run("end of a plugin call", async () => {
       await connection.closed();
       caller.abort();
     });
@@ -178,9 +176,9 @@ class PluginServer {
   }
 }
 
-/** Closes the connection of a stalled launcher. */
+/** Closes the connection of a stalled plugin. */
 async function within<T>(
-  connection: LauncherConnection,
+  connection: PluginConnection,
   fn: () => Promise<T>,
 ): Promise<T> {
   using _stall = startTimer(STALL_MS, () => connection.close());

@@ -4,7 +4,7 @@ import { untilPasses } from "../../../lib/async/testing.ts";
 import { parseResult } from "../../../lib/cni/mod.ts";
 import { SocketPathError } from "../../../lib/grpc/mod.ts";
 import type { CniRequest } from "../../../lib/plugin/mod.ts";
-import type { LauncherOutcome } from "../observe/metrics.ts";
+import type { PluginOutcome } from "../observe/metrics.ts";
 import { type CallContext, CniCalls } from "../service/cni_calls.ts";
 import { openDoors } from "./doors.ts";
 import { servePlugins } from "./plugin_server.ts";
@@ -15,7 +15,7 @@ type Handler = (request: CniRequest, context: CallContext) => Promise<unknown>;
 class Site implements AsyncDisposable {
   readonly socket: string;
   /** What became of the calls. */
-  readonly outcomes: LauncherOutcome[] = [];
+  readonly outcomes: PluginOutcome[] = [];
   readonly #directory: string;
   readonly #stop = new AbortController();
   #ended: Promise<unknown> = Promise.resolve();
@@ -124,7 +124,7 @@ function bodyOf(answer: string) {
   return JSON.parse(answer.slice(16));
 }
 
-Deno.test("a launcher gets what the plugin would print", async () => {
+Deno.test("the front gets what the plugin would print", async () => {
   const seen: CniRequest[] = [];
   await using site = await Site.make((args) => {
     seen.push(args);
@@ -141,7 +141,7 @@ Deno.test("a launcher gets what the plugin would print", async () => {
   );
 });
 
-Deno.test("each command of a launcher is carried out as what it is", async () => {
+Deno.test("each command of the front is carried out as what it is", async () => {
   const done: string[] = [];
   const note = (command: string) => () => {
     done.push(command);
@@ -174,7 +174,7 @@ Deno.test("each command of a launcher is carried out as what it is", async () =>
   assert.deepEqual(done, commands);
 });
 
-Deno.test("a launcher gets the plugin's errors, coild's and those of the configuration", async () => {
+Deno.test("the front gets the plugin's errors, coild's and those of the configuration", async () => {
   await using site = await Site.make(() => {
     throw new Error("out of addresses");
   });
@@ -188,7 +188,7 @@ Deno.test("a launcher gets the plugin's errors, coild's and those of the configu
   assert.equal(bodyOf(await site.call(requestOf({ socket }, own))).code, 8);
 });
 
-Deno.test("a call for another coild is not answered: the executable asks that one", async () => {
+Deno.test("a call for another coild is not answered: the whole program asks that one", async () => {
   let calls = 0;
   await using site = await Site.make(() => Promise.resolve(++calls));
   assert.equal(await site.call(requestOf({ socket: "/run/other.sock" })), "");
@@ -229,7 +229,7 @@ Deno.test("a request that comes byte by byte is answered, and a large one", asyn
   bodyOf(await site.call(requestOf({ socket: site.socket, padding })));
 });
 
-Deno.test("a call whose launcher goes is told so", async () => {
+Deno.test("a call whose plugin has gone is aborted", async () => {
   const begun = Promise.withResolvers<void>();
   const ended = Promise.withResolvers<unknown>();
   await using site = await Site.make(async (_args, { signal }) => {
@@ -286,7 +286,7 @@ Deno.test("a call that goes on after the time of a stop is ended, and says so", 
   assert.match(bodyOf(await answer).msg, /Server is stopping/);
 });
 
-Deno.test("the stop waits for the work of a call whose launcher has gone", async () => {
+Deno.test("the stop waits for the work of a call whose plugin has gone", async () => {
   const begun = Promise.withResolvers<void>();
   const undo = Promise.withResolvers<void>();
   const order: string[] = [];
@@ -309,7 +309,7 @@ Deno.test("the stop waits for the work of a call whose launcher has gone", async
   assert.deepEqual(order, ["undone", "stopped"]);
 });
 
-Deno.test("an answer that no launcher can take is left to the executable", async () => {
+Deno.test("an answer that the front cannot hold is left to the whole program", async () => {
   await using site = await Site.make(() =>
     Promise.resolve({
       ...RESULT,
@@ -320,7 +320,7 @@ Deno.test("an answer that no launcher can take is left to the executable", async
   assert.deepEqual(site.outcomes, ["unusable"]);
 });
 
-Deno.test("a call of the executable is answered whatever socket its configuration names, and in any size", async () => {
+Deno.test("a call of the whole program is answered for any socket in its configuration, and in any size", async () => {
   const nameservers = ["x".repeat(300_000)];
   await using site = await Site.make(() =>
     Promise.resolve({ ...RESULT, dns: { nameservers } })

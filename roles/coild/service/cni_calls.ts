@@ -55,7 +55,7 @@ export interface CniCallsOptions {
 }
 
 /**
- * Makes the calls of both doors, the launcher's and that of gRPC: with their
+ * Makes the calls of both doors, the plugin's and that of gRPC: with their
  * deadlines, their records in the log, and their metrics.
  */
 export class CniCalls {

@@ -13,12 +13,11 @@
  * | variables: `NAME=value` and a NUL for each | stdout |
  * | stdin | |
  *
- * The launcher's buffers hold 256 KiB, and it cannot read a network
- * configuration: a connection that is closed without an answer leaves its call
- * to the executable. The executable adds the variable {@linkcode SOCKET_VARIABLE},
- * may ask for more, and takes an answer of any size. Another form of these
- * messages gets another number in their first bytes: launcher and coild are not
- * upgraded at the same moment.
+ * The front's buffers hold 256 KiB, and it cannot read a network configuration.
+ * If coild closes the connection without an answer, the front starts the whole
+ * program. That adds the variable {@linkcode SOCKET_VARIABLE}, may send a larger
+ * request, and takes an answer of any size. A changed format gets another number
+ * in its first bytes: plugin and coild are not upgraded at the same moment.
  *
  * @module
  */
@@ -27,31 +26,31 @@
 const HEAD_BYTES = 16;
 const MAGIC = new TextEncoder().encode("COILCNI1");
 
-/** The launcher's buffers hold 256 KiB. */
-const LAUNCHER_BYTES = 256 * 1024;
-/** The largest request of all: 4 MiB of stdin, which the executable takes at most, and its variables. */
+/** The size of the front's buffers. */
+const FRONT_BYTES = 256 * 1024;
+/** The largest request of all: 4 MiB of stdin, which the whole program takes at most, and its variables. */
 const MAX_BYTES = 5 * 1024 * 1024;
 
 /** What the socket is called beside that for gRPC: `/run/coild.sock.cni`. */
-export const LAUNCHER_SOCKET_SUFFIX = ".cni";
+export const PLUGIN_SOCKET_SUFFIX = ".cni";
 
-/** The variable by which the executable says which socket it has read in the network configuration. */
+/** The variable in which the whole program names the socket of the network configuration. */
 export const SOCKET_VARIABLE = "COIL_SOCKET";
 
 /** A call of a container runtime. */
-export interface LauncherRequest {
+export interface PluginRequest {
   /** The variables whose names begin with `CNI_`, and maybe {@linkcode SOCKET_VARIABLE}. */
   readonly env: ReadonlyMap<string, string>;
   readonly stdin: Uint8Array;
 }
 
 /** What the runtime is to get. */
-export interface LauncherAnswer {
+export interface PluginAnswer {
   readonly exitCode: 0 | 1;
   readonly stdout: string;
 }
 
-export function encodeRequest({ env, stdin }: LauncherRequest): Uint8Array {
+export function encodeRequest({ env, stdin }: PluginRequest): Uint8Array {
   const variables = new TextEncoder().encode(
     [...env].map(([name, value]) => `${name}=${value}\0`).join(""),
   );
@@ -81,7 +80,7 @@ export function requestSize(bytes: Uint8Array): number | undefined {
 }
 
 /** Reads a whole request; see {@linkcode requestSize}. stdin is a part of its bytes. */
-export function decodeRequest(bytes: Uint8Array): LauncherRequest {
+export function decodeRequest(bytes: Uint8Array): PluginRequest {
   const [envBytes] = numbersOf(bytes);
   const end = HEAD_BYTES + envBytes;
   const text = new TextDecoder().decode(bytes.subarray(HEAD_BYTES, end));
@@ -98,13 +97,13 @@ export function decodeRequest(bytes: Uint8Array): LauncherRequest {
 
 /** Encodes an answer; undefined when it is more than the caller can take. */
 export function encodeAnswer(
-  { exitCode, stdout }: LauncherAnswer,
-  request: Pick<LauncherRequest, "env">,
+  { exitCode, stdout }: PluginAnswer,
+  request: Pick<PluginRequest, "env">,
 ): Uint8Array | undefined {
   const text = new TextEncoder().encode(stdout);
   const bytes = new Uint8Array(HEAD_BYTES + text.length);
   const isLimited = !request.env.has(SOCKET_VARIABLE);
-  if (isLimited && bytes.length > LAUNCHER_BYTES) return undefined;
+  if (isLimited && bytes.length > FRONT_BYTES) return undefined;
   writeHead(bytes, [exitCode, text.length]);
   bytes.set(text, HEAD_BYTES);
   return bytes;
@@ -115,7 +114,7 @@ export function encodeAnswer(
  *
  * @throws {SyntaxError} when the bytes are not one
  */
-export function decodeAnswer(bytes: Uint8Array): LauncherAnswer {
+export function decodeAnswer(bytes: Uint8Array): PluginAnswer {
   const bad = (why: string) =>
     new SyntaxError(`Cannot read the answer: ${why}`);
   if (bytes.length < HEAD_BYTES) throw bad(`it has ${bytes.length} bytes`);

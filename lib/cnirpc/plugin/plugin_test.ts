@@ -9,11 +9,11 @@ import {
   SOCKET_VARIABLE,
 } from "./mod.ts";
 
-/** Of the launcher, whose buffers hold 256 KiB; and of the executable. */
-const LAUNCHED = { env: new Map<string, string>() };
+/** Of the front, whose buffers hold 256 KiB; and of the whole program. */
+const OF_FRONT = { env: new Map<string, string>() };
 const STARTED = { env: new Map([[SOCKET_VARIABLE, "/run/coild.sock"]]) };
 
-/** A request as launcher.c writes it. */
+/** A request as front.c writes it. */
 function request(variables: readonly string[], stdin: Uint8Array): Uint8Array {
   const encoder = new TextEncoder();
   const env = encoder.encode(variables.map((text) => `${text}\0`).join(""));
@@ -31,7 +31,7 @@ const name = fc.stringMatching(/^CNI_[A-Z]{1,8}$/);
 const value = fc.string({ unit: "grapheme" })
   .filter((text) => !text.includes("\0"));
 
-Deno.test("decodeRequest() gives what the launcher was called with, whatever that is", () => {
+Deno.test("decodeRequest() gives the variables and the stdin of a call, byte for byte", () => {
   fc.assert(fc.property(
     fc.dictionary(name, value),
     fc.uint8Array({ maxLength: 5000 }),
@@ -78,7 +78,7 @@ Deno.test("decodeRequest() takes the first of two variables of one name, and pas
 });
 
 Deno.test("encodeAnswer() has exit code and size before the text", () => {
-  const bytes = encodeAnswer({ exitCode: 1, stdout: "é" }, LAUNCHED);
+  const bytes = encodeAnswer({ exitCode: 1, stdout: "é" }, OF_FRONT);
   assert.deepEqual(
     bytes,
     new Uint8Array([
@@ -88,15 +88,15 @@ Deno.test("encodeAnswer() has exit code and size before the text", () => {
   );
 });
 
-Deno.test("encodeAnswer() gives nothing that the launcher's buffer cannot hold", () => {
+Deno.test("encodeAnswer() gives nothing that the front's buffer cannot hold", () => {
   const room = 256 * 1024 - 16;
   const answer = (length: number) =>
-    encodeAnswer({ exitCode: 0, stdout: "x".repeat(length) }, LAUNCHED);
+    encodeAnswer({ exitCode: 0, stdout: "x".repeat(length) }, OF_FRONT);
   assert.equal(answer(room)?.length, 256 * 1024);
   assert.equal(answer(room + 1), undefined);
 });
 
-Deno.test("encodeAnswer() gives the executable whatever there is", () => {
+Deno.test("encodeAnswer() gives the whole program an answer of any size", () => {
   const stdout = "x".repeat(1 << 20);
   const bytes = encodeAnswer({ exitCode: 0, stdout }, STARTED);
   assert.ok(bytes);

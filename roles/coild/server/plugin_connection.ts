@@ -1,9 +1,9 @@
 import { writeAll } from "../../../lib/async/mod.ts";
 import {
   decodeRequest,
-  type LauncherRequest,
+  type PluginRequest,
   requestSize,
-} from "../../../lib/cnirpc/launcher/mod.ts";
+} from "../../../lib/cnirpc/plugin/mod.ts";
 
 const MEBIBYTE = 1024 * 1024;
 /** Most requests are smaller: some 2 KiB. Every connection may take as much. */
@@ -29,8 +29,8 @@ export class RequestMemory {
   }
 }
 
-/** The connection of one launcher: one request, one answer. */
-export class LauncherConnection implements Disposable {
+/** The connection of one plugin: one request, one answer. */
+export class PluginConnection implements Disposable {
   readonly #socket: Deno.UnixConn;
   readonly #memory: RequestMemory;
   readonly #held = new DisposableStack();
@@ -48,12 +48,12 @@ export class LauncherConnection implements Disposable {
   }
 
   /**
-   * Reads the request; undefined when the launcher is gone before its end.
+   * Reads the request; undefined when the plugin is gone before its end.
    *
    * @throws {SyntaxError} when it is not a request
    * @throws {RangeError} when there is no memory for it
    */
-  async read(): Promise<LauncherRequest | undefined> {
+  async read(): Promise<PluginRequest | undefined> {
     let buffer = new Uint8Array(BUFFER_BYTES);
     for (let length = 0;;) {
       const count = await this.#readInto(buffer.subarray(length));
@@ -79,7 +79,7 @@ export class LauncherConnection implements Disposable {
     }
   }
 
-  /** Writes all of it, unless the launcher is gone. */
+  /** Writes all of it, unless the plugin is gone. */
   async write(bytes: Uint8Array): Promise<void> {
     try {
       await writeAll(this.#socket, bytes);
@@ -88,7 +88,7 @@ export class LauncherConnection implements Disposable {
     }
   }
 
-  /** Resolves when the launcher goes, which has sent all that it sends, or after `close()`. */
+  /** Resolves when the plugin goes, which has sent all that it sends, or after `close()`. */
   async closed(): Promise<void> {
     await this.#readInto(new Uint8Array(1)).catch(() => 0);
   }
