@@ -22,4 +22,4 @@ export {
   type Creation,
   type PoolCounts,
   PoolManager,
-} from "./pool/manager.ts";
+} from "./pool/pool_manager.ts";

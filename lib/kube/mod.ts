@@ -55,4 +55,4 @@ export type {
   TransportResponse,
   TransportStream,
 } from "./http/transport.ts";
-export type * from "./api/types.ts";
+export type * from "./api/objects.ts";

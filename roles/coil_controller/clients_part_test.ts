@@ -20,7 +20,7 @@ import {
   sliceInformer,
 } from "./clients/client_slices.ts";
 import { connectClients } from "./clients_part.ts";
-import { planMetadata } from "./common/metadata.ts";
+import { planMetadata } from "./base/metadata.ts";
 import { EgressLab, egressOf } from "./testing.ts";
 
 const SLICE = "egressclientslices/internet/nat-0";

@@ -12,7 +12,7 @@ import {
 import { getLogger, type Registry } from "../../lib/telemetry/mod.ts";
 import type { ClientSlices } from "./clients/client_slices.ts";
 import { connectClients } from "./clients_part.ts";
-import type { CachedPod } from "./common/cached_pod.ts";
+import type { CachedPod } from "./base/cached_pod.ts";
 import { EgressAccess } from "./egress/access.ts";
 import { EgressApplier } from "./egress/applier.ts";
 import { EgressBindings } from "./egress/bindings.ts";

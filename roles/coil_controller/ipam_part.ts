@@ -22,7 +22,7 @@ import {
 } from "../../lib/kube/mod.ts";
 import { HeapKeeper } from "../../lib/linux/mod.ts";
 import { describeError, getLogger } from "../../lib/telemetry/mod.ts";
-import type { CachedPod } from "./common/cached_pod.ts";
+import type { CachedPod } from "./base/cached_pod.ts";
 import { AddressPoolReconciler } from "./pools/addresspool_reconciler.ts";
 import {
   BlockRequestReconciler,

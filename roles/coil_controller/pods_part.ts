@@ -8,7 +8,7 @@ import {
 import { HeapKeeper } from "../../lib/linux/mod.ts";
 import { clientPods } from "./clients/client_pods.ts";
 import { defaultEgresses } from "./clients/default_egresses.ts";
-import type { CachedPod } from "./common/cached_pod.ts";
+import type { CachedPod } from "./base/cached_pod.ts";
 
 export interface PodsPartOptions {
   /** Whether the addresses of pods that use no Egress are kept. */

@@ -8,6 +8,10 @@ const MOST_LINES = 500;
 /** A folder with more is cut into rooms. */
 const MOST_FILES = 15;
 
+/** Names that say nothing about the content. */
+const NO_NAMES =
+  /\/(utils?|helpers?|common|misc|models|types|manager)(\/|\.ts$)/;
+
 const files: string[] = [];
 for (const dir of ["deploy", "lib", "roles"]) {
   for await (const path of sources(dir)) {
@@ -33,4 +37,8 @@ Deno.test(`sizes: no folder has more than ${MOST_FILES} source files`, () => {
     .filter(([, inside = []]) => inside.length > MOST_FILES)
     .map(([folder, inside = []]) => `${folder}: ${inside.length}`);
   assert.deepEqual(full, []);
+});
+
+Deno.test("sizes: the name of each file and folder says what is in it", () => {
+  assert.deepEqual(files.filter((path) => NO_NAMES.test(path)), []);
 });

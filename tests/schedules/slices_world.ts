@@ -6,7 +6,7 @@ import { Informer, KubeClient, type V1Pod } from "../../lib/kube/mod.ts";
 import { clientPods } from "../../roles/coil_controller/clients/client_pods.ts";
 import { sliceInformer } from "../../roles/coil_controller/clients/client_slices.ts";
 import { connectClients } from "../../roles/coil_controller/clients_part.ts";
-import { planMetadata } from "../../roles/coil_controller/common/metadata.ts";
+import { planMetadata } from "../../roles/coil_controller/base/metadata.ts";
 import {
   type ClientChange,
   SliceClients,

@@ -5,7 +5,7 @@ import type {
   InterfaceAttachment,
   NetworkInterface,
   Tags,
-} from "./types.ts";
+} from "./resources.ts";
 import { NoAnswerError } from "../base/errors.ts";
 import { childOf, itemsAt, textAt, type XmlElement } from "../base/xml.ts";
 

@@ -16,7 +16,7 @@ import type {
   InstanceType,
   NetworkInterface,
   Tags,
-} from "./types.ts";
+} from "./resources.ts";
 import { NoAnswerError } from "../base/errors.ts";
 import {
   QueryClient,

@@ -1,4 +1,4 @@
-import type { V1Pod } from "./types.ts";
+import type { V1Pod } from "./objects.ts";
 
 /** Selects the pods that have not ended, as a field selector. */
 export const LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed";

@@ -20,7 +20,7 @@ import type {
   V1SubjectAccessReview,
   V1TokenRequest,
   V1TokenReview,
-} from "./types.ts";
+} from "./objects.ts";
 
 /** Where the API server serves the objects of one kind, and which type they have. */
 export interface ResourceType<T> {

@@ -9,7 +9,7 @@ import type { InformerOptions } from "./informer_options.ts";
 import { Listeners } from "./listeners.ts";
 import { isBehind, isRefusal, newReading, type Reading } from "./reading.ts";
 import { Store, type StoreChange } from "./store.ts";
-import type { KubeObject } from "../api/types.ts";
+import type { KubeObject } from "../api/objects.ts";
 import { endsInitialEvents, type WatchEvent } from "../client/watch.ts";
 
 const LIST_PAGE_SIZE = 500;

@@ -6,7 +6,7 @@ import { Informer } from "./informer.ts";
 import type { InformerOptions } from "./informer_options.ts";
 import { NODES, PODS } from "../api/resource.ts";
 import { FakeTransport } from "../testing.ts";
-import type { V1Node, V1Pod } from "../api/types.ts";
+import type { V1Node, V1Pod } from "../api/objects.ts";
 
 function node(
   name: string,

@@ -1,5 +1,5 @@
 import { getLogger } from "../../telemetry/mod.ts";
-import type { KubeObject } from "../api/types.ts";
+import type { KubeObject } from "../api/objects.ts";
 import type { Store, StoreChange } from "./store.ts";
 
 const log = getLogger("informer");

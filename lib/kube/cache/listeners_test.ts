@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { KubeObject } from "../api/types.ts";
+import type { KubeObject } from "../api/objects.ts";
 import { Listeners } from "./listeners.ts";
 import type { StoreChange } from "./store.ts";
 

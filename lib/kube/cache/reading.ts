@@ -1,4 +1,4 @@
-import type { KubeObject } from "../api/types.ts";
+import type { KubeObject } from "../api/objects.ts";
 import { KubeApiError } from "../http/errors.ts";
 import type { Store, StoreChange } from "./store.ts";
 

@@ -2,7 +2,7 @@ import { bearerTokenOf, type Refusal } from "../../telemetry/mod.ts";
 import type { KubeClient } from "./client.ts";
 import { SUBJECT_ACCESS_REVIEWS, TOKEN_REVIEWS } from "../api/resource.ts";
 import { TokenAnswers, TooManyTokensError } from "./token_answers.ts";
-import type { V1SubjectAccessReview, V1TokenReview } from "../api/types.ts";
+import type { V1SubjectAccessReview, V1TokenReview } from "../api/objects.ts";
 
 /** Each unknown token costs up to two reviews. A scraper has one. */
 const PER_PEER = { burst: 5, perSecond: 1 };

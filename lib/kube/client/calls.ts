@@ -12,7 +12,7 @@ import {
   resourcePath,
   type ResourceType,
 } from "../api/resource.ts";
-import type { KubeObject } from "../api/types.ts";
+import type { KubeObject } from "../api/objects.ts";
 
 /** What {@link toCall} makes a {@link Call} of. */
 export type CallParts = Omit<Call, "path" | "resource" | "kind"> & {

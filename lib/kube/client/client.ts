@@ -31,7 +31,7 @@ import { type ListEnvelope, readListItems } from "./list_items.ts";
 import { Requester, type RequestInfo } from "../http/requester.ts";
 import type { ResourceType } from "../api/resource.ts";
 import type { ConnectionSource, Transport } from "../http/transport.ts";
-import type { KubeObject } from "../api/types.ts";
+import type { KubeObject } from "../api/objects.ts";
 import { readWatch, type WatchEvent } from "./watch.ts";
 
 const LIST_PAGE_SIZE = 500;

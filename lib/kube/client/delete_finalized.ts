@@ -1,6 +1,6 @@
 import { KubeApiError } from "../http/errors.ts";
 import type { ResourceType } from "../api/resource.ts";
-import type { KubeObject } from "../api/types.ts";
+import type { KubeObject } from "../api/objects.ts";
 import type { KubeClient } from "./client.ts";
 
 /** A finalizer that is added or removed in the meantime costs one attempt. */

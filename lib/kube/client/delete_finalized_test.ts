@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { FakeTransport } from "../testing.ts";
 import type { ResourceType } from "../api/resource.ts";
-import type { KubeObject } from "../api/types.ts";
+import type { KubeObject } from "../api/objects.ts";
 import { KubeApiError } from "../http/errors.ts";
 import { KubeClient } from "./client.ts";
 import { deleteFinalized } from "./delete_finalized.ts";

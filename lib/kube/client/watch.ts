@@ -1,4 +1,4 @@
-import type { KubeObject } from "../api/types.ts";
+import type { KubeObject } from "../api/objects.ts";
 import { type KubeStatus, watchError } from "../http/errors.ts";
 import { splitLines } from "../http/json_lines.ts";
 

@@ -12,7 +12,7 @@ import type { KubeClient } from "../client/client.ts";
 import { KubeApiError, KubeUnreachableError } from "../http/errors.ts";
 import type { CallOptions } from "../http/options.ts";
 import { EVENTS } from "../api/resource.ts";
-import type { CoreV1Event, ObjectReference } from "../api/types.ts";
+import type { CoreV1Event, ObjectReference } from "../api/objects.ts";
 
 const MAX_PENDING = 1_000;
 const MAX_REMEMBERED = 4_096;

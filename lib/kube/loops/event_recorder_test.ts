@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { RecordingClock, untilPasses } from "../../async/testing.ts";
-import type { CoreV1Event } from "../api/types.ts";
+import type { CoreV1Event } from "../api/objects.ts";
 import { KubeClient } from "../client/client.ts";
 import { KubeUnreachableError } from "../http/errors.ts";
 import type { TransportRequest, TransportResponse } from "../http/transport.ts";

@@ -2,7 +2,7 @@ import type { KubeClient } from "../client/client.ts";
 import { KubeApiError } from "../http/errors.ts";
 import type { CallOptions } from "../http/options.ts";
 import { LEASES } from "../api/resource.ts";
-import type { V1Lease } from "../api/types.ts";
+import type { V1Lease } from "../api/objects.ts";
 
 /** Who wants or has a lease, and for how long. */
 export interface LeaseClaim {

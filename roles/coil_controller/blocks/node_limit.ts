@@ -1,7 +1,7 @@
 import { addressBlockName, type Pool } from "../../../lib/api/mod.ts";
 import { type KubeClient, NODES, type Store } from "../../../lib/kube/mod.ts";
 import { NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
-import { parseQuantity } from "../common/quantity.ts";
+import { parseQuantity } from "../base/quantity.ts";
 import type { CachedBlock } from "../ipam/transform.ts";
 
 /** The kubelet's default. A Node that allows fewer pods is treated like one that allows this many. */

@@ -15,8 +15,8 @@ import {
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
 import { nameText } from "../../../lib/names/mod.ts";
-import { addressText, type CachedPod } from "../common/cached_pod.ts";
-import { precedes } from "../common/versions.ts";
+import { addressText, type CachedPod } from "../base/cached_pod.ts";
+import { precedes } from "../base/versions.ts";
 
 /** Phases from which no pod comes back. */
 const ENDED: ReadonlySet<string> = new Set(["Succeeded", "Failed"]);

@@ -8,7 +8,7 @@ import {
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
 import { MemoryApi } from "../../../lib/kube/testing.ts";
-import type { CachedPod } from "../common/cached_pod.ts";
+import type { CachedPod } from "../base/cached_pod.ts";
 import {
   clientPods,
   type ClientPodsOptions,

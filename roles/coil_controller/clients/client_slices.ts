@@ -17,9 +17,9 @@ import {
   GROUP_VERSION,
   PODS_VERSION_ANNOTATION,
 } from "../../../lib/names/mod.ts";
-import { deleteIfThere } from "../common/delete.ts";
-import { planMetadata, type PlannedMetadata } from "../common/metadata.ts";
-import { precedes } from "../common/versions.ts";
+import { deleteIfThere } from "../base/delete.ts";
+import { planMetadata, type PlannedMetadata } from "../base/metadata.ts";
+import { precedes } from "../base/versions.ts";
 import { clientsOf, newestVersionOf } from "./client_pods.ts";
 import { planSlices } from "./slice_plan.ts";
 

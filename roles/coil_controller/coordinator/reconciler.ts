@@ -10,7 +10,7 @@ import type {
   Store,
 } from "../../../lib/kube/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
-import { precedes } from "../common/versions.ts";
+import { precedes } from "../base/versions.ts";
 import { podCidrs, serviceCidrs } from "./cidrs.ts";
 import { Lookup } from "./lookup.ts";
 import { statusOf, statusText } from "./status.ts";

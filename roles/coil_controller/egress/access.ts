@@ -15,7 +15,7 @@ import {
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { EgressApplier } from "./applier.ts";
 import type { EgressCluster } from "./cluster.ts";
-import { deleteIfThere } from "../common/delete.ts";
+import { deleteIfThere } from "../base/delete.ts";
 
 const log = getLogger("egress-access");
 

@@ -26,7 +26,7 @@ import {
   EGRESS_SERVICE_ACCOUNT,
 } from "../../../lib/names/mod.ts";
 import { sliceInformer } from "../clients/client_slices.ts";
-import type { CachedPod } from "../common/cached_pod.ts";
+import type { CachedPod } from "../base/cached_pod.ts";
 import {
   type OwnedDeployment,
   type OwnedObject,

@@ -19,8 +19,8 @@ import {
 import type { EgressAccess } from "./access.ts";
 import type { EgressApplier } from "./applier.ts";
 import type { EgressCluster } from "./cluster.ts";
-import { deleteIfThere } from "../common/delete.ts";
-import { WritePace } from "../common/write_pace.ts";
+import { deleteIfThere } from "../base/delete.ts";
+import { WritePace } from "../base/write_pace.ts";
 import type { DeploymentKeeper } from "./deployment_keeper.ts";
 import { clientCount } from "../clients/client_pods.ts";
 import type { ClientSlices } from "../clients/client_slices.ts";

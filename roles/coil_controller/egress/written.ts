@@ -1,5 +1,5 @@
 import type { Egress, EgressStatus } from "../../../lib/api/mod.ts";
-import { precedes } from "../common/versions.ts";
+import { precedes } from "../base/versions.ts";
 
 /** A status as the API server has it, and the version of its Egress. */
 interface Written {

@@ -14,7 +14,7 @@ import {
   SYSTEM_NAMESPACE,
 } from "../../../lib/names/mod.ts";
 import type { GatewaySettings } from "./plan.ts";
-import { isAtLeast } from "../common/quantity.ts";
+import { isAtLeast } from "../base/quantity.ts";
 import { listOf, textsOf } from "./template.ts";
 
 /** Volume for what a gateway writes; its root is read-only. */

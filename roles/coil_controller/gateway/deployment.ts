@@ -15,7 +15,7 @@ import {
   RUN_VOLUME,
   SYSCTL_VOLUME,
 } from "./container.ts";
-import { planMetadata, type PlannedMetadata } from "../common/metadata.ts";
+import { planMetadata, type PlannedMetadata } from "../base/metadata.ts";
 import type { GatewaySettings } from "./plan.ts";
 import { gatewayAnnotations, listOf, numberOf } from "./template.ts";
 

@@ -3,7 +3,7 @@ import type {
   V1PodDisruptionBudget,
   V1Service,
 } from "../../../lib/kube/mod.ts";
-import { planMetadata, type PlannedMetadata } from "../common/metadata.ts";
+import { planMetadata, type PlannedMetadata } from "../base/metadata.ts";
 
 /** The controller's settings for the gateways of every Egress. */
 export interface GatewaySettings {

@@ -24,7 +24,7 @@ import type {
 } from "../../../lib/kube/mod.ts";
 import { FINALIZER, NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
-import { WritePace } from "../common/write_pace.ts";
+import { WritePace } from "../base/write_pace.ts";
 import { readPool } from "./read_pool.ts";
 
 const log = getLogger("addresspool-reconciler");

@@ -24,7 +24,7 @@ import {
   type Store,
 } from "../../../lib/kube/mod.ts";
 import { POOL_LABEL } from "../../../lib/names/mod.ts";
-import { addressText, type CachedPod } from "../common/cached_pod.ts";
+import { addressText, type CachedPod } from "../base/cached_pod.ts";
 import { addressesOf, type CachedBlock } from "../ipam/transform.ts";
 
 /** The most pods that one look asks the API server for. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import type { AddressPool } from "../../../lib/api/mod.ts";
 import { KubeClient, Store, type V1Pod } from "../../../lib/kube/mod.ts";
 import { MemoryApi } from "../../../lib/kube/testing.ts";
-import type { CachedPod } from "../common/cached_pod.ts";
+import type { CachedPod } from "../base/cached_pod.ts";
 import { blockTransform, type CachedBlock } from "../ipam/transform.ts";
 import { PoolAudit } from "./pool_audit.ts";
 

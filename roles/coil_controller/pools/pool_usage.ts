@@ -15,7 +15,7 @@ import {
   valuesOf,
 } from "../../../lib/inet/mod.ts";
 import type { Informer } from "../../../lib/kube/mod.ts";
-import { addressText, type CachedPod } from "../common/cached_pod.ts";
+import { addressText, type CachedPod } from "../base/cached_pod.ts";
 
 /** Pods' addresses by the index of their block. */
 type Counts = Record<Family, Map<number, number>>;

@@ -5,7 +5,7 @@ import type {
   SubnetSpec,
 } from "../../../lib/api/mod.ts";
 import type { StoreChange } from "../../../lib/kube/mod.ts";
-import type { CachedPod } from "../common/cached_pod.ts";
+import type { CachedPod } from "../base/cached_pod.ts";
 import { PoolUsage } from "./pool_usage.ts";
 
 type Change<T> = Pick<StoreChange<T>, "type" | "key" | "object">;

@@ -20,7 +20,7 @@ import {
   type Creation,
   type PoolCounts,
   PoolManager,
-} from "./manager.ts";
+} from "./pool_manager.ts";
 
 const signal = new AbortController().signal;
 
