@@ -21,7 +21,6 @@ const ROUNDS = 3;
 /** Reading the status of a process costs next to nothing. */
 const LOOK_MS = 20;
 
-/** What the bench works with. */
 export interface CheckBench {
   readonly executable: string;
   readonly quick: boolean;

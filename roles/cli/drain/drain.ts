@@ -98,7 +98,6 @@ wrong, 3 pods are left.`,
   run: drain,
 });
 
-/** What the steps work with. */
 interface Drain {
   readonly client: KubeClient;
   readonly values: Values;

@@ -28,7 +28,7 @@ export interface DrainRange {
   readonly addresses: AddressRange;
 }
 
-/** What a drain works with, as the API server shows it. */
+/** The objects that a drain depends on, as the API server shows them. */
 export interface DrainView {
   readonly pools: readonly Pool[];
   readonly namespaces: readonly V1Namespace[];

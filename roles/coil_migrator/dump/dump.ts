@@ -28,7 +28,6 @@ import {
 const UNFINISHED =
   "Coil v1 is removed, but the manifest may lack blocks that it allocated last: run the same command again before you apply anything.";
 
-/** What the commands work with. */
 export interface DumpContext {
   readonly values: DumpValues;
   readonly client: KubeClient;

@@ -20,7 +20,6 @@ export interface ReplaceOptions {
   readonly pollMs?: number;
 }
 
-/** What the steps of `replace` work with. */
 export interface ReplaceContext extends ReplacementContext {
   readonly values: ReplaceValues;
   readonly terminal: Terminal;

@@ -41,7 +41,6 @@ export const EGRESS_PARTS = [
 ] as const;
 export type EgressPart = typeof EGRESS_PARTS[number];
 
-/** What the bench works with. */
 export interface EgressBench {
   readonly executable: string;
   readonly parts: readonly EgressPart[];

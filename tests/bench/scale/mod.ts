@@ -30,7 +30,6 @@ export const SCALE_PARTS = [
 ] as const;
 export type ScalePart = typeof SCALE_PARTS[number];
 
-/** What the bench works with. */
 export interface ScaleBench {
   readonly cluster: CoilCluster;
   readonly parts: readonly ScalePart[];

@@ -44,7 +44,6 @@ const CHANGED: readonly ChangedKey[] = [
   ["addresspools", "pool-0"],
 ];
 
-/** What the bench works with. */
 export interface RestartBench {
   readonly cluster: CoilCluster;
   /** Those whose coilds watch. */
