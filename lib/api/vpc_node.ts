@@ -15,7 +15,7 @@ export interface VpcAddressCounts {
   readonly used: number;
   /** Released addresses that pods may not get yet: they cool. */
   readonly cooling: number;
-  /** Addresses that a pod gets at once. */
+  /** Addresses available now. */
   readonly free: number;
 }
 

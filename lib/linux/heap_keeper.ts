@@ -1,29 +1,29 @@
 import { sleep } from "../async/mod.ts";
 import { heapCollector } from "./memory.ts";
 
-/** How often to look. */
+/** How often to measure memory. */
 const INTERVAL_MS = 1_000;
 
 /**
- * What has grown by less than this since the last look is at rest. A trickle of garbage, such as a few changes each
- * second leave, is work: taken for rest, it would be collected every few seconds, twice.
+ * The process is idle if its heap has grown by less than this since the last measurement. The garbage of a few changes
+ * each second is work: taken for idleness, it would be collected every few seconds, twice.
  */
 const REST_BYTES = 64 * 1024;
 
-/** Less garbage than this is not worth a collection at rest. */
+/** Less garbage than this is not worth a collection while idle. */
 const WORTH_BYTES = 3 * 1024 * 1024;
 
-/** When all has been at rest for so many looks, the last bit of garbage is collected too, down to this. */
+/** After so many idle measurements less garbage, down to this, is collected too. */
 const LONG_REST_LOOKS = 4;
 const LEAST_BYTES = 1024 * 1024;
 
-/** How many looks after a collection during work its pages are given back to the kernel, although some work goes on. */
+/** So many measurements after a collection during work, its pages are returned to the kernel, even if some work goes on. */
 const PAGES_LOOKS = 30;
 
-/** By default, during work, it collects when there is as much as this. */
+/** Default: garbage that is collected during work. */
 const BUSY_BYTES = 12 * 1024 * 1024;
 
-/** How many objects may come in between two looks; parsing them yields to no timer. */
+/** Objects parsed between two measurements; parsing them yields to no timer. */
 const OBJECTS_PER_LOOK = 50;
 
 /** What a process holds, in bytes. */
@@ -46,9 +46,9 @@ export interface HeapKeeperOptions {
 }
 
 /**
- * Keeps the process small by what it holds: each second it looks how much
- * memory has grown since the last collection, and collects garbage when that
- * is worth it, sooner when all is at rest.
+ * Keeps the process small: each second it measures how much memory has grown
+ * since the last collection, and collects garbage when that is worth it, sooner
+ * when the process is idle.
  *
  * V8 alone lets the heap grow to twice what is in use before it cleans up, and
  * gives pages back late. A collection takes 20 to 50 ms, in which the process
@@ -61,10 +61,10 @@ export class HeapKeeper {
   /** What was held after the last collection. */
   #floor: HeldMemory;
   #atLastLook = 0;
-  /** How many looks in a row have found all at rest. */
+  /** How many measurements in a row have found the process idle. */
   #rests = 0;
   #objects = 0;
-  /** How many looks the pages of the last collection are kept by V8 already. */
+  /** For how many measurements V8 has kept the pages of the last collection. */
   #looks = 0;
   /** Whether the last collection was a single one, which leaves its emptied pages to V8. */
   #keepsPages = false;
@@ -76,7 +76,7 @@ export class HeapKeeper {
     this.#floor = { heap: 0, resident: 0 };
   }
 
-  /** Counts objects that came in, or that were gone through. Of a long list, it collects in between. */
+  /** Counts objects received or processed; collects in the middle of a long list. */
   note(objects: number = 1): void {
     this.#objects += objects;
     if (this.#objects < OBJECTS_PER_LOOK) return;
@@ -84,7 +84,7 @@ export class HeapKeeper {
     if (this.#growth(this.#measure()) >= this.#busyBytes) this.#clean(1);
   }
 
-  /** Looks every second until the signal aborts. */
+  /** Measures every second until the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
     for (;;) {
       this.look();
@@ -92,7 +92,7 @@ export class HeapKeeper {
     }
   }
 
-  /** Collects if it is worth it. */
+  /** Measures, and collects if that is worth it. */
   look(): void {
     const held = this.#measure();
     const isWaitedFor = this.#options.isBusy?.() === true;
@@ -107,7 +107,7 @@ export class HeapKeeper {
     this.#clean(isBusy && !owesPages ? 1 : 2);
   }
 
-  /** The less of it is collected, the longer all has been at rest. */
+  /** Growth that is worth a collection: less, the longer the process has been idle. */
   get #worthBytes(): number {
     if (this.#rests === 0) return this.#busyBytes;
     if (this.#keepsPages) return -Infinity;

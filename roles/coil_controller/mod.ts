@@ -70,7 +70,7 @@ export async function main(
 
 /** What tests set. */
 export interface RunOptions {
-  /** Goes before the usual ways to find the API server. */
+  /** Path. Default: as kubectl finds the API server. */
   readonly kubeconfig?: string;
   /** See {@linkcode EgressPartOptions.statusIntervalMs}. */
   readonly statusIntervalMs?: number;

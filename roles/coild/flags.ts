@@ -86,7 +86,7 @@ const FLAGS = defineFlags({
     default: "pools",
     values: ["pools", "vpc"],
     help:
-      "Where pods' addresses are from: blocks of AddressPools, or ENIs of the EC2 instance",
+      "Source of pod addresses: blocks of AddressPools (pools), or ENIs of the EC2 instance (vpc)",
   },
   "enable-ipam": {
     type: "bool",

@@ -77,7 +77,7 @@ Deno.test("coil ipam check sees what is on nodes", async (t) => {
       assert.equal(code, 3);
       assert.match(
         out,
-        /^1 problem:\n {2}Address 10.100.0.0 on Node \S+: container \S+ has had it for 0m, and no pod of the node has it\n {6}coil explain 10.100.0.0\n$/,
+        /^1 problem:\n {2}Address 10.100.0.0 on Node \S+: container \S+ has had it for 0m, but no pod of the node has it\n {6}coil explain 10.100.0.0\n$/,
       );
       const young = await local("--min-age=1h");
       assert.deepEqual([young.code, young.out], [0, "No problems found\n"]);

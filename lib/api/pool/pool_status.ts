@@ -50,12 +50,12 @@ export const REASON_ADDRESSES_IN_USE = "AddressesInUse";
 /** Reason of {@linkcode CONDITION_CLUSTER_ADDRESSES}: the pool lies in podCIDRs of Nodes, which is harmless without another network plugin. */
 export const REASON_IN_POD_CIDR = "InPodCIDR";
 
-/** Condition of an AddressPool, there only while it is true: pods' addresses and blocks of the pool do not fit together. */
+/** Condition of an AddressPool, there only while it is true: pods' addresses and blocks of the pool are inconsistent. */
 export const CONDITION_INCONSISTENT = "Inconsistent";
 
 /** What an audit of a pool's addresses has found. */
 export interface PoolAuditReport {
-  /** What does not fit, and what to do; undefined when all does. */
+  /** The inconsistencies, and what to do; undefined if there are none. */
   readonly problem?: string | undefined;
 }
 

@@ -85,7 +85,7 @@ function ofKernel(answer: NodeAddresses): NodeFinding[] {
         holder: keyText(entry),
         message: `container ${
           keyText(entry)
-        } has it, and coild does not know; it looks about every five minutes`,
+        } has it, but coild has no record of it; coild compares about every five minutes`,
       })
     ),
   ];
@@ -116,13 +116,13 @@ function ofEntry(answer: NodeAddresses, entry: TableEntry): NodeFinding[] {
   if (isHeld === false) {
     return found(
       "address-leaked",
-      `${who} has had it for ${minutes}, and no pod of the node has it`,
+      `${who} has had it for ${minutes}, but no pod of the node has it`,
     );
   }
   return state === "quarantined"
     ? found(
       "address-quarantined",
-      `${who} has it, and no AddressBlock of the node does`,
+      `${who} has it, but no AddressBlock of the node contains it`,
     )
     : [];
 }
@@ -145,7 +145,7 @@ function ofPods(answer: NodeAddresses): NodeFinding[] {
           code: "pod-without-interface",
           holder: `${namespace}/${name}`,
           message:
-            `Pod ${namespace}/${name} has it, and no interface of the node`,
+            `assigned to Pod ${namespace}/${name}, but no interface of the node has it`,
         })];
     });
 }

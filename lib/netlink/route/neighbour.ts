@@ -72,7 +72,7 @@ export interface NewNeighbour {
   readonly mac: string;
   /** `permanent` unless given. */
   readonly state?: NeighbourState;
-  /** Who makes it, as of routes. */
+  /** Program that made it: a number of rtnetlink, as a route's. */
   readonly protocol?: number | undefined;
 }
 

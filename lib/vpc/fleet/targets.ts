@@ -80,7 +80,7 @@ export function checkTargets({ targets, limits }: Goal): void {
   }
 }
 
-/** Whether growing fills ENIs: targets in ENIs count whole ones. */
+/** Whether an ENI gets all the addresses that it can have: targets counted in ENIs need full ones. */
 export function fillsEnis(targets: Targets): boolean {
   const rule = ruleOf(targets);
   return targets.kind === "address" && (rule === "enis" || rule === "free");

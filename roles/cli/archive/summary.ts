@@ -36,7 +36,7 @@ export function formatSummary(contents: Contents): string {
     `coil sysdump by coil ${version}, ${startedAt.toISOString()} to ${endedAt.toISOString()}
 ${
       isRedacted
-        ? "Names and addresses are replaced, each by the same other one everywhere."
+        ? "Names and addresses are replaced, consistently in all files."
         : "Names and addresses are those of the cluster."
     }
 Secrets are not read. Environments, and what looks like a token, are left out.

@@ -20,7 +20,7 @@ Deno.test("formatSummary() names what is missing before what is there", () => {
   assert.equal(
     summary,
     `coil sysdump by coil 1.2.3, 2026-06-01T10:00:00.000Z to 2026-06-01T10:00:05.000Z
-Names and addresses are replaced, each by the same other one everywhere.
+Names and addresses are replaced, consistently in all files.
 Secrets are not read. Environments, and what looks like a token, are left out.
 Not installed: egresses
 

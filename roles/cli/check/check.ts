@@ -95,7 +95,7 @@ const FLAGS = defineFlags({
 export const IPAM_CHECK: Command = defineCommand({
   path: "ipam check",
   about:
-    "Find doubled and leaked addresses, and blocks, requests and names that fit nothing",
+    "Find duplicate and leaked addresses, and blocks, requests and annotations that refer to nothing",
   flags: FLAGS,
   details:
     `Compares pods, blocks, pools, requests, nodes, and the pools and Egresses that

@@ -81,7 +81,7 @@ Deno.test("repairNode() asks for what lost its interface, as it was seen, and ke
       "coil explain 10.2.0.2",
     ],
     [
-      "container c4:eth0 has had it for 10m, and no pod of the node has it; not repaired: its interface is there, so a sandbox may use it; remove the sandbox on the node, if the runtime still has it",
+      "container c4:eth0 has had it for 10m, but no pod of the node has it; not repaired: its interface is there, so a sandbox may use it; remove the sandbox on the node, if the runtime still has it",
       "crictl stopp c4 && crictl rmp c4",
     ],
   ]);

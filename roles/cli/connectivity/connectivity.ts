@@ -79,7 +79,7 @@ const FLAGS = defineFlags({
   },
   "image": {
     type: "string",
-    help: "Image of the pods; that of coild if none",
+    help: "Image of the pods; default: coild's image",
   },
   "namespace": {
     type: "string",
@@ -89,7 +89,7 @@ const FLAGS = defineFlags({
   },
   "keep": {
     type: "bool",
-    help: "Leave the namespace there, for a look at its pods",
+    help: "Keep the namespace, to inspect its pods",
   },
   "timeout": {
     type: "duration",

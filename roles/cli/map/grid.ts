@@ -29,7 +29,7 @@ export function paint(
 /** Cells in one line. */
 const WIDTH = 32;
 
-/** How a place looks that nothing is at. */
+/** The cell of a free place. */
 const FREE: Cell = { sign: "·", colour: "none" };
 
 export interface GridOptions {

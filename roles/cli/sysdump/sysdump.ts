@@ -41,7 +41,7 @@ const FLAGS = defineFlags({
   "redact": {
     type: "bool",
     help:
-      "Replace names of objects and addresses, each by the same other one everywhere",
+      "Replace names of objects and addresses, consistently in all files",
   },
   "timeout": {
     type: "duration",
@@ -65,7 +65,7 @@ const FLAGS = defineFlags({
   "local": {
     type: "bool",
     help:
-      "Print what this pod of Coil's can say of itself and its node, as JSON; the command runs this in each pod",
+      "Print diagnostics of this pod and its node as JSON; the command runs this in each pod",
   },
   "component": {
     type: "string",

@@ -48,7 +48,7 @@ const TRANSIENT: readonly Transient[] = [
   {
     type: CONDITION_INCONSISTENT,
     ended: "InconsistencyEnded",
-    message: () => "Pods' addresses and blocks of the pool fit again",
+    message: () => "Pods' addresses and blocks of the pool are consistent again",
   },
 ];
 

@@ -31,7 +31,7 @@ export function reportShared(
 ): void {
   const names = [...pods].filter(({ uid }) => uids.includes(uid))
     .map(({ namespace, name }) => `${namespace}/${name}`);
-  log.warn("Several live pods have one address; it stays until the last ends", {
+  log.warn("Several live pods have one address; keeping it until the last pod ends", {
     address,
     uids,
     pods: names,

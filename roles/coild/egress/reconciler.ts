@@ -246,7 +246,7 @@ export class EgressReconciler {
       reason: "EgressRefused",
       message,
     });
-    log.warn("A gateway is annotated as a client", { namespace, name });
+    log.warn("Ignoring the egress annotation of a gateway pod", { namespace, name });
   }
 
   /** Once, not at each attempt. */

@@ -69,7 +69,7 @@ Deno.test("NodeAudit reports a leak by its metric, and by one Event until it cha
   await audited();
   assert.equal(await leaks(), "1");
   assert.deepEqual(events, [
-    "AddressesInconsistent of Node n1 u1: Address 10.2.0.9 on Node n1: container c1:eth0 has had it for 10m, and no pod of the node has it. What to do: coil ipam check --nodes",
+    "AddressesInconsistent of Node n1 u1: Address 10.2.0.9 on Node n1: container c1:eth0 has had it for 10m, but no pod of the node has it. What to do: coil ipam check --nodes",
   ]);
   const { pods: _, ...unread } = LEAKED;
   now = unread;

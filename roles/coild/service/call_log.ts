@@ -59,7 +59,7 @@ const WARN: ReadonlySet<number> = new Set([
   StatusCode.UNAVAILABLE,
 ]);
 
-/** Writes the record "finished call". */
+/** Writes the record "finished call", spelt as upstream does. */
 export function logFinished(
   fields: CallFields,
   { elapsedMs, error }: {

@@ -81,7 +81,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
     await coild.add("pod2");
     assert.match(
       await refusalOf(process, "pod3"),
-      /^EC2 refused calls for want of rights; allow ec2:CreateNetworkInterface in the policy of the node's role$/,
+      /^EC2 denied calls; allow ec2:CreateNetworkInterface in the policy of the node's role$/,
     );
     await node.cloud.ask.clearFaults();
     await later(async () => void await coild.add("pod3"));

@@ -56,7 +56,7 @@ function delayText(facts: FindingFacts): string {
   const why = view?.unmet?.why;
   if (why === "limit") return fullText(facts) + WHAT_TO_DO;
   if (last === "denied" && denied.length > 0) {
-    return `EC2 refused calls for want of rights; allow ${
+    return `EC2 denied calls; allow ${
       denied.join(", ")
     } in the policy of the node's role`;
   }

@@ -53,7 +53,7 @@ Deno.test("findingOf() says why no address came in time", () => {
   );
   assert.match(
     delayOf(unmet("paused"), denied),
-    /^EC2 refused calls for want of rights; allow ec2:CreateTags in/,
+    /^EC2 denied calls; allow ec2:CreateTags in/,
   );
   assert.match(
     delayOf(unmet("subnet")),

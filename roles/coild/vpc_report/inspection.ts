@@ -71,7 +71,7 @@ export function inspectedAddresses(
 export interface IpManagerAnswer {
   /** Addresses that pods have. */
   readonly allocated: number;
-  /** Addresses that a pod gets at once. */
+  /** Addresses available now. */
   readonly available: number;
   /** Addresses that rest. */
   readonly cooling: number;

@@ -46,7 +46,7 @@ export class PermissionEvents {
       type: "Warning",
       reason: DENIED_REASON,
       message:
-        `EC2 refused ${call} for want of a right (${refusal.code}), so pods on this node may get no addresses; allow ec2:${call} in the policy of the node's role`,
+        `EC2 denied ${call} (${refusal.code}), so pods on this node may get no addresses; allow ec2:${call} in the policy of the node's role`,
     });
   }
 }

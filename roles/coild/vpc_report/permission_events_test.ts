@@ -30,7 +30,7 @@ Deno.test("PermissionEvents name a missing right on the Node, each call once in 
   assert.equal(info?.reason, "MissingPermissions");
   assert.match(
     info.message,
-    /refused CreateTags .*\(UnauthorizedOperation\).*; allow ec2:CreateTags in/,
+    /denied CreateTags .*\(UnauthorizedOperation\).*; allow ec2:CreateTags in/,
   );
   now = 599_999;
   events.attempted(denied);

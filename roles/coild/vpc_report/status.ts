@@ -172,7 +172,7 @@ function subnetExhausted({ view }: StatusFacts): ConditionDraft {
     type,
     status: "False",
     reason: "NotRefused",
-    message: "the subnet gave what it was asked for",
+    message: "no shortage of addresses",
   };
 }
 
@@ -205,14 +205,14 @@ function missingPermissions(
       type,
       status: "False",
       reason: "NotRefused",
-      message: "EC2 refused no call for want of a right",
+      message: "EC2 denied no call",
     };
   }
   return {
     type,
     status: "True",
     reason: "Unauthorized",
-    message: `EC2 refused calls for want of rights; allow ${
+    message: `EC2 denied calls; allow ${
       denied.join(", ")
     } in the policy of the node's role`,
   };
