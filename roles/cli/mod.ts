@@ -234,8 +234,7 @@ ${lines.join("\n")}
 
 "${program} COMMAND --help" shows the help of a command.
 
-Exit codes: 0 done, 1 could not be done, 2 the command line is wrong, 3 done and
-problems found.
+Exit codes: 0 success, 1 failure, 2 usage error, 3 success, but problems found.
 
 "${program} migrate" migrates a cluster from Coil v1 to v2; it has its own help.
 ${program.includes(" ") ? "" : PLUGIN_AND_DAEMONS}`;
@@ -243,9 +242,9 @@ ${program.includes(" ") ? "" : PLUGIN_AND_DAEMONS}`;
 
 const PLUGIN_AND_DAEMONS = `
 Without a command, and with CNI_COMMAND in its environment, coil is the
-CNI plugin. The daemons have names of their own: coild, coil-controller,
-coil-egress, coil-router; "coil coild --help" is the same as "coild --help".
-So has the installer: "coil installer --help" is "coil-installer --help".
+CNI plugin. Daemons and the installer run under their own names: coild,
+coil-controller, coil-egress, coil-router, coil-installer. "coil coild --help" is
+the same as "coild --help", "coil installer --help" as "coil-installer --help".
 `;
 
 /** Ends the process when its reader is gone, as in "| head". */

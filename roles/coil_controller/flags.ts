@@ -20,7 +20,7 @@ import {
 
 const HOUR_MS = 3_600_000;
 
-const NO_WEBHOOK = "the API server checks objects itself";
+const NO_WEBHOOK = "the API server validates objects without a webhook";
 
 const ignoredText = (value: string) =>
   ({
@@ -67,7 +67,7 @@ const FLAGS = defineFlags({
     type: "bool",
     default: true,
     help:
-      "Let egress annotations of a namespace count for its pods; must equal coild's flag",
+      "Apply egress annotations of a namespace to its pods; must equal coild's flag",
   },
   "enable-coordinator": {
     type: "bool",
@@ -77,7 +77,7 @@ const FLAGS = defineFlags({
   "vpc-sweep-cluster": {
     type: "string",
     help:
-      "Delete ENIs of EC2 that coild tagged with this cluster (--cluster-name) and that no instance has had for 5 min",
+      "Delete ENIs that coild tagged with this cluster name (--cluster-name) and that have been detached for 5 min",
     check: (text) => text === "" ? undefined : clusterNameMistake(text),
   },
   "lease-namespace": {

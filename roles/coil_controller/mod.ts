@@ -52,7 +52,7 @@ const log = getLogger("setup");
 const GRACE_MS = 20_000;
 
 const ABOUT =
-  "Manages Coil's address pools, blocks and block requests, egress gateways, and the status of SpiderCoordinator; deletes ENIs that deleted nodes have left.";
+  "Manages Coil's address pools, blocks and block requests, egress gateways, and the status of SpiderCoordinator; deletes ENIs of deleted nodes.";
 
 /** Runs the controller until a signal stops it; the process ends with it. */
 // mutate: it ends the process, so only slower suites run it.

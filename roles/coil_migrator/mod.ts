@@ -169,7 +169,7 @@ ${lines.join("\n")}
 "${program} COMMAND --help" shows the help of a command. The whole procedure is
 in docs/migrate.md.
 
-Exit codes: 0 done, 1 could not be done, 2 the command line is wrong, 3 done as
-far as possible, and something is left that needs a decision.
+Exit codes: 0 success, 1 failure, 2 usage error, 3 done as far as possible; what is
+left needs a decision.
 `;
 }

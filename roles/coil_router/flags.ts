@@ -27,7 +27,7 @@ const FLAGS = defineFlags({
     default: 600_000,
     min: 1_000,
     help:
-      "How often to check all routes even without changes: at least every 30 s, less often where a check takes long",
+      "How often to check all routes even without changes: at least every 30 s, less often if checks take long",
   },
   ...LOGGING_FLAGS,
 });

@@ -86,7 +86,7 @@ const FLAGS = defineFlags({
     default: "pools",
     values: ["pools", "vpc"],
     help:
-      "Source of pod addresses: blocks of AddressPools (pools), or ENIs of the EC2 instance (vpc)",
+      "Source of pod addresses: blocks of AddressPools, or ENIs of the EC2 instance",
   },
   "enable-ipam": {
     type: "bool",
@@ -103,7 +103,7 @@ const FLAGS = defineFlags({
     type: "bool",
     default: true,
     help:
-      "Let egress annotations of a namespace count for its pods; must equal coil-controller's flag",
+      "Apply egress annotations of a namespace to its pods; must equal coil-controller's flag",
   },
   "enable-coordinator": {
     type: "bool",
@@ -167,8 +167,9 @@ const FLAGS = defineFlags({
   },
   "egress-announce-token": {
     type: "string",
-    help: "From earlier versions: file with the token for gateways",
-    deprecated: "coild asks the API server for a token for each Egress",
+    help: "Of earlier versions: file with the token for gateways",
+    deprecated:
+      "coild requests a token for each Egress from the API server",
   },
   "egress-announce-timeout": {
     type: "duration",

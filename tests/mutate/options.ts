@@ -21,7 +21,7 @@ const USAGE = `usage: deno task mutate FOLDER [FLAG...]
 As root, tests of tests/netns run, too: for lib/podnet those called podnet_*.
 A comment above that begins with "mutate:" explains why no test can notice a
 change. Exit code: 0 when every change is noticed or explained, 1 when some
-survived, 2 when the command line is wrong or tests fail without a change.`;
+survived, 2 for a usage error or if tests fail without a change.`;
 
 /** What the command line asks for. */
 export interface Options {

@@ -23,8 +23,8 @@ export const PROBLEM_FLAGS: typeof OUTPUT_FLAG & typeof CONNECTION_FLAGS = {
 
 /** The exit codes of such a command, for its help. */
 export const PROBLEM_EXIT_CODES =
-  `Exit codes: 0 no problems, 1 it could not look at all of it, 2 the command line
-is wrong, 3 there are problems.`;
+  `Exit codes: 0 no problems, 1 not everything could be read, 2 usage error, 3 problems
+found.`;
 
 /** A report in the format that was asked for. */
 export function formatReportAs(

@@ -59,34 +59,34 @@ const FLAGS = defineFlags({
   "nodes": {
     type: "bool",
     help:
-      "Also look at the nodes: run the same with --local in each coild's pod, by kubectl exec",
+      "Also check the nodes: run this command with --local in each coild pod, by kubectl exec",
   },
   "local": {
     type: "bool",
     help:
-      "Look only at this node: compare its kernel, coild's table and the node's pods",
+      "Check only this node: compare its kernel, coild's records and the node's pods",
   },
   "socket": {
     type: "string",
     help:
-      `Socket of the coild to ask, with --local and --nodes; otherwise the one of ${
-        SOCKETS.join(" and ")
-      } that is there`,
+      `Socket of coild, with --local and --nodes; default: ${
+        SOCKETS.join(" or ")
+      }, if it exists`,
   },
   "min-age": {
     type: "duration",
     default: MIN_AGE_MS,
     help:
-      "Look at a node's addresses from this age on: a new pod's status may not be written yet; with --repair, delete requests from this age on",
+      "Ignore younger addresses of nodes, whose pods' status may not be written yet; with --repair, keep younger requests",
   },
   "repair": {
     type: "bool",
     help:
-      "Free leaked addresses (of nodes with --nodes or --local), blocks of nodes that are gone, and old requests, where that is proved safe",
+      "Free leaked addresses (with --nodes or --local), blocks of deleted nodes and old requests, where that is proved safe",
   },
   "dry-run": {
     type: "bool",
-    help: "With --repair: only print what it would do",
+    help: "With --repair: only print what would be done",
   },
   ...PROBLEM_FLAGS,
 });
@@ -99,13 +99,13 @@ export const IPAM_CHECK: Command = defineCommand({
   flags: FLAGS,
   details:
     `Compares pods, blocks, pools, requests, nodes, and the pools and Egresses that
-annotations name. Takes no lock, and looks twice: what only one look shows was under
-way. Reads only the API server; with --nodes also what is on the nodes. A node that
-does not answer is UNKNOWN.
+annotations name. Takes no lock and reads everything twice: a difference that only one
+reading shows is a change under way, not a problem. Reads only the API server; with
+--nodes also the nodes. A node that does not answer is UNKNOWN.
 
-Changes nothing without --repair. With it, frees only what kernel, container runtime
-and API server show to be unused, each read again right before, with an Event for each;
-what must not be repaired is named with what you can do.
+Changes nothing without --repair. --repair frees only what kernel, container runtime and
+API server show to be unused. It reads them again right before, and records an Event for
+each repair. For everything else it prints what you can do.
 
 ${PROBLEM_EXIT_CODES}`,
   run: check,

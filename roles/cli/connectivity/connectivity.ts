@@ -58,34 +58,34 @@ const FLAGS = defineFlags({
   "all": {
     type: "bool",
     help:
-      `Test all nodes, not ${MAX_NODES} that are spread over them; the number of probes grows with the square`,
+      `Test all nodes instead of a sample of ${MAX_NODES}; the number of probes grows with the square of the nodes`,
   },
   "egress": {
     type: "string",
     help:
-      "NAMESPACE/NAME of an Egress: also test which address --target sees of its clients",
+      "NAMESPACE/NAME of an Egress: also test which source address --target sees from its clients",
   },
   "target": {
     type: "string",
     help:
-      "With --egress: URL of an HTTP server that answers with the address it sees, in a destination of the Egress",
+      "With --egress: URL of an HTTP server that replies with the client's address; a destination of the Egress",
   },
   "host-port": {
     type: "int",
     default: 9_399,
     min: 0,
     max: 65_535,
-    help: "Port of a node to test ports of the host with; 0 for no such test",
+    help: "Port of the nodes to test host ports with; 0 skips this test",
   },
   "image": {
     type: "string",
-    help: "Image of the pods; default: coild's image",
+    help: "Image of the probe pods; default: coild's image",
   },
   "namespace": {
     type: "string",
     default: "coil-connectivity-test",
     short: "n",
-    help: "Namespace to make for the pods, and to delete at the end",
+    help: "Namespace to create for the pods and to delete at the end",
   },
   "keep": {
     type: "bool",
@@ -95,7 +95,7 @@ const FLAGS = defineFlags({
     type: "duration",
     default: 300_000,
     min: 1_000,
-    help: "After this time, report what is known, and clean up",
+    help: "Report the results so far after this time, and clean up",
   },
   ...OUTPUT,
   ...CONNECTION_FLAGS,
@@ -106,14 +106,14 @@ type Values = FlagValues<typeof FLAGS>;
 /** `coil connectivity test`: whether pods of all nodes reach each other, and why not. */
 export const CONNECTIVITY_TEST: Command = defineCommand({
   path: "connectivity test",
-  about: "Test whether pods of all nodes reach each other, and say why not",
+  about: "Test whether pods of all nodes reach each other, and diagnose failures",
   flags: FLAGS,
   details:
-    `Runs pods of Coil's own image in a namespace of their own, one on each node, and has
-each ask all others: by TCP and UDP, in each IP version, with small packets and with
-packets as large as the MTU; by a Service and a port of a node; and the API server. Of
-what fails it says what is likely wrong, on which node: route, rule, MTU or policy.
-Needs kubectl, and the rights to create namespaces and pods and to exec into pods.
+    `Runs a pod of Coil's image on each node, in a new namespace. Each pod sends requests to
+all others: by TCP and UDP, in each IP version, with small packets and with packets as
+large as the MTU; through a Service and a node port; and to the API server. For each
+failure the report names the likely cause and node: route, rule, MTU or policy. Needs
+kubectl, and permission to create namespaces and pods and to exec into pods.
 
 ${PROBLEM_EXIT_CODES}`,
   run: connectivityTest,

@@ -52,12 +52,12 @@ const FLAGS = defineFlags({
   "range": {
     type: "string",
     help:
-      "Only these addresses of the pool: an address, a CIDR such as one of its subnets, or a range such as 10.2.0.10-10.2.0.20",
+      "Only these addresses of the pool: an address, a CIDR, or a range such as 10.2.0.10-10.2.0.20",
   },
   "evict": {
     type: "bool",
     help:
-      "Replace the pods that have the addresses: evict one, wait until its controller has another one ready, go on",
+      "Replace the pods that have the addresses: evict one, wait until its replacement is ready, continue with the next",
   },
   "force": {
     type: "bool",
@@ -65,7 +65,7 @@ const FLAGS = defineFlags({
   },
   "dry-run": {
     type: "bool",
-    help: "Only print what it would do",
+    help: "Only print what would be done",
   },
   "parallel": {
     type: "int",
@@ -87,13 +87,12 @@ export const IPAM_DRAIN: Command = defineCommand({
   flags: FLAGS,
   argumentListedBy: POOL_NAMES,
   details:
-    `Pauses a pool, or with --range reserves addresses of it: no pod gets one from then
-on. Pods that have one keep it until they end, or are replaced one by one with --evict,
-as PodDisruptionBudgets allow. Blocks without pods return by themselves. Run again, it
-goes on with the rest.
+    `Pauses a pool, or with --range reserves some of its addresses, so that no pod gets
+them any longer. Pods that have one keep it until they end; --evict replaces them one by
+one, as PodDisruptionBudgets allow. Nodes return blocks without pods. Run the command
+again to continue.
 
-Exit codes: 0 no pod has such an address, 1 it could not go on, 2 the command line is
-wrong, 3 pods are left.`,
+Exit codes: 0 no pod has such an address, 1 failure, 2 usage error, 3 pods are left.`,
   positionals: "POOL",
   run: drain,
 });

@@ -44,7 +44,7 @@ const FLAGS = defineFlags({
   "pod": {
     type: "string",
     help:
-      "Only Egresses that this pod uses, and of clients this pod: NAMESPACE/NAME",
+      "Only this pod (NAMESPACE/NAME) and the Egresses that it uses",
   },
   ...TABLE_FLAGS,
   ...CONNECTION_FLAGS,

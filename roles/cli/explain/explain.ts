@@ -49,7 +49,7 @@ import { explainWay, type WayReport } from "./way.ts";
 const FLAGS = defineFlags({
   "to": {
     type: "string",
-    help: "An address: also say how the pod's packets to it leave",
+    help: "Destination address: also show how the pod's packets to it leave",
   },
   ...PROBLEM_FLAGS,
 });
@@ -57,12 +57,12 @@ const FLAGS = defineFlags({
 /** `coil explain`: who has an address, and how a pod's packets leave. */
 export const EXPLAIN: Command = defineCommand({
   path: "explain",
-  about: "Say who has an address, and how a pod's packets leave",
+  about: "Show who has an address, and the way of a pod's packets out of the cluster",
   flags: FLAGS,
   details:
-    `Says who has an address or what a pod has: pod, block, pool, node, since when. With
---to it plans the pod's egress as coild does. Reads only the API server; who had an
-address before is not recorded there, but of pods that have ended and still exist.
+    `Shows who has an address, or the addresses of a pod: pod, block, pool, node, since
+when. With --to it plans the pod's egress as coild does. Reads only the API server, which
+knows former owners of an address only as long as their ended pods exist.
 
 ${PROBLEM_EXIT_CODES}`,
   positionals: "ADDRESS|NAMESPACE/POD",

@@ -43,7 +43,7 @@ const FLAGS = defineFlags({
   "watch": {
     type: "bool",
     short: "w",
-    help: "Draw again whenever something changes, until Ctrl-C",
+    help: "Draw again after each change, until Ctrl-C",
   },
   ...OUTPUT_FLAG,
   ...CONNECTION_FLAGS,

@@ -30,7 +30,7 @@ const FLAGS = defineFlags({
   "wait": {
     type: "duration",
     default: 0,
-    help: "Look again until there are no problems, for this long at most",
+    help: "Wait until there are no problems, for this long at most",
   },
   ...PROBLEM_FLAGS,
 });
@@ -38,10 +38,10 @@ const FLAGS = defineFlags({
 /** `coil status`: whether Coil works, and its problems. */
 export const STATUS: Command = defineCommand({
   path: "status",
-  about: "Show whether Coil works, and a next step for each problem",
+  about: "Show whether Coil works, and the next step for each problem",
   flags: FLAGS,
   details:
-    `Shows Coil's parts and their versions, who leads, and each problem with the command
+    `Shows Coil's components, their versions and leaders, and each problem with the command
 that shows more. Reads only the API server.
 
 ${PROBLEM_EXIT_CODES}`,

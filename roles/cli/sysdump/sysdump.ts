@@ -36,7 +36,7 @@ const FLAGS = defineFlags({
   "output": {
     type: "string",
     short: "o",
-    help: "File to write; coil-sysdump-TIME.tar.gz in this directory if none",
+    help: "File to write; default: coil-sysdump-TIME.tar.gz in this directory",
   },
   "redact": {
     type: "bool",
@@ -46,7 +46,7 @@ const FLAGS = defineFlags({
   "timeout": {
     type: "duration",
     default: 300_000,
-    help: "After this time, write what there is",
+    help: "Write an incomplete archive after this time",
   },
   "log-lines": {
     type: "int",
@@ -60,7 +60,7 @@ const FLAGS = defineFlags({
     default: 1 << 30,
     min: 1,
     help:
-      "Size of all files before compression; what has no room is named as missing",
+      "Maximum size of all files before compression; SUMMARY.txt names files that are left out",
   },
   "local": {
     type: "bool",
@@ -99,12 +99,11 @@ export const SYSDUMP: Command = defineCommand({
   flags: FLAGS,
   details:
     `Writes an archive for a bug report: Coil's objects, Events, pods, logs and metrics,
-nodes, what "coil status" and "coil ipam check" find, and each node's addresses,
-links, rules and routes, which it asks Coil's pods for by kubectl exec. Never
-Secrets, tokens or environments. SUMMARY.txt in it has what is missing, and why.
+nodes, the findings of "coil status" and "coil ipam check", and each node's addresses,
+links, rules and routes, read by kubectl exec in Coil's pods. The archive never has
+Secrets, tokens or environments. Its SUMMARY.txt names what is missing, and why.
 
-Exit codes: 0 all is in the archive, 1 there is no archive, 2 the command line is
-wrong, 3 something is missing in it.`,
+Exit codes: 0 complete archive, 1 no archive, 2 usage error, 3 incomplete archive.`,
   run: sysdump,
 });
 

@@ -17,7 +17,7 @@ const FLAGS = defineFlags({
     default: 0,
     min: 0,
     max: 65_535,
-    help: "Port of 127.0.0.1 to listen on; 0: one that is free",
+    help: "Port of 127.0.0.1 to listen on; 0 chooses a free port",
   },
   ...CONNECTION,
 });
@@ -33,8 +33,8 @@ export const UI: Command = defineCommand({
   details:
     `Serves a page at 127.0.0.1 that shows problems, pools, nodes and Egresses, and
 follows changes. It reads the API server with your kubeconfig and changes nothing.
-Prints the URL, which is a secret: who has it, on this machine, sees what you may
-read. Ends by Ctrl-C.`,
+Prints the URL, which is a secret: every user of this machine who has it sees what you
+may read. Ctrl-C ends it.`,
   run: ui,
 });
 

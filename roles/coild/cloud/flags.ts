@@ -62,7 +62,7 @@ export const VPC_FLAGS: VpcFlags = {
     default: "auto",
     values: ["auto", "prefix", "address"],
     help:
-      "What ENIs are given: prefixes of 16 addresses, single addresses, or prefixes where the instance type has them (auto)",
+      "Assign prefixes of 16 addresses to ENIs, single addresses, or prefixes if the instance type supports them (auto)",
   },
   "ip-family": {
     type: "enum",
@@ -70,14 +70,14 @@ export const VPC_FLAGS: VpcFlags = {
     values: [...FAMILIES, "dual"],
     help: "Addresses of pods: IPv4, IPv6, or one of each (dual)",
   },
-  "warm-enis": count(1, "ENIs' worth of free addresses to keep"),
+  "warm-enis": count(1, "Free addresses to keep, counted in ENIs"),
   "warm-ips": count(
     0,
     "Free addresses to keep, instead of --warm-enis and --warm-prefixes",
   ),
   "min-ips": count(
     0,
-    "Addresses to have at least, instead of --warm-enis and --warm-prefixes",
+    "Minimum number of addresses, instead of --warm-enis and --warm-prefixes",
   ),
   "warm-prefixes": count(1, "Free prefixes to keep"),
   "free-min": {
@@ -97,12 +97,12 @@ export const VPC_FLAGS: VpcFlags = {
   },
   "max-enis": count(
     0,
-    "The most ENIs, the primary one included; 0 is what the instance type has",
+    "Maximum number of ENIs, including the primary one; 0 is the limit of the instance type",
   ),
   "eni-limits": {
     type: "string",
     help:
-      "ENIs and addresses of each, such as 3,4, if less than the instance type has",
+      "Maximum number of ENIs and of addresses of each, such as 3,4, if lower than the limits of the instance type",
     check: (text) =>
       text === "" || LIMITS.test(text)
         ? undefined
@@ -117,17 +117,17 @@ export const VPC_FLAGS: VpcFlags = {
   "external-snat": {
     type: "bool",
     help:
-      "Keep the source addresses of pods everywhere, for VPCs in which a NAT gateway translates them",
+      "Do not translate pods' source addresses, for VPCs whose NAT gateway does",
   },
   "no-snat-cidrs": {
     type: "stringList",
     default: [],
-    help: "Further IPv4 networks that see addresses of pods, besides the VPC's",
+    help: "Further IPv4 networks, besides the VPC's, to which source addresses of pods are not translated",
   },
   "node-ports": {
     type: "bool",
     default: true,
-    help: "Let answers of node ports leave by the primary ENI",
+    help: "Send replies of node ports through the primary ENI",
   },
   "pod-imds": {
     type: "bool",
@@ -137,18 +137,18 @@ export const VPC_FLAGS: VpcFlags = {
   "manage-untagged": {
     type: "bool",
     default: true,
-    help: "Give addresses of ENIs that others have attached, too",
+    help: "Also use ENIs that other programs have attached",
   },
   "provision": {
     type: "bool",
     default: true,
     help:
-      "Ask EC2 for ENIs and addresses; if false, pods get those that are there",
+      "Request ENIs and addresses from EC2; if false, pods get only addresses that the instance already has",
   },
   "cluster-name": {
     type: "string",
     help:
-      "Cluster that new ENIs are tagged with, for coil-controller's --vpc-sweep-cluster",
+      "Cluster name in the tags of new ENIs, for coil-controller's --vpc-sweep-cluster",
     check: (text) => text === "" ? undefined : clusterNameMistake(text),
   },
   "eni-tags": {
