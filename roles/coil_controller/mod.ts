@@ -92,7 +92,7 @@ export async function runController(
     log.warn("Ignoring a flag without effect", { flag, reason });
   }
   if (options.enableEgress && options.backend === "iptables") {
-    log.warn("Gateways use nftables, whatever --backend says");
+    log.warn("Ignoring --backend: gateways use nftables");
   }
   const registry = createRegistry();
   const kubeMetrics = new KubeMetrics(registry);

@@ -77,7 +77,7 @@ function answerDatagrams(
   { name, rate }: { readonly name: string; readonly rate: Rate },
 ): void {
   const rates = new Allowances(rate, { max: MAX_PEERS });
-  socket.on("error", (err) => log.warn("Cannot receive", { err }));
+  socket.on("error", (err) => log.warn("Cannot receive datagrams", { err }));
   socket.on("message", (datagram, { address, port }) => {
     // A socket of both families sees IPv4 as ::ffff:192.0.2.1.
     const source = address.replace(/^::ffff:(?=.*\.)/i, "");

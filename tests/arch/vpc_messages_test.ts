@@ -45,7 +45,7 @@ const CASES: readonly (readonly [Error, FindingFacts])[] = [
 ];
 
 /** Of the namespace's annotation, and at start: quoted_messages_test.ts looks for them in the sources. */
-const ELSEWHERE = /^this node's pods have|^Cannot find out/;
+const ELSEWHERE = /^this node's pods have|^Cannot read the limits/;
 
 const page = await Deno.readTextFile(`${ROOT}docs/vpc.md`);
 const [, table = ""] = page.split("\n| symptom | cause |\n");

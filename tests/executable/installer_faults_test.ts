@@ -388,7 +388,7 @@ Deno.test("install: killed in the middle of the copy, the old executable works, 
     const records = await host.install();
     assert.deepEqual(namesIn(host.bin), PROGRAMS);
     assert.ok(
-      messages(records).includes("Removed what an interrupted run left"),
+      messages(records).includes("Removed a file of an interrupted run"),
     );
     assert.ok(await isSame(host.coil, await pathOf("coil")));
     return;

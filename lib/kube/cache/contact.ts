@@ -23,7 +23,9 @@ export class Contact {
     this.#lastMs = performance.now();
     if (!this.#failing) return;
     this.#failing = false;
-    log.info("Informer works again", { resource: this.#resource });
+    log.info("Informer follows the API server again", {
+      resource: this.#resource,
+    });
   }
 
   failed(err: unknown): void {

@@ -20,7 +20,7 @@ Deno.test("Contact warns once for each time without the API server, and says whe
   assert.deepEqual(messages(), ["Informer cannot follow the API server"]);
   contact.made();
   contact.made();
-  assert.deepEqual(messages(), ["Informer works again"]);
+  assert.deepEqual(messages(), ["Informer follows the API server again"]);
   contact.failed(AWAY);
   assert.deepEqual(messages(), ["Informer cannot follow the API server"]);
 });

@@ -101,7 +101,7 @@ export class LeaderElector {
         if (await this.#try(keeper, signal)) return;
       } catch (err) {
         signal.throwIfAborted();
-        this.#log.info("Cannot ask for the lease", {
+        this.#log.info("Cannot get the lease", {
           lease: this.#claim.name,
           err,
         });
@@ -127,7 +127,7 @@ export class LeaderElector {
     const { signal, lead } = options;
     const leading = new AbortController();
     using _listening = onAbort(signal, () => leading.abort(signal.reason));
-    this.#log.info("Leading", { lease: this.#claim.name });
+    this.#log.info("Became the leader", { lease: this.#claim.name });
     this.#setLeader(true);
     const renewing = new AbortController();
     const renewed = this.#renew(keeper, { leading, signal: renewing.signal });

@@ -89,7 +89,7 @@ export class EgressBindings {
     const target = { name, signal };
     const patch = { metadata: { uid: metadata?.uid }, subjects };
     await client.patch(CLUSTER_ROLE_BINDINGS, target, patch, { kind: "merge" });
-    log.info("Set the namespaces of the ClusterRoleBinding of gateways", {
+    log.info("Updated the namespaces in the gateways' ClusterRoleBinding", {
       binding: name,
       namespaces: subjects.map(({ namespace }) => namespace),
     });

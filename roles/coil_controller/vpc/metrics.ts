@@ -23,7 +23,7 @@ export class SweepMetrics {
     });
     this.#errors = make.counter("coil_controller_vpc_sweep_errors_total", {
       help:
-        "Failures to find or delete ENIs that no instance has; each is retried.",
+        "Failures to find or delete detached ENIs; each is retried.",
     });
   }
 

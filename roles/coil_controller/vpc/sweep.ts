@@ -55,7 +55,7 @@ export class VpcSweep {
   /** Sweeps until the signal. */
   async run(signal: AbortSignal): Promise<void> {
     const { afterMs, cluster, metrics } = this.#options;
-    log.info("Deleting ENIs that no instance has", { cluster, afterMs });
+    log.info("Deleting detached ENIs of deleted nodes", { cluster, afterMs });
     try {
       for (;;) {
         await this.#sweep(signal).catch((error) => this.#note(error, signal));
@@ -103,7 +103,7 @@ export class VpcSweep {
     }
     this.#options.metrics.deleted();
     const instance = tags[ENI_INSTANCE_TAG];
-    log.info("Deleted an ENI that no instance had", { id, subnet, instance });
+    log.info("Deleted a detached ENI", { id, subnet, instance });
   }
 
   /** What fails is tried again at the next look. */
@@ -111,7 +111,7 @@ export class VpcSweep {
     signal.throwIfAborted();
     this.#options.metrics.failed();
     if (!this.#failures.passes(err)) return;
-    log.error("Cannot delete ENIs that no instance has; retrying", { err });
+    log.error("Cannot delete detached ENIs; retrying", { err });
   }
 }
 

@@ -47,7 +47,7 @@ export async function lockDirectories(
   for (const path of [...real].sort()) {
     held.use(await lockDirectory(path, signal));
     for (const leftover of await removeLeftovers(path)) {
-      log.info("Removed what an interrupted run left", { path: leftover });
+      log.info("Removed a file of an interrupted run", { path: leftover });
     }
   }
   return held.move();

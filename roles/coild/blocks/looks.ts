@@ -122,7 +122,7 @@ export class BlockLooks {
       });
     } catch (err) {
       if (signal.aborted) return;
-      log.debug("Cannot look at a block", { block: name, err });
+      log.debug("Cannot read a block", { block: name, err });
       if (this.#entries.get(name) === entry) this.#keep(name, entry.object);
       return;
     }

@@ -85,7 +85,7 @@ export class NodeAccount implements Disposable {
       backoff: new Backoff(START),
       shouldRetry(err) {
         if (err instanceof RangeError) return false;
-        log.warn("Cannot find out what this instance allows; retrying", {
+        log.warn("Cannot read the limits of this instance; retrying", {
           err,
         });
         return true;

@@ -54,13 +54,13 @@ export class NodeAddresses {
     try {
       const routes = await this.#network.refreshRoutes();
       this.#last = text;
-      log.info("Took over the Node's addresses", {
+      log.info("Set the Node's addresses as sources of pod routes", {
         ipv4: ipv4?.toString(),
         ipv6: ipv6?.toString(),
         routes,
       });
     } catch (error) {
-      log.warn("Cannot give pod routes the Node's addresses", { err: error });
+      log.warn("Cannot set the Node's addresses as sources of pod routes; retrying", { err: error });
       this.#runner.trigger();
     }
   }

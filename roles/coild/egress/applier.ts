@@ -51,7 +51,7 @@ export class ClientApplier {
     try {
       await this.#plane.clear({ netns });
     } catch (err) {
-      log.error("Cannot undo a failed egress set-up; its pod is taken down", {
+      log.error("Cannot undo a failed egress set-up; removing the pod's network", {
         err,
       });
     }

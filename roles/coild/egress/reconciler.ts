@@ -143,7 +143,7 @@ export class EgressReconciler {
         if (book.of(pod) === undefined) book.add(attachment);
       }
     } catch (err) {
-      log.warn("Cannot find the pods that ran before the start yet", { err });
+      log.warn("Cannot find the pods that ran before coild started", { err });
     }
   }
 

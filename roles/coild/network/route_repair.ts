@@ -111,7 +111,7 @@ export class RouteRepair {
     try {
       const lacks = await this.#with.network.upkeep.restoreEnd(pod, wanted);
       this.#with.reports.repaired(lacks);
-      log.info("Restored the host's end of a pod", {
+      log.info("Restored a pod's host interface", {
         containerId,
         iface,
         veth: hostName,
@@ -119,7 +119,7 @@ export class RouteRepair {
       });
       return undefined;
     } catch (err) {
-      log.error("Cannot restore the host's end of a pod", {
+      log.error("Cannot restore a pod's host interface", {
         containerId,
         iface,
         veth: hostName,

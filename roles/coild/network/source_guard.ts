@@ -100,7 +100,7 @@ export class SourceGuard {
       const isRepair = changed && this.#inPlace === true;
       if (isRepair) this.#with.reports?.repaired(["sources"]);
       else if (changed) {
-        log.info("Made the nftables table that drops forged sources");
+        log.info("Created the nftables table that drops forged sources");
       }
       this.#inPlace = true;
       this.#problem = "";

@@ -87,7 +87,7 @@ export class StaleFlows {
         flows += await conntrack.deleteWhere(match, filter);
       }
       this.#isFailing = false;
-      log.debug("Forgot connections of freed addresses", {
+      log.debug("Deleted conntrack entries of freed addresses", {
         addresses: freed.size,
         flows,
       });
@@ -96,7 +96,7 @@ export class StaleFlows {
         err instanceof LinuxError;
       if (!isKernels) throw err;
       if (!this.#isFailing) {
-        log.warn("Cannot forget connections of freed addresses", { err });
+        log.warn("Cannot delete conntrack entries of freed addresses", { err });
       }
       this.#isFailing = true;
       for (const [value, address] of freed) this.#freed.set(value, address);

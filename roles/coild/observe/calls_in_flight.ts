@@ -134,7 +134,7 @@ export function onLong(
   events: Pick<PodEvents, "record">,
 ): void {
   const { method, containerId, namespace, pod, phase, seconds } = call;
-  log.warn("A call takes long", {
+  log.warn("A CNI call takes long", {
     method,
     phase,
     container: containerId,

@@ -39,7 +39,7 @@ export function coilPlugin(
     // Logged once: it costs only the start of an executable for each pod.
     if (!hasWarned) {
       log.warn(
-        "CNI configuration and coild use different sockets, so the executable handles the call; use one path to start pods faster",
+        "CNI configuration and coild use different sockets, so a process of the plugin makes the call, which takes longer; use one path in both",
         { configured: call.socketPath, socket: socketPath },
       );
     }
