@@ -18,6 +18,7 @@ import { NodeAddresses } from "./cluster/node_addresses.ts";
 import type { NodeDependencies, NodePart } from "./node_part.ts";
 import { NodeSource } from "./cluster/node_source.ts";
 import { NodeAudit } from "./observe/node_audit.ts";
+import { NodeEvents } from "./observe/node_events.ts";
 import { nodeAddresses } from "./observe/node_addresses.ts";
 import { QuarantineEvents } from "./observe/quarantine_events.ts";
 import { Readiness } from "./observe/readiness.ts";
@@ -42,6 +43,7 @@ const NO_EXPORT: RouteSink = { sync: () => Promise.resolve() };
 export interface SupplyContext {
   readonly node: NodeSource;
   readonly network: PodNetwork;
+  readonly nodeEvents: NodeEvents;
 }
 
 /** The node with its own address management: coild connects the pods. */
@@ -152,14 +154,13 @@ function connect(
   const { options, client, nodeName, locks, metrics, pods, stack } =
     dependencies;
   const node = new NodeSource(client, nodeName);
-  const reports = new RepairReports({
-    metrics,
+  const nodeEvents = new NodeEvents(dependencies.recorder, {
     nodeName,
-    recorder: dependencies.recorder,
     nodeUid: () => node.current?.uid,
   });
+  const reports = new RepairReports({ metrics, nodeEvents });
   const { network, routes, watch } = openKernel(dependencies, reports);
-  const blocks = supplyOf({ node, network });
+  const blocks = supplyOf({ node, network, nodeEvents });
   const ipam = stack.use(
     openIpam(dependencies, {
       network,
@@ -199,18 +200,14 @@ function connect(
     ...(blocks.waitsFor && { addresses: blocks.waitsFor }),
   });
   const prepared = new Gate();
-  const nodeUid = () => node.current?.uid;
-  const { recorder, registry } = dependencies;
   const readAddresses = () => nodeAddresses({ ...shared, nodeName });
   return {
     ...shared,
     readAddresses,
     audit: new NodeAudit({
       read: readAddresses,
-      registry,
-      recorder,
-      nodeName,
-      nodeUid,
+      registry: dependencies.registry,
+      nodeEvents,
       intervalMs,
     }),
     node,
@@ -227,12 +224,7 @@ function connect(
       watch,
     }),
     addresses: new NodeAddresses(node, network),
-    leaks: new LeakRelease({
-      ...shared,
-      recorder,
-      nodeName,
-      nodeUid,
-    }),
+    leaks: new LeakRelease({ ...shared, nodeEvents }),
     flows,
     reconciler: new Reconciler({
       ...shared,

@@ -27,14 +27,11 @@ export function connectVpc(
 function connectSupply(
   dependencies: NodeDependencies,
   vpc: VpcOptions,
-  { network, node }: SupplyContext,
+  { network, node, nodeEvents }: SupplyContext,
 ): Supply {
   const { client, options, pods, registry, stack } = dependencies;
   const calls = new CallsRecord();
-  const permissions = new PermissionEvents({
-    ...dependencies,
-    nodeUid: () => node.current?.uid,
-  });
+  const permissions = new PermissionEvents({ nodeEvents });
   const supply = stack.use(supplyOfVpc({
     vpc,
     host: stack.use(VpcHost.open()),

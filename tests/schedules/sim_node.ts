@@ -138,9 +138,7 @@ export class SimCoild {
           throw new KubeUnreachableError("simulated");
         },
       },
-      recorder: { event() {} },
-      nodeName,
-      nodeUid: () => undefined,
+      nodeEvents: { record() {} },
     });
     this.ipam = ipam;
     this.#teardown = teardown;

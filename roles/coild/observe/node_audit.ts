@@ -9,12 +9,12 @@ import {
   runAudits,
 } from "../../../lib/ipam/audit/mod.ts";
 import type { Clock } from "../../../lib/async/mod.ts";
-import type { EventRecorder } from "../../../lib/kube/mod.ts";
 import {
   type Gauge,
   MetricFactory,
   type Registry,
 } from "../../../lib/telemetry/mod.ts";
+import type { NodeEvents } from "./node_events.ts";
 
 /** The reason of the Event. */
 export const INCONSISTENT_REASON = "AddressesInconsistent";
@@ -23,10 +23,7 @@ export interface NodeAuditOptions {
   /** What kernel, address table and API server have. */
   readonly read: () => Promise<NodeAddresses>;
   readonly registry: Registry;
-  readonly recorder: Pick<EventRecorder, "event">;
-  readonly nodeName: string;
-  /** The UID of the Node object, where it is known. */
-  readonly nodeUid: () => string | undefined;
+  readonly nodeEvents: Pick<NodeEvents, "record">;
   readonly intervalMs: number;
   /** Replaced in tests. */
   readonly clock?: Clock;
@@ -78,14 +75,7 @@ export class NodeAudit {
     if (text === this.#told) return;
     this.#told = text;
     if (findings.length === 0) return;
-    const { recorder, nodeName, nodeUid } = this.#with;
-    recorder.event({
-      apiVersion: "v1",
-      kind: "Node",
-      name: nodeName,
-      // As kubelet does while it does not know better.
-      uid: nodeUid() ?? nodeName,
-    }, {
+    this.#with.nodeEvents.record({
       type: "Warning",
       reason: INCONSISTENT_REASON,
       message: `${findingsText(findings)}. What to do: coil ipam check --nodes`,

@@ -3,6 +3,7 @@ import { FakeClock, untilStopped } from "../../../lib/async/testing.ts";
 import type { NodeAddresses } from "../../../lib/cnirpc/inspection/mod.ts";
 import type { EventInfo } from "../../../lib/kube/mod.ts";
 import { Registry } from "../../../lib/telemetry/mod.ts";
+import { NodeEvents } from "./node_events.ts";
 import { NodeAudit } from "./node_audit.ts";
 
 const ENTRY = { containerId: "c1", ifname: "eth0", addresses: ["10.2.0.9"] };
@@ -41,12 +42,10 @@ Deno.test("NodeAudit reports a leak by its metric, and by one Event until it cha
       return Promise.resolve(now);
     },
     registry,
-    recorder: {
+    nodeEvents: new NodeEvents({
       event: ({ kind, name, uid }, { reason, message }: EventInfo) =>
         void events.push(`${reason} of ${kind} ${name} ${uid}: ${message}`),
-    },
-    nodeName: "n1",
-    nodeUid: () => "u1",
+    }, { nodeName: "n1", nodeUid: () => "u1" }),
     intervalMs: 600_000,
     clock,
   });

@@ -1,7 +1,7 @@
-import type { EventRecorder } from "../../../lib/kube/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import { NODE_NFT_TABLE } from "../../../lib/names/mod.ts";
 import type { CoildMetrics, Repair } from "./metrics.ts";
+import type { NodeEvents } from "./node_events.ts";
 
 const log = getLogger("upkeep");
 
@@ -20,10 +20,7 @@ export const REPAIRED_REASON = "NodeNetworkRepaired";
 
 export interface RepairReportsOptions {
   readonly metrics: Pick<CoildMetrics, "repaired">;
-  readonly recorder: Pick<EventRecorder, "event">;
-  readonly nodeName: string;
-  /** The UID of the Node object, where it is known. */
-  readonly nodeUid: () => string | undefined;
+  readonly nodeEvents: Pick<NodeEvents, "record">;
   /** Milliseconds that never go back; replaced in tests. */
   readonly now?: () => number;
 }
@@ -82,14 +79,7 @@ export class RepairReports {
     if (this.#repairs.length < EVENT_REPAIRS) return;
     if (now - this.#eventAtMs < WINDOW_MS) return;
     this.#eventAtMs = now;
-    const { nodeName, nodeUid, recorder } = this.#options;
-    recorder.event({
-      apiVersion: "v1",
-      kind: "Node",
-      name: nodeName,
-      // As kubelet does while it does not know better.
-      uid: nodeUid() ?? nodeName,
-    }, {
+    this.#options.nodeEvents.record({
       type: "Warning",
       reason: REPAIRED_REASON,
       message: messageOf(this.#kinds()),

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import type { EventInfo } from "../../../lib/kube/mod.ts";
 import type { Repair } from "./metrics.ts";
+import { NodeEvents } from "./node_events.ts";
 import { RepairReports } from "./repair_reports.ts";
 
 const MINUTE_MS = 60_000;
@@ -11,9 +12,7 @@ function setUp() {
   let now = 0;
   const reports = new RepairReports({
     metrics: { repaired: (what) => counted.push(what) },
-    recorder: { event: (_ref, info) => events.push(info) },
-    nodeName: "node1",
-    nodeUid: () => "uid1",
+    nodeEvents: { record: (info) => void events.push(info) },
     now: () => now,
   });
   const at = (ms: number, ...what: Repair[]) => {
@@ -58,9 +57,10 @@ Deno.test("RepairReports names the Node instead of its UID while that is unknown
     let now = 0;
     const reports = new RepairReports({
       metrics: { repaired: () => {} },
-      recorder: { event: ({ uid }) => void uids.push(uid) },
-      nodeName: "node1",
-      nodeUid: () => uid,
+      nodeEvents: new NodeEvents(
+        { event: ({ uid }) => void uids.push(uid) },
+        { nodeName: "node1", nodeUid: () => uid },
+      ),
       now: () => now,
     });
     for (; now < 3 * MINUTE_MS; now += MINUTE_MS) reports.repaired(["rule"]);

@@ -8,11 +8,12 @@ import type {
 } from "../../../lib/cnirpc/inspection/mod.ts";
 import { type Address, Prefix, valuesOf } from "../../../lib/inet/mod.ts";
 import type { AllocationRecord, NodeIpam } from "../../../lib/ipam/mod.ts";
-import type { EventRecorder, V1Pod } from "../../../lib/kube/mod.ts";
+import type { V1Pod } from "../../../lib/kube/mod.ts";
 import type { PodNetwork } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import { isUnanswered, type PodSource } from "../cluster/pod_source.ts";
 import { hasOwnNetwork, podAddresses } from "../cluster/pod_status.ts";
+import type { NodeEvents } from "../observe/node_events.ts";
 
 const log = getLogger("gc");
 
@@ -33,10 +34,7 @@ export interface LeakReleaseOptions {
   >;
   readonly pods: Pick<PodSource, "listLive">;
   readonly locks: KeyedMutex;
-  readonly recorder: Pick<EventRecorder, "event">;
-  readonly nodeName: string;
-  /** The UID of the Node object, where it is known. */
-  readonly nodeUid: () => string | undefined;
+  readonly nodeEvents: Pick<NodeEvents, "record">;
 }
 
 /** Who uses an address, as text; undefined: this source knows none. */
@@ -151,7 +149,7 @@ export class LeakRelease {
   }
 
   #free(results: readonly ReleaseResult[]): void {
-    const { ipam, nodeName, nodeUid, recorder } = this.#with;
+    const { ipam, nodeEvents } = this.#with;
     for (const { containerId, ifname, addresses } of results) {
       const releasing = ipam.beginRelease({ containerId, ifname });
       if (releasing !== undefined) ipam.finishRelease(releasing);
@@ -164,13 +162,7 @@ export class LeakRelease {
     for (let i = 0; i < results.length; i += IN_ONE_EVENT) {
       const freed = results.slice(i, i + IN_ONE_EVENT)
         .map(({ addresses }) => addresses.join(" and ")).join(", ");
-      recorder.event({
-        apiVersion: "v1",
-        kind: "Node",
-        name: nodeName,
-        // As kubelet does while it does not know better.
-        uid: nodeUid() ?? nodeName,
-      }, {
+      nodeEvents.record({
         type: "Normal",
         reason: FREED_REASON,
         message:

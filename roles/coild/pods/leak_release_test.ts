@@ -9,6 +9,7 @@ import {
   type ObjectReference,
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
+import { NodeEvents } from "../observe/node_events.ts";
 import { LeakRelease, type LeakReleaseOptions } from "./leak_release.ts";
 
 const GENERATION = 7;
@@ -74,14 +75,12 @@ class Site {
         },
       },
       locks: this.locks,
-      nodeName: "n1",
-      nodeUid: () => "uid-1",
-      recorder: {
+      nodeEvents: new NodeEvents({
         event: (
           { name, uid }: ObjectReference,
           { reason, message }: EventInfo,
         ) => void this.events.push(`${reason} ${name} ${uid}: ${message}`),
-      },
+      }, { nodeName: "n1", nodeUid: () => "uid-1" }),
     } as unknown as LeakReleaseOptions);
     const entries = this.#containers.map((name) => ({
       ...keyOf(name),

@@ -1,5 +1,5 @@
 import type { Attempt } from "../../../lib/aws/mod.ts";
-import type { EventRecorder } from "../../../lib/kube/mod.ts";
+import type { NodeEvents } from "../observe/node_events.ts";
 
 /** A call that is refused again within this time makes no Event. */
 const AGAIN_MS = 10 * 60_000;
@@ -9,10 +9,7 @@ export const DENIED_REASON = "MissingPermissions";
 
 /** How {@linkcode PermissionEvents} work. */
 export interface PermissionEventsOptions {
-  readonly recorder: Pick<EventRecorder, "event">;
-  readonly nodeName: string;
-  /** The UID of the Node object, where it is known. */
-  readonly nodeUid: () => string | undefined;
+  readonly nodeEvents: Pick<NodeEvents, "record">;
   /** Milliseconds that never go back; replaced in tests. */
   readonly now?: () => number;
 }
@@ -35,14 +32,7 @@ export class PermissionEvents {
     const now = this.#now();
     if (now - (this.#at.get(call) ?? -Infinity) < AGAIN_MS) return;
     this.#at.set(call, now);
-    const { recorder, nodeName, nodeUid } = this.#options;
-    recorder.event({
-      apiVersion: "v1",
-      kind: "Node",
-      name: nodeName,
-      // As kubelet does while it does not know better.
-      uid: nodeUid() ?? nodeName,
-    }, {
+    this.#options.nodeEvents.record({
       type: "Warning",
       reason: DENIED_REASON,
       message:

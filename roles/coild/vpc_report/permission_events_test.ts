@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import type { EventInfo, ObjectReference } from "../../../lib/kube/mod.ts";
+import { NodeEvents } from "../observe/node_events.ts";
 import { PermissionEvents } from "./permission_events.ts";
 import { attemptOf } from "./testing.ts";
 
@@ -7,9 +8,10 @@ Deno.test("PermissionEvents name a missing right on the Node, each call once in 
   let now = 0;
   const told: [ObjectReference, EventInfo][] = [];
   const events = new PermissionEvents({
-    recorder: { event: (ref, info) => void told.push([ref, info]) },
-    nodeName: "node1",
-    nodeUid: () => "u",
+    nodeEvents: new NodeEvents(
+      { event: (ref, info) => void told.push([ref, info]) },
+      { nodeName: "node1", nodeUid: () => "u" },
+    ),
     now: () => now,
   });
   events.attempted(attemptOf("CreateTags", "RequestLimitExceeded"));
