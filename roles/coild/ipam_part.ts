@@ -8,7 +8,6 @@ import {
 import { RouteSocket } from "../../lib/netlink/mod.ts";
 import { PodNetwork, SourceTable } from "../../lib/podnet/mod.ts";
 import { RouteExporter } from "../../lib/routing/mod.ts";
-import { getLogger } from "../../lib/telemetry/mod.ts";
 import { AddressedPods } from "./pods/addressed_pods.ts";
 import { GarbageCollector } from "./pods/garbage.ts";
 import { LeakRelease } from "./pods/leak_release.ts";
@@ -132,7 +131,6 @@ function openIpam(
   return new NodeIpam({
     kernel: network,
     routes: blocks.exports ? routes : NO_EXPORT,
-    log: getLogger("node-ipam"),
     observer: metrics,
     requestTimeoutMs: options.blockRequestTimeoutMs,
     cooldownMs: options.cooldownMs,

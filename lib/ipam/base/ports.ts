@@ -131,14 +131,6 @@ export interface RestingAddress {
   readonly restedMs: number;
 }
 
-/** Where log records go; `lib/telemetry` loggers fit. */
-export interface IpamLogger {
-  debug(message: string, fields?: Record<string, unknown>): void;
-  info(message: string, fields?: Record<string, unknown>): void;
-  warn(message: string, fields?: Record<string, unknown>): void;
-  error(message: string, fields?: Record<string, unknown>): void;
-}
-
 /** How one request for a block ended. */
 export type RequestOutcome =
   | "granted"
@@ -174,11 +166,3 @@ export interface IpamObserver {
     },
   ): void;
 }
-
-/** Drops every record. */
-export const silentLogger: IpamLogger = {
-  debug() {},
-  info() {},
-  warn() {},
-  error() {},
-};

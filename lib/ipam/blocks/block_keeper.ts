@@ -6,6 +6,7 @@ import {
   type TaskGroup,
   withTimeout,
 } from "../../async/mod.ts";
+import { getLogger } from "../../telemetry/mod.ts";
 import type { AddressTable } from "../table/address_table.ts";
 import { type Adoption, BlockSupply } from "./block_supply.ts";
 import { type BlockChanges, BlockView } from "./block_view.ts";
@@ -16,7 +17,6 @@ import type { HeldBlock } from "../table/held_block.ts";
 import type {
   BlockInfo,
   BlockSource,
-  IpamLogger,
   IpamObserver,
   RouteSink,
   RouteView,
@@ -25,6 +25,8 @@ import type {
 import { RouteExport } from "./route_export.ts";
 import { roomOf, wantedOf } from "./stock.ts";
 
+const log = getLogger("node-ipam");
+
 export interface BlockKeeperOptions {
   readonly table: AddressTable;
   readonly tasks: TaskGroup;
@@ -32,7 +34,6 @@ export interface BlockKeeperOptions {
   readonly routes: RouteSink;
   readonly kernel: RouteView | undefined;
   readonly clock: Clock;
-  readonly log: IpamLogger;
   readonly observer: IpamObserver;
   readonly stock: Stock;
   readonly blockTimeoutMs: number;
@@ -78,20 +79,18 @@ export class BlockKeeper {
 
   constructor(options: BlockKeeperOptions) {
     this.#options = options;
-    const { table, tasks, source, clock, log, observer } = options;
+    const { table, tasks, source, clock, observer } = options;
     this.#routes = new RouteExport({
       sink: options.routes,
       table,
       clock,
       tasks,
-      log,
     });
     this.supply = new BlockSupply({
       table,
       source,
       clock,
       tasks,
-      log,
       observer,
       adopt: (infos) => this.#adopt(infos),
       wanted: (pool) =>
@@ -102,7 +101,7 @@ export class BlockKeeper {
       landed: () => this.#landed(),
       requestMs: options.blockTimeoutMs,
     });
-    this.#view = new BlockView({ table, clock, log, supply: this.supply });
+    this.#view = new BlockView({ table, clock, supply: this.supply });
   }
 
   /** Begins to fetch and to return. Resolves when the export table is right, or cannot be written. */
@@ -254,7 +253,7 @@ export class BlockKeeper {
 
   /** Nothing is given out of new blocks before their routes are in the export table, or that has taken too long. */
   #announce(blocks: readonly HeldBlock[]): void {
-    const { clock, tasks, log } = this.#options;
+    const { clock, tasks } = this.#options;
     if (blocks.length === 0) return;
     for (const block of blocks) block.holds.add("unexported");
     const end = () => {
@@ -316,7 +315,7 @@ export class BlockKeeper {
   }
 
   async #relist(signal: AbortSignal): Promise<void> {
-    const { clock, log } = this.#options;
+    const { clock } = this.#options;
     while (this.#view.isPuzzled()) {
       try {
         await this.refresh(signal);

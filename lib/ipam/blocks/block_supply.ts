@@ -6,23 +6,24 @@ import {
   type TaskGroup,
   withTimeout,
 } from "../../async/mod.ts";
+import { getLogger } from "../../telemetry/mod.ts";
 import { OutOfBlocksError, PoolNotFoundError } from "../base/errors.ts";
 import type {
   BlockInfo,
   BlockSource,
-  IpamLogger,
   IpamObserver,
   RequestOutcome,
 } from "../base/ports.ts";
 import type { AddressTable } from "../table/address_table.ts";
 import { Waiters } from "../base/waiters.ts";
 
+const log = getLogger("node-ipam");
+
 export interface BlockSupplyOptions {
   readonly table: AddressTable;
   readonly source: BlockSource;
   readonly clock: Clock;
   readonly tasks: TaskGroup;
-  readonly log: IpamLogger;
   readonly observer: IpamObserver;
   /** Takes blocks into the table. */
   readonly adopt: (blocks: readonly BlockInfo[]) => readonly Adoption[];
@@ -237,7 +238,7 @@ export class BlockSupply {
     blocks: readonly BlockInfo[],
     signal: AbortSignal,
   ): Promise<RequestOutcome> {
-    const { log, adopt, relist } = this.#options;
+    const { adopt, relist } = this.#options;
     let adoptions = adopt(blocks);
     if (!adoptions.includes("usable") && adoptions.includes("unusable")) {
       // The block that one of them overlaps may be gone, unnoticed here.
@@ -264,7 +265,7 @@ export class BlockSupply {
   }
 
   #refuse(pool: string, err: unknown): RequestOutcome {
-    const { clock, log, isReturning } = this.#options;
+    const { clock, isReturning } = this.#options;
     this.#fail(pool, err);
     const missing = err instanceof PoolNotFoundError;
     const isRefusal = missing ||

@@ -1,10 +1,13 @@
 import type { Clock } from "../../async/mod.ts";
+import { getLogger } from "../../telemetry/mod.ts";
 import type { AddressTable } from "../table/address_table.ts";
 import type { Holder } from "../table/holder.ts";
 import type { BlockSupply } from "./block_supply.ts";
 import type { HeldBlock, Hold } from "../table/held_block.ts";
-import type { BlockInfo, IpamLogger } from "../base/ports.ts";
+import type { BlockInfo } from "../base/ports.ts";
 import { keyText } from "../../cni/mod.ts";
+
+const log = getLogger("node-ipam");
 
 /** What a live list changed. */
 export interface BlockChanges {
@@ -19,7 +22,6 @@ export interface BlockChanges {
 export interface BlockViewOptions {
   readonly table: AddressTable;
   readonly clock: Clock;
-  readonly log: IpamLogger;
   readonly supply: Pick<BlockSupply, "isFlying">;
 }
 
@@ -69,7 +71,7 @@ export class BlockView {
   }
 
   #add(info: BlockInfo): HeldBlock {
-    const { table, clock, log } = this.#options;
+    const { table, clock } = this.#options;
     this.#past.delete(info.uid);
     const block = table.addBlock(info, clock.nowMs());
     const shown = this.#feed.find(({ uid }) => uid === info.uid);
@@ -135,7 +137,6 @@ export class BlockView {
 
   /** Takes over what forbids the use of a block. */
   #restrict(block: HeldBlock, info: BlockInfo): void {
-    const { log } = this.#options;
     const fields = { pool: block.info.pool, block: block.info.name };
     if (info.deleting && !block.holds.has("deleting")) {
       block.holds.add("deleting");
@@ -218,7 +219,7 @@ export class BlockView {
   }
 
   #vanish(block: HeldBlock): BlockChanges["vanished"][number] | undefined {
-    const { table, log } = this.#options;
+    const { table } = this.#options;
     const { pool, name } = block.info;
     if (block.holds.has("returning") && block.isEmpty) {
       this.forget(block);

@@ -5,14 +5,12 @@ import {
   withTimeout,
 } from "../../async/mod.ts";
 import { valuesOf } from "../../inet/mod.ts";
-import type {
-  BlockSource,
-  IpamLogger,
-  IpamObserver,
-  RouteView,
-} from "../base/ports.ts";
+import { getLogger } from "../../telemetry/mod.ts";
+import type { BlockSource, IpamObserver, RouteView } from "../base/ports.ts";
 import type { GiveBack, HeldBlock } from "../table/held_block.ts";
 import type { RouteExport } from "./route_export.ts";
+
+const log = getLogger("node-ipam");
 
 /** What a return of a block needs. */
 export interface GiveBackOptions {
@@ -20,7 +18,6 @@ export interface GiveBackOptions {
   readonly routes: RouteExport;
   readonly kernel: RouteView | undefined;
   readonly clock: Clock;
-  readonly log: IpamLogger;
   readonly observer: IpamObserver;
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
@@ -38,7 +35,7 @@ export async function giveBack(
   blocks: readonly HeldBlock[],
   options: GiveBackOptions,
 ): Promise<readonly HeldBlock[]> {
-  const { source, routes, clock, log, observer, timeoutMs, signal } = options;
+  const { source, routes, clock, observer, timeoutMs, signal } = options;
   let going = blocks;
   try {
     if (!await abortable(routes.flush(), signal)) {
@@ -88,7 +85,7 @@ function retryLater(
   attempts.retryAt = options.clock.nowMs() + attempts.backoff.nextMs();
   options.observer.blockReturned?.({ pool, block: name, ok: false });
   const fields = { pool, block: name, err };
-  options.log.warn("Cannot return a block; retrying", fields);
+  log.warn("Cannot return a block; retrying", fields);
 }
 
 /**

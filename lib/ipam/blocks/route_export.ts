@@ -4,16 +4,18 @@ import {
   type Clock,
   type TaskGroup,
 } from "../../async/mod.ts";
+import { getLogger } from "../../telemetry/mod.ts";
 import type { AddressTable } from "../table/address_table.ts";
 import { FreshRun } from "./fresh_run.ts";
-import type { IpamLogger, RouteSink } from "../base/ports.ts";
+import type { RouteSink } from "../base/ports.ts";
+
+const log = getLogger("node-ipam");
 
 export interface RouteExportOptions {
   readonly sink: RouteSink;
   readonly table: AddressTable;
   readonly clock: Clock;
   readonly tasks: TaskGroup;
-  readonly log: IpamLogger;
 }
 
 /** Keeps the export table as it should be: requests are joined, failures are tried again. */
@@ -40,7 +42,7 @@ export class RouteExport {
   }
 
   async #attempt(): Promise<boolean> {
-    const { sink, table, clock, log, tasks } = this.#options;
+    const { sink, table, clock, tasks } = this.#options;
     this.#retry?.[Symbol.dispose]();
     this.#retry = undefined;
     try {

@@ -8,6 +8,7 @@ import {
   TaskGroup,
   untilAborted,
 } from "../../async/mod.ts";
+import { getLogger } from "../../telemetry/mod.ts";
 import { AddressTable } from "../table/address_table.ts";
 import { Allocations } from "./allocations.ts";
 import { BlockKeeper } from "../blocks/block_keeper.ts";
@@ -18,22 +19,22 @@ import {
   type PoolStats,
   statsOf,
 } from "../table/stats.ts";
-import {
-  type BlockInfo,
-  type BlockSource,
-  type IpamLogger,
-  type IpamObserver,
-  type KernelPod,
-  type Rest,
-  type RestingAddress,
-  type RouteSink,
-  type RouteView,
-  silentLogger,
-  type Stock,
+import type {
+  BlockInfo,
+  BlockSource,
+  IpamObserver,
+  KernelPod,
+  Rest,
+  RestingAddress,
+  RouteSink,
+  RouteView,
+  Stock,
 } from "../base/ports.ts";
 import { inspect, type PodReport, reconcilePods } from "./reconcile.ts";
 import { ReportLog } from "./report_log.ts";
 import { DEFAULT_WATER_MARKS, waterStock } from "../blocks/stock.ts";
+
+const log = getLogger("node-ipam");
 
 /** Pauses between attempts at the list without which no pod gets an address. */
 const FIRST_LIST = { initialMs: 200, maxMs: 5_000, jitter: 1 };
@@ -44,7 +45,6 @@ export interface NodeIpamOptions {
   /** Asked before a block is given back; without it, only the table is. */
   readonly kernel?: RouteView;
   readonly clock?: Clock;
-  readonly log?: IpamLogger;
   readonly observer?: IpamObserver;
   /** How long one allocation may wait. Default 10 s, as upstream. */
   readonly requestTimeoutMs?: number;
@@ -106,8 +106,7 @@ export interface ReconcileReport extends PodReport {
 export class NodeIpam extends Allocations implements AsyncDisposable {
   readonly #options: NodeIpamOptions;
   readonly #clock: Clock;
-  readonly #log: IpamLogger;
-  readonly #reports: ReportLog;
+  readonly #reports = new ReportLog();
   readonly #table: AddressTable;
   readonly #tasks: TaskGroup;
   readonly #keeper: BlockKeeper;
@@ -115,7 +114,7 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
   #relistAt = 0;
 
   constructor(options: NodeIpamOptions) {
-    const { source, clock = systemClock, log = silentLogger } = options;
+    const { source, clock = systemClock } = options;
     const { observer = {} } = options;
     const tasks = new TaskGroup();
     const table = new AddressTable({
@@ -130,7 +129,6 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
       routes: options.routes,
       kernel: options.kernel,
       clock,
-      log,
       observer,
       stock: options.stock ?? waterStock(DEFAULT_WATER_MARKS),
       blockTimeoutMs: options.blockTimeoutMs ?? 60_000,
@@ -144,8 +142,6 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
     super({ table, keeper, source, clock, observer, timeoutMs, onFreed });
     this.#options = options;
     this.#clock = clock;
-    this.#log = log;
-    this.#reports = new ReportLog(log);
     this.#table = table;
     this.#tasks = tasks;
     this.#keeper = keeper;
@@ -182,7 +178,7 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
         await this.#keeper.refresh(signal);
       } catch (err) {
         if (!signal.aborted) {
-          this.#log.warn("Cannot list blocks; retrying", { err });
+          log.warn("Cannot list blocks; retrying", { err });
         }
         throw err;
       }

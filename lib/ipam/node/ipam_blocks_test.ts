@@ -19,6 +19,7 @@ import {
   textOf,
 } from "../testing.ts";
 import { FakeClock, settle } from "../../async/testing.ts";
+import { loggedLines } from "../../telemetry/testing.ts";
 import { NodeIpam } from "./ipam.ts";
 import { waterStock } from "../blocks/stock.ts";
 
@@ -109,22 +110,17 @@ Deno.test("how much is kept in store, and how long an ADD may wait, is the user'
 
 Deno.test("a block that is fetched ahead and refused is asked for again later, quietly", async () => {
   const cluster = clusterOf(5, "10.0.0.0/27");
-  const records: string[] = [];
-  const note = (level: string) => (message: string) => {
-    records.push(`${level}: ${message}`);
-  };
-  const levels = ["debug", "info", "warn", "error"] as const;
-  const [debug, info, warn, error] = levels.map(note);
-  assert.ok(debug && info && warn && error);
-  await using node = await openNode(cluster, {
-    log: { debug, info, warn, error },
-  });
+  const lines = loggedLines();
+  await using node = await openNode(cluster);
   await fill(node, 0, 30);
   assert.equal(node.source.counts.request, 2);
   await node.clock.advance(600_000);
   const { request } = node.source.counts;
   assert.ok(request > 3 && request < 40, `${request} requests in 10 minutes`);
-  assert.deepEqual(records.filter((r) => /^(warn|error)/.test(r)), []);
+  assert.deepEqual(
+    lines.filter((line) => /"level":"(warn|error)"/.test(line)),
+    [],
+  );
 });
 
 Deno.test("blocks of single addresses are neither fetched ahead nor kept", async () => {

@@ -1,6 +1,8 @@
 import { keyText } from "../../cni/mod.ts";
-import type { IpamLogger } from "../base/ports.ts";
+import { getLogger } from "../../telemetry/mod.ts";
 import type { AllocationRecord, PodReport } from "./reconcile.ts";
+
+const log = getLogger("node-ipam");
 
 /** Records of one kind in one comparison; the rest is counted. */
 const MAX_RECORDS = 20;
@@ -19,22 +21,17 @@ interface Finding {
  * is over, not at every comparison. Missing pods are routine.
  */
 export class ReportLog {
-  readonly #log: IpamLogger;
   /** By message: what was logged of each key. */
   readonly #recorded = new Map<string, ReadonlyMap<string, string>>();
-
-  constructor(log: IpamLogger) {
-    this.#log = log;
-  }
 
   /** Records one comparison. */
   record(report: PodReport): void {
     for (const record of report.registered) {
-      this.#log.info("Found a pod that was not known", fieldsOf(record));
+      log.info("Found a pod that was not known", fieldsOf(record));
     }
     for (const record of report.freed) {
       const fields = fieldsOf(record);
-      this.#log.warn("Freed the addresses of a deleted pod", fields);
+      log.warn("Freed the addresses of a deleted pod", fields);
     }
     this.#recordChanges(
       "warn",
@@ -92,15 +89,15 @@ export class ReportLog {
       before?.get(key) !== texts.get(key)
     );
     for (const { fields } of fresh.slice(0, MAX_RECORDS)) {
-      this.#log[level](message, fields);
+      log[level](message, fields);
     }
     if (fresh.length > MAX_RECORDS) {
       const more = fresh.length - MAX_RECORDS;
-      this.#log[level](`${message}; there are more of these`, { more });
+      log[level](`${message}; there are more of these`, { more });
     }
     const over = [...before?.keys() ?? []].filter((key) => !texts.has(key));
     if (over.length > 0) {
-      this.#log.info(`Over: ${message}`, {
+      log.info(`Over: ${message}`, {
         count: over.length,
         of: over.slice(0, MAX_RECORDS),
       });
