@@ -35,4 +35,9 @@ export {
   FILTER_CODES,
   type FilterInstruction,
 } from "./socket_filter.ts";
-export { readSysctl, tryReadSysctl, writeSysctl } from "./sysctl.ts";
+export {
+  FORWARDING,
+  readSysctl,
+  tryReadSysctl,
+  writeSysctl,
+} from "./sysctl.ts";

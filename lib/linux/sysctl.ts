@@ -1,3 +1,4 @@
+import type { Family } from "../inet/mod.ts";
 import { inNetns, type Netns } from "./netns.ts";
 
 /** Which namespace a network sysctl is meant for; without one, the process's own. */
@@ -5,6 +6,12 @@ export interface SysctlOptions {
   /** The namespace. */
   readonly netns?: Netns | undefined;
 }
+
+/** The sysctls that let a network namespace forward. */
+export const FORWARDING: Readonly<Record<Family, string>> = {
+  ipv4: "net/ipv4/ip_forward",
+  ipv6: "net/ipv6/conf/all/forwarding",
+};
 
 const ROOT = "/proc/sys";
 

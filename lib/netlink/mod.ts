@@ -73,6 +73,7 @@ export * as nft from "./netfilter/model/statements.ts";
 export { netnsIdGet } from "./link/netns_id.ts";
 export type { Request } from "./message/request.ts";
 export {
+  LOCAL_TABLE,
   MAIN_TABLE,
   PROTOCOL_BOOT,
   PROTOCOL_KERNEL,
@@ -93,6 +94,12 @@ export {
   RouteMonitor,
 } from "./route/route_monitor.ts";
 export { RouteSocket } from "./route/route_socket.ts";
-export { type Rule, ruleAdd, ruleDelete } from "./route/rule.ts";
+export {
+  describeRule,
+  type Rule,
+  ruleAdd,
+  ruleDelete,
+  ruleText,
+} from "./route/rule.ts";
 export type { FouEncap, TunnelSpec } from "./link/tunnel.ts";
 export { linkAddTunnel, linkChangeTunnel } from "./link/tunnel_requests.ts";

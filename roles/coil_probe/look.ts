@@ -4,21 +4,14 @@ import type {
   Way,
 } from "../../lib/connectivity/mod.ts";
 import { Address, FAMILIES, Prefix } from "../../lib/inet/mod.ts";
-import { type Netns, tryReadSysctl } from "../../lib/linux/mod.ts";
+import { FORWARDING, type Netns, tryReadSysctl } from "../../lib/linux/mod.ts";
 import {
   type Link,
+  LOCAL_TABLE,
   type Route,
   routeLookUp,
   RouteSocket,
 } from "../../lib/netlink/mod.ts";
-
-/** `<linux/rtnetlink.h>`: routes to the host's own addresses are there. */
-const LOCAL_TABLE = 255;
-
-const FORWARDING = {
-  ipv4: "net/ipv4/ip_forward",
-  ipv6: "net/ipv6/conf/all/forwarding",
-} as const;
 
 /** Reads what the kernel knows of the addresses, in a network namespace: this process' unless given. */
 export async function look(

@@ -12,6 +12,7 @@ import {
   type Rule,
   ruleAdd,
   ruleDelete,
+  ruleText,
 } from "../../lib/netlink/mod.ts";
 import { linkGetCounters } from "../lab/netlink_requests.ts";
 import { openIn } from "./netlink_testing.ts";
@@ -57,8 +58,9 @@ for (const family of ["ipv4", "ipv6"] as const) {
       const lines = (await temp.ip(flag, "rule")).split("\n").filter((line) =>
         /^(1[089]00|2000):/.test(line)
       );
+      const shown = lines.map((line) => line.replace(/\s+/g, " ").trim());
       assert.deepEqual(
-        lines.map((line) => line.replace(/\s+/g, " ").trim()),
+        shown,
         [
           "1000: from all fwmark 0x3 lookup 1003",
           `1800: from all to ${prefix} lookup main proto 30`,
@@ -85,6 +87,7 @@ for (const family of ["ipv4", "ipv6"] as const) {
           [2000, TABLE, undefined, "lo", undefined],
         ],
       );
+      assert.deepEqual(ours.map(ruleText), shown);
       await socket.execute(ours.map((rule) => ruleDelete(rule)));
       const left = (await socket.listRules({ family })).map((r) => r.priority);
       assert.deepEqual(left.filter((p) => p >= 1000 && p <= 2100), []);

@@ -244,8 +244,8 @@ netnsTest(
     );
     const { problems } = await lab.host.ensure(DUAL);
     assert.deepEqual(problems.map(({ message }) => message), [
-      "Cannot be sure how ipv4 packets are routed: ipv4 rule 1536 from 10.9.0.0/24 lookup 7 is not Coil's; delete it, unless it is there on purpose",
-      "Cannot be sure how ipv4 packets are routed: ipv4 rule 1536 from 10.0.1.112/28 lookup 10001 is not Coil's; delete it, unless it is there on purpose",
+      `Cannot be sure how ipv4 packets are routed: ipv4 rule "1536: from 10.9.0.0/24 lookup 7" is not Coil's; delete it, unless it is there on purpose`,
+      `Cannot be sure how ipv4 packets are routed: ipv4 rule "1536: from 10.0.1.112/28 to 192.0.2.0/24 lookup 10001" is not Coil's; delete it, unless it is there on purpose`,
     ]);
     assert.deepEqual(await lab.broken(), []);
     await lab.host.ensure({ ...DUAL, enis: DUAL.enis.slice(0, 1) });

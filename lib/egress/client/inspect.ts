@@ -3,11 +3,11 @@ import { inNetns, type Netns } from "../../linux/mod.ts";
 import { EGRESS_NFT_TABLE } from "../../names/mod.ts";
 import {
   FouSocket,
-  MAIN_TABLE,
   NetfilterSocket,
   type Route,
   RouteSocket,
   type Rule,
+  ruleText,
 } from "../../netlink/mod.ts";
 import type { ClientOptions } from "./apply.ts";
 import {
@@ -72,9 +72,10 @@ function linkProblems({ links }: Findings): string[] {
 }
 
 function ruleProblems({ rules }: Findings): string[] {
+  const text = (rule: Rule) => `${IP[rule.family]} rule "${ruleText(rule)}"`;
   return [
-    ...rules.missing.map((rule) => `${ruleText(rule)} is missing`),
-    ...rules.surplus.map((rule) => `${ruleText(rule)} is unexpected`),
+    ...rules.missing.map((rule) => `${text(rule)} is missing`),
+    ...rules.surplus.map((rule) => `${text(rule)} is unexpected`),
   ];
 }
 
@@ -144,16 +145,6 @@ function reversePathProblems(
 }
 
 const IP: Readonly<Record<Family, string>> = { ipv4: "ip", ipv6: "ip -6" };
-
-/** As `ip rule show` has it. */
-function ruleText(rule: Rule): string {
-  const { family, priority, destination, fwmark, table } = rule;
-  const words = [`${priority}: from all`];
-  if (destination !== undefined) words.push(`to ${destination}`);
-  if (fwmark !== undefined) words.push(`fwmark 0x${fwmark.toString(16)}`);
-  words.push(`lookup ${table === MAIN_TABLE ? "main" : table}`);
-  return `${IP[family]} rule "${words.join(" ")}"`;
-}
 
 /** As `ip route show table all` has it. */
 function routeText(route: Route, names: ReadonlyMap<number, string>): string {

@@ -128,8 +128,8 @@ Deno.test("applyServer() lets nobody in before all is in place", async () => {
     'create ipip "coil_fou4"',
     'set link "coil_fou4"',
     ...WHOLE.slice(1),
-    "add ipv4 rule 2000 that looks up table 118",
-    "add ipv6 rule 2000 that looks up table 118",
+    'add ipv4 rule "2000: from all iif eth0 lookup 118"',
+    'add ipv6 rule "2000: from all iif eth0 lookup 118"',
     "add ipv4 port 5555",
     "add ipv6 port 5555",
   ]);
@@ -242,7 +242,7 @@ Deno.test("applyServer() removes an earlier gateway's port first, and the rest o
     "set link 6",
     ...WHOLE.slice(1),
     'delete route "10.9.0.0/16" from table 118',
-    "delete ipv4 rule 2000 that looks up table 118",
+    'delete ipv4 rule "2000: from all iif eth9 lookup 118"',
     "delete link 11",
   ]);
 });
@@ -255,7 +255,7 @@ Deno.test("applyServer() removes what a family has that is not served any more",
     "delete ipv6 port 5555",
     ...WHOLE.slice(0, 2),
     'delete route "default" from table 118',
-    "delete ipv6 rule 2000 that looks up table 118",
+    'delete ipv6 rule "2000: from all iif eth0 lookup 118"',
     "delete link 6",
   ]);
 });
@@ -281,7 +281,7 @@ Deno.test("applyServer() accepts a rule that another process has just added as i
   for (const [errno, isFine] of [[17, true], [1, false]] as const) {
     const fake = await readyKernel(plan);
     fake.rules = [];
-    fake.refusals["add ipv4 rule 2000 that looks up table 118"] = errno;
+    fake.refusals['add ipv4 rule "2000: from all iif eth0 lookup 118"'] = errno;
     const applying = applyServer(fake.kernel, plan, {});
     if (isFine) await applying;
     else await assert.rejects(applying, { code: "EPERM" });
@@ -458,8 +458,8 @@ Deno.test("clearServer() removes all of a gateway, and nothing of others", async
     'delete route "default" from table 118',
     'delete route "10.1.1.2/32" from table 118',
     'delete route "default" from table 118',
-    "delete ipv4 rule 2000 that looks up table 118",
-    "delete ipv6 rule 2000 that looks up table 118",
+    'delete ipv4 rule "2000: from all iif eth0 lookup 118"',
+    'delete ipv6 rule "2000: from all iif eth0 lookup 118"',
     "set link 4",
     "set link 6",
     "delete table",
@@ -488,7 +488,8 @@ Deno.test("findServerDamage() names each part that is missing", async () => {
     'link "coil_fou6" is missing or down': (f) => f.links.pop(),
     'link "coil_fou4" is missing or down': (f) =>
       f.links = f.links.map((l) => ({ ...l, up: l.index !== 4 })),
-    "ipv4 rule 2000 for table 118 is missing": (f) => f.rules.shift(),
+    'ipv4 rule "2000: from all iif eth0 lookup 118" is missing': (f) =>
+      f.rules.shift(),
     "route to client 10.1.1.2 is missing": (f) => f.routes.pop(),
     "the ipv4 route that rejects other packets is missing": (f) =>
       f.routes.shift(),

@@ -1,6 +1,7 @@
 import { valuesOf } from "../../inet/mod.ts";
 import { type Netns, tryReadSysctl } from "../../linux/mod.ts";
 import {
+  describeRule,
   type MonitorInterests,
   RouteMonitor,
   TableMonitor,
@@ -47,10 +48,7 @@ export async function findServerDamage(
     const link = links.find((each) => each.name === name);
     if (link?.up !== true) found.push(`link "${name}" is missing or down`);
     if (!rules.some((rule) => sameRule(rule, family.rule))) {
-      const { priority, table } = family.rule;
-      found.push(
-        `${family.family} rule ${priority} for table ${table} is missing`,
-      );
+      found.push(`${describeRule(family.rule)} is missing`);
     }
     const routes = await kernel.routes.listRoutes({
       family: family.family,

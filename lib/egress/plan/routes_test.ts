@@ -135,7 +135,7 @@ Deno.test("diffRules() deletes what is there twice, or for another network", () 
   ]);
   assert.deepEqual(texts(put), []);
   assert.deepEqual(texts(remove), [
-    "delete ipv4 rule 1800 that looks up table 254",
-    "delete ipv4 rule 2001 that looks up table 254",
+    'delete ipv4 rule "1800: from all to 169.254.0.0/16 lookup main"',
+    'delete ipv4 rule "2001: from all to 172.16.0.0/12 lookup main"',
   ]);
 });

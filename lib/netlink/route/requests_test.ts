@@ -15,8 +15,10 @@ import {
   routeAdd,
   routeDelete,
   routeReplace,
+  type Rule,
   ruleAdd,
   ruleDelete,
+  ruleText,
 } from "../mod.ts";
 import {
   linkAddBridge,
@@ -53,13 +55,33 @@ Deno.test("requests say what they ask for", () => {
     [routeReplace(route), 'replace route "10.1.2.3/32" to table 116'],
     [routeDelete(route), 'delete route "10.1.2.3/32" from table 116'],
     [routeAdd({ family: "ipv6" }), 'add route "default" to table 254'],
-    [ruleAdd(rule), "add ipv6 rule 2000 that looks up table 116"],
-    [ruleDelete(rule), "delete ipv6 rule 2000 that looks up table 116"],
+    [ruleAdd(rule), 'add ipv6 rule "2000: from all lookup 116"'],
+    [ruleDelete(rule), 'delete ipv6 rule "2000: from all lookup 116"'],
     [neighbourAdd(neighbour), 'add neighbour "10.1.2.3" of link 5'],
     [neighbourDelete(neighbour), 'delete neighbour "10.1.2.3" of link 5'],
     [neighbourGet(neighbour, () => {}), 'get neighbour "10.1.2.3" of link 5'],
   ];
   for (const [request, text] of cases) assert.equal(request.describe(), text);
+});
+
+Deno.test("ruleText() has all that a rule asks for, as ip rule show writes it", () => {
+  const rule = { family: "ipv4", priority: 9, table: 7 } as const;
+  const cases: [Partial<Rule>, string][] = [
+    [{}, "9: from all lookup 7"],
+    [{ table: 253 }, "9: from all lookup default"],
+    [{ table: 254, protocol: 0 }, "9: from all lookup main"],
+    [{ table: 255, protocol: 2 }, "9: from all lookup local"],
+    [{ source: PREFIX, protocol: 3 }, `9: from ${PREFIX} lookup 7 proto 3`],
+    [
+      { destination: PREFIX, fwmark: 0, fwmask: 0x80 },
+      `9: from all to ${PREFIX} fwmark 0x0/0x80 lookup 7`,
+    ],
+    [{ fwmark: 0x1f, iif: "lo" }, "9: from all fwmark 0x1f iif lo lookup 7"],
+    [{ table: 0, hasMore: true }, "9: from all and more"],
+  ];
+  for (const [fields, text] of cases) {
+    assert.equal(ruleText({ ...rule, ...fields }), text);
+  }
 });
 
 Deno.test("routeAdd() writes a struct rtmsg with the table as an attribute", () => {

@@ -30,6 +30,8 @@ const TICKS_PER_S = 100;
 export const RTNH_F_ONLINK = 4;
 /** RT_TABLE_MAIN of `<linux/rtnetlink.h>`: the number of the main table. */
 export const MAIN_TABLE = 254;
+/** RT_TABLE_LOCAL: the kernel's routes to the host's own addresses. */
+export const LOCAL_TABLE = 255;
 /** RTPROT_KERNEL of `<linux/rtnetlink.h>`: what the kernel writes on routes that come with an address. */
 export const PROTOCOL_KERNEL = 2;
 /** RTPROT_BOOT, the protocol of `ip route add` without one. */

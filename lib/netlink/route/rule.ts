@@ -10,6 +10,7 @@ import type { Message } from "../message/message_reader.ts";
 import type { MessageWriter } from "../message/message_writer.ts";
 import { checkInterfaceName } from "../message/names.ts";
 import type { Request } from "../message/request.ts";
+import { LOCAL_TABLE, MAIN_TABLE, PROTOCOL_KERNEL } from "./route.ts";
 
 /** Attributes of `<linux/fib_rules.h>`. */
 const FRA_DST = 1;
@@ -35,6 +36,12 @@ const FLAG_INVERT = 2;
 const ACTION_LOOKUP = 1;
 /** struct fib_rule_hdr. */
 const FIB_RULE_HEADER_SIZE = 12;
+/** As `ip` names them. */
+const TABLE_NAMES: ReadonlyMap<number, string> = new Map([
+  [253, "default"],
+  [MAIN_TABLE, "main"],
+  [LOCAL_TABLE, "local"],
+]);
 
 /** A routing rule as the kernel describes it, or one to add or delete. */
 export interface Rule {
@@ -72,7 +79,7 @@ export function ruleAdd(
   return {
     type: RTM_NEWRULE,
     flags: NLM_F_CREATE | (options.duplicate === true ? 0 : NLM_F_EXCL),
-    describe: () => ruleText("add", rule),
+    describe: () => `add ${describeRule(rule)}`,
     write: ruleWriter(rule),
   };
 }
@@ -82,7 +89,7 @@ export function ruleDelete(rule: Rule): Request {
   return {
     type: RTM_DELRULE,
     flags: 0,
-    describe: () => ruleText("delete", rule),
+    describe: () => `delete ${describeRule(rule)}`,
     write: ruleWriter(rule),
   };
 }
@@ -143,8 +150,30 @@ function hasMore(
     );
 }
 
-function ruleText(verb: string, rule: Rule): string {
-  return `${verb} ${rule.family} rule ${rule.priority} that looks up table ${rule.table}`;
+/** A rule as `ip rule show` has it, e.g. `1900: from all to 10.0.0.0/8 lookup main`. */
+export function ruleText(rule: Rule): string {
+  const { priority, source, destination, fwmark, fwmask, iif } = rule;
+  const { table, protocol, hasMore } = rule;
+  const words = [`${priority}: from ${source ?? "all"}`];
+  if (destination !== undefined) words.push(`to ${destination}`);
+  if (fwmark !== undefined) {
+    words.push(`fwmark ${hex(fwmark)}${fwmask ? `/${hex(fwmask)}` : ""}`);
+  }
+  if (iif !== undefined) words.push(`iif ${iif}`);
+  if (table !== 0) words.push(`lookup ${TABLE_NAMES.get(table) ?? table}`);
+  // As `ip`, which leaves out rules of unknown origin and the kernel's own.
+  if (protocol && protocol !== PROTOCOL_KERNEL) words.push(`proto ${protocol}`);
+  if (hasMore === true) words.push("and more");
+  return words.join(" ");
+}
+
+function hex(mark: number): string {
+  return `0x${mark.toString(16)}`;
+}
+
+/** Names the rule for admins, e.g. `ipv4 rule "1900: from all lookup 117"`. */
+export function describeRule(rule: Rule): string {
+  return `${rule.family} rule "${ruleText(rule)}"`;
 }
 
 function ruleWriter(rule: Rule): (writer: MessageWriter) => void {

@@ -1,9 +1,13 @@
 import { FAMILIES, type Family } from "../../inet/mod.ts";
-import { type Netns, tryReadSysctl, writeSysctl } from "../../linux/mod.ts";
+import {
+  FORWARDING,
+  type Netns,
+  tryReadSysctl,
+  writeSysctl,
+} from "../../linux/mod.ts";
 import { NetlinkError, type RouteSocket, ruleAdd } from "../../netlink/mod.ts";
 import { messageOf } from "../base/errors.ts";
 import {
-  FORWARDING,
   type FoundHost,
   type HostLack,
   HostProblem,

@@ -1,5 +1,6 @@
 import { FAMILIES, type Family } from "../../inet/mod.ts";
-import type { Rule } from "../../netlink/mod.ts";
+import { FORWARDING } from "../../linux/mod.ts";
+import { describeRule, type Rule } from "../../netlink/mod.ts";
 
 /** What every node has so that its pods are reached: see {@linkcode planHost}. */
 export interface HostSettings {
@@ -36,12 +37,6 @@ export class HostProblem extends Error {
     this.family = family;
   }
 }
-
-/** The sysctls that let a node forward. */
-export const FORWARDING: Readonly<Record<Family, string>> = {
-  ipv4: "net/ipv4/ip_forward",
-  ipv6: "net/ipv6/conf/all/forwarding",
-};
 
 /** The rule that looks up the pod table. */
 export function podRule(settings: HostSettings, family: Family): Rule {
@@ -84,8 +79,7 @@ export function lackText(lack: HostLack): string {
   if (lack.what === "forwarding") {
     return `sysctl "${lack.sysctl.replaceAll("/", ".")}" is 0`;
   }
-  const { priority, table } = lack.rule;
-  return `${lack.family} rule ${priority} for table ${table} is missing`;
+  return `${describeRule(lack.rule)} is missing`;
 }
 
 /** One with a selector, or anything else that we do not give, does less than ours. */

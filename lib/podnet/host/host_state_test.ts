@@ -31,9 +31,9 @@ Deno.test("planHost() names what is missing, of each family", () => {
   const { lacks, problems } = planHost(SETTINGS, found);
   assert.deepEqual(lacks.map(lackText), [
     'sysctl "net.ipv4.ip_forward" is 0',
-    "ipv4 rule 2000 for table 116 is missing",
+    'ipv4 rule "2000: from all lookup 116" is missing',
     'sysctl "net.ipv6.conf.all.forwarding" is 0',
-    "ipv6 rule 2000 for table 116 is missing",
+    'ipv6 rule "2000: from all lookup 116" is missing',
   ]);
   assert.deepEqual(problems, []);
 });

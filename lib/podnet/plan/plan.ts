@@ -2,6 +2,7 @@ import { Address, type DualStack, Prefix } from "../../inet/mod.ts";
 import { LINK_LOCAL_GATEWAY } from "../../names/mod.ts";
 import {
   type Ipv4Conf,
+  LOCAL_TABLE,
   PROTOCOL_BOOT,
   PROTOCOL_KERNEL,
 } from "../../netlink/mod.ts";
@@ -16,9 +17,6 @@ import { type PodSources, SOURCE_SETTINGS } from "../base/sources.ts";
  * no address falls back to `link-local`.
  */
 export type GatewayMode = "link-local" | "node-address";
-
-/** RT_TABLE_LOCAL of `<linux/rtnetlink.h>`. */
-const LOCAL_TABLE = 255;
 
 /**
  * Queues of either end. A veth is given one per possible CPU and uses one until

@@ -8,6 +8,7 @@ import {
 import {
   addressAdd,
   type AddressEntry,
+  describeRule,
   type Link,
   linkSet,
   MAIN_TABLE,
@@ -190,20 +191,12 @@ function diffRules(
   const foreign = others.filter((rule) => !isOwn(rule));
   const stale = others.filter(isOwn);
   return {
-    add: add.map((rule) => ({
-      text: ruleText(rule),
-      family: rule.family,
-      request: ruleAdd(rule),
-    })),
-    remove: stale.map((rule) => ({
-      text: `delete ${ruleText(rule)}`,
-      family: rule.family,
-      request: ruleDelete(rule),
-    })),
+    add: add.map((rule) => change(ruleAdd(rule), rule.family)),
+    remove: stale.map((rule) => change(ruleDelete(rule), rule.family)),
     problems: foreign.map((rule) =>
       new VpcHostProblem(
         `Cannot be sure how ${rule.family} packets are routed: ${
-          ruleText(rule)
+          describeRule(rule)
         } is not Coil's; delete it, unless it is there on purpose`,
       )
     ),
@@ -220,15 +213,6 @@ function ruleKey(rule: Rule): string {
   const { fwmark, fwmask, iif, hasMore } = rule;
   const selectors = [source, destination, fwmark, fwmask, iif, hasMore];
   return [family, priority, table, ...selectors].join(" ");
-}
-
-function ruleText(rule: Rule): string {
-  const { family, priority, source, fwmark, table } = rule;
-  const words = [`${family} rule ${priority}`];
-  if (source !== undefined) words.push(`from ${source}`);
-  if (fwmark !== undefined) words.push(`fwmark 0x${fwmark.toString(16)}`);
-  words.push(`lookup ${table === MAIN_TABLE ? "main" : table}`);
-  return words.join(" ");
 }
 
 /** Some distributions give the link of an ENI every address that EC2 has for it. */

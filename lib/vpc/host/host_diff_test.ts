@@ -166,12 +166,12 @@ Deno.test("diffVpcHost() adds rules that are missing, and deletes only its own",
   assert.deepEqual(changesOf({ rules }), {
     ...NOTHING,
     add: [
-      "ipv4 rule 32765 from 10.0.1.20/32 lookup 10001",
-      "ipv6 rule 32765 from 2001:db8:1::20/128 lookup 10001",
+      'add ipv4 rule "32765: from 10.0.1.20/32 lookup 10001 proto 33"',
+      'add ipv6 rule "32765: from 2001:db8:1::20/128 lookup 10001 proto 33"',
     ],
-    remove: ["delete ipv4 rule 1536 from 10.0.5.0/28 lookup 10001"],
+    remove: ['delete ipv4 rule "1536: from 10.0.5.0/28 lookup 10001 proto 33"'],
     problems: [
-      "Cannot be sure how ipv4 packets are routed: ipv4 rule 1536 from 10.0.6.0/28 lookup 10001 is not Coil's; delete it, unless it is there on purpose",
+      `Cannot be sure how ipv4 packets are routed: ipv4 rule "1536: from 10.0.6.0/28 lookup 10001 proto 3" is not Coil's; delete it, unless it is there on purpose`,
     ],
   });
 });

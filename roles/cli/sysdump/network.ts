@@ -4,7 +4,7 @@ import {
   NetfilterSocket,
   type Route,
   RouteSocket,
-  type Rule,
+  ruleText,
 } from "../../../lib/netlink/mod.ts";
 
 /** Links, addresses, rules, routes and tables of nf_tables of this network namespace, as `ip` writes them, by file. */
@@ -20,7 +20,11 @@ export const NETWORK_FILES: Readonly<Record<string, () => Promise<string>>> = {
       );
     }),
   "rules.txt": () =>
-    withRoutes(async (socket) => (await socket.listRules()).map(ruleText)),
+    withRoutes(async (socket) =>
+      (await socket.listRules()).map((rule) =>
+        `${rule.family} ${ruleText(rule)}`
+      )
+    ),
   "routes.txt": () =>
     withRoutes(async (socket) => {
       const links = await socket.listLinks();
@@ -82,24 +86,6 @@ export function linkText(
     ])
   );
   return [first, ...rest].join("\n");
-}
-
-/** A rule of routing. */
-export function ruleText(rule: Rule): string {
-  const { source, destination, fwmark, fwmask } = rule;
-  const mask = fwmask === undefined ? "" : `/0x${fwmask.toString(16)}`;
-  return words([
-    `${rule.family} ${rule.priority}: from ${source ?? "all"}`,
-    ["to", destination],
-    [
-      "fwmark",
-      fwmark === undefined ? undefined : `0x${fwmark.toString(16)}${mask}`,
-    ],
-    ["iif", rule.iif],
-    ["lookup", rule.table || undefined],
-    ["proto", rule.protocol],
-    rule.hasMore === true ? "and more" : undefined,
-  ]);
 }
 
 /** A route. */
