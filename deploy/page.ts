@@ -1,6 +1,6 @@
 // deno task page [--check]
 import { parseArgs } from "node:util";
-import { refuseTask, writeAll } from "../lib/flags/mod.ts";
+import { printAll, refuseTask } from "../lib/flags/mod.ts";
 
 const USAGE = `usage: deno task page [--check]
 
@@ -63,9 +63,9 @@ function options() {
 }
 
 const { check, help } = options();
-if (help) writeAll(Deno.stdout, USAGE);
+if (help) printAll(Deno.stdout, USAGE);
 else if (!check) await bundlePage(`${ROOT}${PAGE}`);
 else if (!await isCurrent()) {
-  writeAll(Deno.stderr, `${PAGE} is not current: run deno task page\n`);
+  printAll(Deno.stderr, `${PAGE} is not current: run deno task page\n`);
   Deno.exit(1);
 }

@@ -14,6 +14,10 @@ export { addressesOf, type LivePod, livePodOf } from "./base/live_pod.ts";
 export { nextPod } from "./rounds/order.ts";
 export { Patience } from "./base/patience.ts";
 export { type ReplacementContext, replacePod } from "./pod/pod_replacement.ts";
-export { CLEAR_LINE, Progress } from "./rounds/progress.ts";
+export {
+  CLEAR_LINE,
+  Progress,
+  type ProgressTerminal,
+} from "./rounds/progress.ts";
 export { replaceAllPods } from "./rounds/rounds.ts";
 export { type Selection, selectReplaceable } from "./rounds/selection.ts";

@@ -3,6 +3,7 @@
  *
  * @module
  */
+export { CLUSTER_FLAGS } from "./cluster_flags.ts";
 export {
   candidates,
   completion,
@@ -10,6 +11,7 @@ export {
 } from "./completion.ts";
 export { count } from "./count.ts";
 export { formatDuration, parseDurationMs } from "./duration.ts";
+export { EXIT } from "./exit.ts";
 export {
   LOGGING_FLAGS,
   type LoggingChoice,
@@ -37,5 +39,4 @@ export {
   type StringFlag,
   type StringListFlag,
 } from "./spec.ts";
-export { flagsMarkdown } from "./usage.ts";
-export { writeAll } from "./write_all.ts";
+export { printAll } from "./print_all.ts";

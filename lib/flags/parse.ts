@@ -8,7 +8,7 @@ import {
   type FlagValues,
 } from "./spec.ts";
 import { usage } from "./usage.ts";
-import { writeAll } from "./write_all.ts";
+import { printAll } from "./print_all.ts";
 
 /** The command line cannot be understood. Its message is the reason alone. */
 export class UsageError extends Error {
@@ -106,7 +106,7 @@ export function parseFlags<const S extends FlagSpec>(
     return refuseCommandLine(outcome.message, info);
   }
   if (outcome.kind === "print") {
-    writeAll(Deno.stdout, outcome.text);
+    printAll(Deno.stdout, outcome.text);
     Deno.exit(0);
   }
   return outcome;
@@ -133,7 +133,7 @@ function refuse(
     readonly exitCode: number;
   },
 ): never {
-  writeAll(Deno.stderr, `Error: ${reason}\nSee "${program} --help".\n`);
+  printAll(Deno.stderr, `Error: ${reason}\nSee "${program} --help".\n`);
   Deno.exit(exitCode);
 }
 

@@ -4,12 +4,12 @@ import {
   completion,
   type CompletionCommand,
   defineFlags,
-  flagsMarkdown,
   LOGGING_FLAGS,
   loggingChoice,
   readCommandLine,
   UsageError,
 } from "./mod.ts";
+import { flagsMarkdown } from "./testing.ts";
 
 const INFO = { program: "coild", version: "1.2.3", about: "A daemon." };
 const FLAGS = defineFlags({

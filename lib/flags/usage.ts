@@ -30,22 +30,6 @@ export function usage(
   ].join("\n");
 }
 
-/** Returns the visible flags as a Markdown table, for the documentation of a role. */
-export function flagsMarkdown(spec: FlagSpec): string {
-  const rows = visibleFlags(spec).map(([name, flag]) => {
-    const value = defaultText(flag);
-    return `| \`--${name}\` | ${flag.type} | ${
-      value === "" ? "" : `\`${value}\``
-    } | ${markdownHelp(flag)} |`;
-  });
-  return [
-    "| Flag | Type | Default | Meaning |",
-    "| --- | --- | --- | --- |",
-    ...rows,
-    "",
-  ].join("\n");
-}
-
 /** Returns the flags that people are shown, in the order of their declaration. */
 export function visibleFlags(spec: FlagSpec): [string, Flag][] {
   return Object.entries(spec).filter(([, flag]) => !flag.hidden);
@@ -57,7 +41,8 @@ function formOf(name: string, flag: Flag): string {
   return `${short}--${name}${value}`;
 }
 
-function helpOf(flag: Flag): string {
+/** What the flag is for. */
+export function helpOf(flag: Flag): string {
   const help = flag.type === "enum"
     ? `${flag.help}: ${flag.values.join(", ")}`
     : flag.help;
@@ -73,11 +58,8 @@ function describe(flag: Flag): string {
     : `${helpOf(flag)} (default ${value})`;
 }
 
-function markdownHelp(flag: Flag): string {
-  return helpOf(flag).replaceAll("|", "\\|");
-}
-
-function defaultText(flag: Flag): string {
+/** The value of a flag that is not given. */
+export function defaultText(flag: Flag): string {
   switch (flag.type) {
     case "duration":
       return formatDuration(flag.default);

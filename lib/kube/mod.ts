@@ -8,6 +8,7 @@ export { isReadyPod, LIVE_PODS } from "./api/pods.ts";
 export { KubeClient } from "./client/client.ts";
 export { deleteFinalized } from "./client/delete_finalized.ts";
 export { Controller, type ReconcileResult } from "./loops/controller.ts";
+export { explainKubeError, type KubeAdvice } from "./http/advice.ts";
 export { KubeApiError, KubeUnreachableError } from "./http/errors.ts";
 export { type EventInfo, EventRecorder } from "./loops/event_recorder.ts";
 export { HttpTransport } from "./http/http_transport.ts";

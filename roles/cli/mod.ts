@@ -8,8 +8,9 @@ import {
   candidates,
   completion,
   type CompletionCommand,
+  EXIT,
+  printAll,
   UsageError,
-  writeAll,
 } from "../../lib/flags/mod.ts";
 import {
   type Command,
@@ -18,7 +19,7 @@ import {
   oneOf,
   type Terminal,
 } from "./base/command.ts";
-import { EXIT, explain } from "./base/errors.ts";
+import { explain } from "./base/errors.ts";
 import { CONNECTIVITY_TEST } from "./connectivity/connectivity.ts";
 import { IPAM_DRAIN } from "./drain/drain.ts";
 import { EGRESS_SHOW } from "./egress/show.ts";
@@ -248,6 +249,6 @@ the same as "coild --help", "coil installer --help" as "coil-installer --help".
 `;
 
 /** Ends the process when its reader is gone, as in "| head". */
-function print(stream: Parameters<typeof writeAll>[0], text: string): void {
-  if (!writeAll(stream, text)) Deno.exit(EXIT.ok);
+function print(stream: Parameters<typeof printAll>[0], text: string): void {
+  if (!printAll(stream, text)) Deno.exit(EXIT.ok);
 }

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { flagsMarkdown } from "../../lib/flags/mod.ts";
+import { flagsMarkdown } from "../../lib/flags/testing.ts";
 import { KubeApiError, KubeUnreachableError } from "../../lib/kube/mod.ts";
 import { VERSION } from "../../lib/names/mod.ts";
 import { CommandError, explain } from "./base/errors.ts";

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { flagsMarkdown, readCommandLine } from "../../lib/flags/mod.ts";
+import { readCommandLine } from "../../lib/flags/mod.ts";
+import { flagsMarkdown } from "../../lib/flags/testing.ts";
 import { CONTROLLER_FLAGS, parseControllerFlags } from "./flags.ts";
 
 function parse(program: string, ...args: string[]) {

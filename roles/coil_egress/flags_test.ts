@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { flagsMarkdown, readCommandLine } from "../../lib/flags/mod.ts";
+import { readCommandLine } from "../../lib/flags/mod.ts";
+import { flagsMarkdown } from "../../lib/flags/testing.ts";
 import { EGRESS_FLAGS, parseEgressFlags } from "./flags.ts";
 
 const INFO = { program: "coil-egress", version: "0", about: "" };

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { flagsMarkdown } from "../../lib/flags/mod.ts";
+import { flagsMarkdown } from "../../lib/flags/testing.ts";
 import { INSTALLER_FLAGS, parseInstallerFlags } from "./flags.ts";
 
 const INFO = {

@@ -6,6 +6,7 @@
  *
  * @module
  */
+import { EXIT } from "../../lib/flags/mod.ts";
 import { VERSION } from "../../lib/names/mod.ts";
 import { configureLogging, getLogger } from "../../lib/telemetry/mod.ts";
 import { InstallError } from "./base/errors.ts";
@@ -20,8 +21,6 @@ type Run = (
   options: InstallRequest & UninstallRequest,
   signal: AbortSignal,
 ) => Promise<void>;
-
-const EXIT = { done: 0, failed: 1 } as const;
 
 /** Installs or uninstalls, and ends the process. */
 export async function main(
@@ -56,5 +55,5 @@ export async function main(
     log.error(`Cannot run ${program}`, { err: error, ...stack });
     Deno.exit(EXIT.failed);
   }
-  Deno.exit(EXIT.done);
+  Deno.exit(EXIT.ok);
 }

@@ -3,11 +3,11 @@
  *
  * @module
  */
-import { type ProgramInfo, UsageError } from "../../lib/flags/mod.ts";
+import { EXIT, type ProgramInfo, UsageError } from "../../lib/flags/mod.ts";
 import { VERSION } from "../../lib/names/mod.ts";
 import { connect, etcdClient } from "./command/connect.ts";
 import { dump } from "./dump/dump.ts";
-import { EXIT, explain } from "./command/errors.ts";
+import { explain } from "./command/errors.ts";
 import {
   type CommandLine,
   readDumpLine,

@@ -6,8 +6,8 @@
 import {
   defineFlags,
   parseFlags,
+  printAll,
   refuseCommandLine,
-  writeAll,
 } from "../../lib/flags/mod.ts";
 import { PROBE_PORT, type Questions } from "../../lib/connectivity/mod.ts";
 import { POD_NAME_ENV, VERSION } from "../../lib/names/mod.ts";
@@ -68,6 +68,6 @@ async function readInput(): Promise<unknown> {
 }
 
 function answer(value: unknown): never {
-  writeAll(Deno.stdout, `${JSON.stringify(value)}\n`);
+  printAll(Deno.stdout, `${JSON.stringify(value)}\n`);
   Deno.exit(0);
 }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { flagsMarkdown, readCommandLine } from "../../lib/flags/mod.ts";
+import { readCommandLine } from "../../lib/flags/mod.ts";
+import { flagsMarkdown } from "../../lib/flags/testing.ts";
 import { ROUTER_FLAGS } from "./flags.ts";
 
 Deno.test("docs/roles/coil-router.md lists the flags", async () => {

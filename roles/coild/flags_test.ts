@@ -1,9 +1,6 @@
 import assert from "node:assert/strict";
-import {
-  flagsMarkdown,
-  readCommandLine,
-  UsageError,
-} from "../../lib/flags/mod.ts";
+import { readCommandLine, UsageError } from "../../lib/flags/mod.ts";
+import { flagsMarkdown } from "../../lib/flags/testing.ts";
 import { COILD_FLAGS, parseCoildFlags } from "./flags.ts";
 
 const INFO = { program: "coild", version: "1", about: "x" };

@@ -1,13 +1,11 @@
-import type { IntFlag, StringFlag } from "../../../lib/flags/mod.ts";
+import { CLUSTER_FLAGS, type IntFlag } from "../../../lib/flags/mod.ts";
 import { KubeClient } from "../../../lib/kube/mod.ts";
 import { VERSION } from "../../../lib/names/mod.ts";
 import { CommandError } from "./errors.ts";
 
 /** Flags that say which cluster a command reads, and in what portions. */
-export const CONNECTION_FLAGS: {
+export const CONNECTION_FLAGS: typeof CLUSTER_FLAGS & {
   readonly "page-size": IntFlag;
-  readonly "kubeconfig": StringFlag;
-  readonly "context": StringFlag;
 } = {
   "page-size": {
     type: "int",
@@ -16,11 +14,7 @@ export const CONNECTION_FLAGS: {
     max: 100_000,
     help: "Objects per API request",
   },
-  "kubeconfig": {
-    type: "string",
-    help: "Kubeconfig file, instead of $KUBECONFIG and ~/.kube/config",
-  },
-  "context": { type: "string", help: "Context of the kubeconfig" },
+  ...CLUSTER_FLAGS,
 };
 
 /** The command that lists pools, for completion. */

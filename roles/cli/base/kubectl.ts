@@ -1,4 +1,4 @@
-import { EXIT } from "./errors.ts";
+import { EXIT } from "../../../lib/flags/mod.ts";
 
 /** A container of a pod of Coil's. */
 export interface CoilContainer {

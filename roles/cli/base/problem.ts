@@ -1,7 +1,6 @@
 import type { Problem } from "../../../lib/ipam/audit/mod.ts";
-import type { EnumFlag } from "../../../lib/flags/mod.ts";
+import { type EnumFlag, EXIT } from "../../../lib/flags/mod.ts";
 import { CONNECTION_FLAGS } from "./connection.ts";
-import { EXIT } from "./errors.ts";
 import type { Unseen } from "./looker.ts";
 
 /** Flag of commands whose output is for people, or all of it for programs. */

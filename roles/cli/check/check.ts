@@ -19,6 +19,7 @@ import {
 } from "../../../lib/cnirpc/inspection/mod.ts";
 import {
   defineFlags,
+  EXIT,
   type FlagValues,
   formatDuration,
   UsageError,
@@ -33,7 +34,7 @@ import {
   type Terminal,
 } from "../base/command.ts";
 import { connect } from "../base/connection.ts";
-import { CommandError, EXIT } from "../base/errors.ts";
+import { CommandError } from "../base/errors.ts";
 import { kubectlExec } from "../base/kubectl.ts";
 import { Looker, type Unseen } from "../base/looker.ts";
 import {

@@ -1,8 +1,8 @@
+import { EXIT } from "../../../lib/flags/mod.ts";
 import type { NodeFinding } from "../../../lib/ipam/audit/mod.ts";
 import { forEachConcurrently } from "../../../lib/async/mod.ts";
 import { NODES, PODS, type V1Pod } from "../../../lib/kube/mod.ts";
 import { APP_COMPONENT_LABEL } from "../../../lib/names/mod.ts";
-import { EXIT } from "../base/errors.ts";
 import { type Exec, failureOf } from "../base/kubectl.ts";
 import type { Looker, Unseen } from "../base/looker.ts";
 import { LINUX, OF_COIL } from "../base/selections.ts";

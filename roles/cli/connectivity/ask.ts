@@ -1,3 +1,4 @@
+import { EXIT } from "../../../lib/flags/mod.ts";
 import { forEachConcurrently } from "../../../lib/async/mod.ts";
 import {
   type NodeFacts,
@@ -6,7 +7,6 @@ import {
   parseOutcomes,
   type Question,
 } from "../../../lib/connectivity/mod.ts";
-import { EXIT } from "../base/errors.ts";
 import { type CoilContainer, type Exec, failureOf } from "../base/kubectl.ts";
 import { CONTAINER } from "./objects.ts";
 import type { Probe, TestPod } from "./plan.ts";

@@ -10,6 +10,7 @@ import {
 import {
   count,
   defineFlags,
+  EXIT,
   type FlagValues,
   UsageError,
 } from "../../../lib/flags/mod.ts";
@@ -28,7 +29,7 @@ import {
   type Terminal,
 } from "../base/command.ts";
 import { connect, CONNECTION_FLAGS, POOL_NAMES } from "../base/connection.ts";
-import { CommandError, EXIT } from "../base/errors.ts";
+import { CommandError } from "../base/errors.ts";
 import { listPages } from "../base/pages.ts";
 import { noSuchPool } from "../ipam/cluster_reader.ts";
 import {

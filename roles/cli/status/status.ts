@@ -1,5 +1,5 @@
 import { jittered, sleep } from "../../../lib/async/mod.ts";
-import { defineFlags } from "../../../lib/flags/mod.ts";
+import { defineFlags, EXIT } from "../../../lib/flags/mod.ts";
 import {
   type KubeClient,
   KubeUnreachableError,
@@ -11,7 +11,6 @@ import {
   type Terminal,
 } from "../base/command.ts";
 import { connect } from "../base/connection.ts";
-import { EXIT } from "../base/errors.ts";
 import { Looker } from "../base/looker.ts";
 import {
   exitCodeOf,

@@ -1,3 +1,4 @@
+import { EXIT } from "../../../lib/flags/mod.ts";
 import { forEachConcurrently } from "../../../lib/async/mod.ts";
 import {
   type KubeClient,
@@ -7,7 +8,6 @@ import {
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
 import { APP_COMPONENT_LABEL, nameText } from "../../../lib/names/mod.ts";
-import { EXIT } from "../base/errors.ts";
 import { type Exec, failureOf } from "../base/kubectl.ts";
 import { isCoild } from "../check/nodes.ts";
 import type { Collection } from "../archive/collection.ts";

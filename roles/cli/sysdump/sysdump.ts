@@ -1,5 +1,5 @@
 import { abortable } from "../../../lib/async/mod.ts";
-import { defineFlags, type FlagValues } from "../../../lib/flags/mod.ts";
+import { defineFlags, EXIT, type FlagValues } from "../../../lib/flags/mod.ts";
 import {
   type KubeClient,
   NAMESPACES,
@@ -15,7 +15,6 @@ import {
   type Terminal,
 } from "../base/command.ts";
 import { connect, CONNECTION_FLAGS } from "../base/connection.ts";
-import { EXIT } from "../base/errors.ts";
 import { kubectlExec } from "../base/kubectl.ts";
 import { Looker } from "../base/looker.ts";
 import { formatProblems } from "../base/problem.ts";

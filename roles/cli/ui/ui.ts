@@ -1,15 +1,13 @@
 import { TaskGroup } from "../../../lib/async/mod.ts";
-import { defineFlags } from "../../../lib/flags/mod.ts";
+import { CLUSTER_FLAGS, defineFlags } from "../../../lib/flags/mod.ts";
 import { ListenError, serveAt } from "../../../lib/telemetry/mod.ts";
 import { type Call, type Command, defineCommand } from "../base/command.ts";
-import { connect, CONNECTION_FLAGS } from "../base/connection.ts";
+import { connect } from "../base/connection.ts";
 import { CommandError } from "../base/errors.ts";
 import { Cluster } from "./cluster.ts";
 import { Feed } from "./feed.ts";
 import { newSecret, urlOf } from "./guard.ts";
 import { serveSite } from "./site.ts";
-
-const { "page-size": _, ...CONNECTION } = CONNECTION_FLAGS;
 
 const FLAGS = defineFlags({
   "port": {
@@ -19,7 +17,7 @@ const FLAGS = defineFlags({
     max: 65_535,
     help: "Port of 127.0.0.1 to listen on; 0 chooses a free port",
   },
-  ...CONNECTION,
+  ...CLUSTER_FLAGS,
 });
 
 /** All of the browser's connections come from one address. */

@@ -1,17 +1,6 @@
 import { EvictionError } from "../../../lib/eviction/mod.ts";
 import { EtcdError } from "../../../lib/etcd/mod.ts";
-import { KubeApiError, KubeUnreachableError } from "../../../lib/kube/mod.ts";
-
-/** Exit codes of the commands. */
-export const EXIT = {
-  ok: 0,
-  /** It could not be carried out. */
-  failed: 1,
-  /** The command line is wrong. */
-  usage: 2,
-  /** What could be done is done, and something is left that needs a decision. */
-  unfinished: 3,
-} as const;
+import { explainKubeError } from "../../../lib/kube/mod.ts";
 
 /** A command cannot be carried out. Its message is for the admin, as it is. */
 export class MigrateError extends Error {
@@ -23,21 +12,15 @@ export function explain(error: unknown): string | undefined {
   if (error instanceof MigrateError || error instanceof EvictionError) {
     return error.message;
   }
-  if (error instanceof EtcdError) return withAdvice(error, etcdAdvice(error));
-  if (error instanceof KubeUnreachableError) {
-    return withAdvice(
-      error,
-      "Is the API server running, and is this its kubeconfig? See --kubeconfig, --context and $KUBECONFIG. Finished steps are kept: run the same command again.",
-    );
+  if (error instanceof EtcdError) {
+    const advice = etcdAdvice(error);
+    return advice === undefined ? error.message : `${error.message}\n${advice}`;
   }
-  if (error instanceof KubeApiError) {
-    return withAdvice(error, kubeAdvice(error));
-  }
-  return undefined;
-}
-
-function withAdvice(error: Error, advice: string | undefined): string {
-  return advice === undefined ? error.message : `${error.message}\n${advice}`;
+  return explainKubeError(error, {
+    isForbidden:
+      "The migration needs the ClusterRole cluster-admin, or the permissions that docs/roles/coil-migrator.md lists.",
+    isUnreachable: "Finished steps are kept: run the same command again.",
+  });
 }
 
 function etcdAdvice({ kind, certificate }: EtcdError): string | undefined {
@@ -57,14 +40,4 @@ function etcdAdvice({ kind, certificate }: EtcdError): string | undefined {
     default:
       return undefined;
   }
-}
-
-function kubeAdvice(error: KubeApiError): string | undefined {
-  if (error.isForbidden) {
-    return "The migration needs the ClusterRole cluster-admin, or the permissions that docs/roles/coil-migrator.md lists.";
-  }
-  if (error.isUnauthorized) {
-    return "The credentials of the kubeconfig are invalid or expired.";
-  }
-  return undefined;
 }

@@ -3,19 +3,12 @@ import {
   type WaitingValues,
 } from "../../../lib/eviction/mod.ts";
 import {
+  CLUSTER_FLAGS,
   defineFlags,
   type FlagSpec,
   type ProgramInfo,
   readCommandLine,
 } from "../../../lib/flags/mod.ts";
-
-const CLUSTER = defineFlags({
-  "kubeconfig": {
-    type: "string",
-    help: "Kubeconfig file, instead of $KUBECONFIG and ~/.kube/config",
-  },
-  "context": { type: "string", help: "Context of the kubeconfig" },
-});
 
 const QUESTION = defineFlags({
   "yes": {
@@ -101,7 +94,7 @@ const DUMP = defineFlags({
     type: "string",
     help: "File with the key of that certificate",
   },
-  ...CLUSTER,
+  ...CLUSTER_FLAGS,
 });
 
 const REPLACE = defineFlags({
@@ -149,7 +142,7 @@ const REPLACE = defineFlags({
     help: "Pause before the first pod of each next node",
   },
   ...WAITING_FLAGS,
-  ...CLUSTER,
+  ...CLUSTER_FLAGS,
 });
 
 const STATUS = defineFlags({
@@ -164,7 +157,7 @@ const STATUS = defineFlags({
     type: "string",
     help: "Manifest to compare with the cluster",
   },
-  ...CLUSTER,
+  ...CLUSTER_FLAGS,
 });
 
 /** Flags of `coil migrate dump`, for usage and documentation. */

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { flagsMarkdown, UsageError } from "../../../lib/flags/mod.ts";
+import { UsageError } from "../../../lib/flags/mod.ts";
+import { flagsMarkdown } from "../../../lib/flags/testing.ts";
 import { etcdClient } from "./connect.ts";
 import {
   DUMP_FLAGS,

@@ -1,14 +1,11 @@
 import { onAbort } from "../../../lib/async/mod.ts";
-import { writeAll } from "../../../lib/flags/mod.ts";
+import type { ProgressTerminal } from "../../../lib/eviction/mod.ts";
+import { printAll } from "../../../lib/flags/mod.ts";
 
 /** Where a command writes to, and who answers its questions. */
-export interface Terminal {
+export interface Terminal extends ProgressTerminal {
   /** Takes what was asked for: a manifest, a status. */
   out(text: string): void;
-  /** Takes messages beside the output. */
-  err(text: string): void;
-  /** Whether `err` is a terminal, where a user sees what is written as it comes. */
-  readonly isInteractive: boolean;
   /** Asks for a yes; undefined when there is no user to ask. */
   ask(question: string, signal: AbortSignal): Promise<boolean | undefined>;
 }
@@ -17,8 +14,8 @@ export interface Terminal {
 export function processTerminal(): Terminal {
   return {
     // When the reader is gone, the work goes on: it matters more than the output.
-    out: (text) => void writeAll(Deno.stdout, text),
-    err: (text) => void writeAll(Deno.stderr, text),
+    out: (text) => void printAll(Deno.stdout, text),
+    err: (text) => void printAll(Deno.stderr, text),
     isInteractive: Deno.stderr.isTerminal(),
     ask: askAtTerminal,
   };
@@ -29,7 +26,7 @@ async function askAtTerminal(
   signal: AbortSignal,
 ): Promise<boolean | undefined> {
   if (!Deno.stdin.isTerminal()) return undefined;
-  writeAll(Deno.stderr, `${question} [y/N] `);
+  printAll(Deno.stderr, `${question} [y/N] `);
   const reader = Deno.stdin.readable.getReader();
   const cancel = () => void reader.cancel(signal.reason).catch(() => {});
   using _listening = onAbort(signal, cancel);

@@ -1,3 +1,4 @@
+import { EXIT } from "../../../lib/flags/mod.ts";
 import { ADDRESS_BLOCKS } from "../../../lib/api/mod.ts";
 import type { EtcdClient } from "../../../lib/etcd/mod.ts";
 import { KubeApiError, type KubeClient } from "../../../lib/kube/mod.ts";
@@ -5,7 +6,7 @@ import { RESERVED_LABEL } from "../../../lib/names/mod.ts";
 import { readClusterFacts } from "../cluster/facts.ts";
 import { type Conversion, convert } from "../convert/conversion.ts";
 import { dumpSummary, nextSteps } from "./report.ts";
-import { EXIT, explain, MigrateError } from "../command/errors.ts";
+import { explain, MigrateError } from "../command/errors.ts";
 import type { DumpValues } from "../command/flags.ts";
 import { countsOf, digestOf, formatManifest } from "./manifest.ts";
 import {

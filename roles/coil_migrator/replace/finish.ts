@@ -1,7 +1,6 @@
 import type { Block } from "../../../lib/api/mod.ts";
 import { listCoildPods, restartCoild, yetToRestart } from "./coild_pods.ts";
-import { count } from "../../../lib/flags/mod.ts";
-import { EXIT } from "../command/errors.ts";
+import { count, EXIT } from "../../../lib/flags/mod.ts";
 import { nameText } from "../../../lib/names/mod.ts";
 import { Progress } from "../../../lib/eviction/mod.ts";
 import {
@@ -24,13 +23,13 @@ export async function finish(context: ReplaceContext): Promise<number> {
         count(now.toReplace.length, "pod")
       } of v1 left, of other nodes or namespaces: nothing is released before they are replaced.\n`,
     );
-    return EXIT.unfinished;
+    return EXIT.problems;
   }
   const unproven = await release(context, now);
   await restart(context);
   if (now.kept.length > 0) terminal.err(keptText(now));
   if (unproven.length > 0) terminal.err(unprovenText(unproven));
-  if (now.kept.length + unproven.length > 0) return EXIT.unfinished;
+  if (now.kept.length + unproven.length > 0) return EXIT.problems;
   await note(context, { finishedAt: timestamp() });
   terminal.err(
     "Done: no pod has an address of v1, and no block is reserved.\n",

@@ -1,4 +1,5 @@
-import { EXIT, MigrateError } from "../command/errors.ts";
+import { EXIT } from "../../../lib/flags/mod.ts";
+import { MigrateError } from "../command/errors.ts";
 import {
   type LivePod,
   Progress,

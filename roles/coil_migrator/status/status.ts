@@ -1,8 +1,8 @@
+import { EXIT } from "../../../lib/flags/mod.ts";
 import { ADDRESS_BLOCKS } from "../../../lib/api/mod.ts";
 import { KubeApiError, type KubeClient } from "../../../lib/kube/mod.ts";
 import { listCoildPods, yetToRestart } from "../replace/coild_pods.ts";
 import { doubledBlocks } from "../cluster/doubled_blocks.ts";
-import { EXIT } from "../command/errors.ts";
 import type { StatusValues } from "../command/flags.ts";
 import { nameText } from "../../../lib/names/mod.ts";
 import {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { writeAll } from "./write_all.ts";
+import { printAll } from "./print_all.ts";
 
-Deno.test("writeAll() waits for a reader whose pipe is full and does not block", () => {
+Deno.test("printAll() waits for a reader whose pipe is full and does not block", () => {
   const text = "x".repeat(10);
   let [written, refusals] = ["", 0];
   const stream = {
@@ -15,24 +15,24 @@ Deno.test("writeAll() waits for a reader whose pipe is full and does not block",
       return Math.min(3, data.length);
     },
   };
-  assert.equal(writeAll(stream, text), true);
+  assert.equal(printAll(stream, text), true);
   assert.equal(written, text);
 });
 
-Deno.test("writeAll() does not hide other faults", () => {
+Deno.test("printAll() does not hide other faults", () => {
   const stream = {
     writeSync: (): number => {
       throw new Deno.errors.BadResource("closed");
     },
   };
-  assert.throws(() => writeAll(stream, "x"), Deno.errors.BadResource);
+  assert.throws(() => printAll(stream, "x"), Deno.errors.BadResource);
 });
 
-Deno.test("writeAll() returns false when its reader is gone", () => {
+Deno.test("printAll() returns false when its reader is gone", () => {
   const stream = {
     writeSync: (): number => {
       throw new Deno.errors.BrokenPipe("os error 32");
     },
   };
-  assert.equal(writeAll(stream, "x"), false);
+  assert.equal(printAll(stream, "x"), false);
 });

@@ -10,7 +10,7 @@ const PAUSE_MS = 5;
  *
  * @throws {Error} when the write fails otherwise
  */
-export function writeAll(
+export function printAll(
   stream: { writeSync(data: Uint8Array): number },
   text: string,
 ): boolean {
