@@ -1,8 +1,8 @@
+import { concatenate } from "../bytes/mod.ts";
 import { Address } from "../inet/mod.ts";
 import type { Bytes } from "../linux/mod.ts";
 import {
   BROADCAST,
-  concat,
   ethernet,
   ETHERNET_BYTES,
   macBytes,
@@ -31,7 +31,7 @@ export function arpRequest(
     readonly target: Address;
   },
 ): Bytes {
-  return concat(
+  return concatenate([
     ethernet({ to: BROADCAST, from: mac, type: ETHERTYPE }),
     HEAD,
     Uint8Array.of(0, REQUEST),
@@ -39,7 +39,7 @@ export function arpRequest(
     sender?.toBytes() ?? new Uint8Array(4),
     macBytes(BROADCAST),
     target.toBytes(),
-  );
+  ]);
 }
 
 /** Reads a frame; undefined when it is not ARP for IPv4. */

@@ -1,3 +1,4 @@
+import { concatenate } from "../bytes/mod.ts";
 import type { Bytes } from "../linux/mod.ts";
 
 export const ETHERNET_BYTES = 14;
@@ -19,22 +20,9 @@ export function ethernet(
     readonly type: number;
   },
 ): Bytes {
-  return concat(
+  return concatenate([
     macBytes(to),
     macBytes(from),
     Uint8Array.of(type >> 8, type & 0xff),
-  );
-}
-
-/** The bytes one behind the other. */
-export function concat(...parts: readonly Uint8Array[]): Bytes {
-  const all = new Uint8Array(
-    parts.reduce((sum, { length }) => sum + length, 0),
-  );
-  let at = 0;
-  for (const part of parts) {
-    all.set(part, at);
-    at += part.length;
-  }
-  return all;
+  ]);
 }

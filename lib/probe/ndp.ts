@@ -1,13 +1,8 @@
+import { concatenate } from "../bytes/mod.ts";
 import { Address } from "../inet/mod.ts";
 import type { Bytes } from "../linux/mod.ts";
 import { checksum } from "./checksum.ts";
-import {
-  concat,
-  ethernet,
-  ETHERNET_BYTES,
-  macBytes,
-  macText,
-} from "./ethernet.ts";
+import { ethernet, ETHERNET_BYTES, macBytes, macText } from "./ethernet.ts";
 
 // Neighbour discovery, RFC 4861.
 const ETHERTYPE = 0x86dd;
@@ -49,11 +44,11 @@ export function solicitation(
     mac,
     source: source ?? UNSPECIFIED,
     destination: solicitedNode(target),
-    body: concat(
+    body: concatenate([
       Uint8Array.of(SOLICITATION, 0, 0, 0, 0, 0, 0, 0),
       target.toBytes(),
       source === undefined ? new Uint8Array() : option(SOURCE_MAC, mac),
-    ),
+    ]),
   });
 }
 
@@ -65,11 +60,11 @@ export function unsolicitedAdvertisement(
     mac,
     source: address,
     destination: ALL_NODES,
-    body: concat(
+    body: concatenate([
       Uint8Array.of(ADVERTISEMENT, 0, 0, 0, OVERRIDE, 0, 0, 0),
       address.toBytes(),
       option(TARGET_MAC, mac),
-    ),
+    ]),
   });
 }
 
@@ -103,27 +98,27 @@ function frame(
     readonly body: Bytes;
   },
 ): Bytes {
-  const addresses = concat(source.toBytes(), destination.toBytes());
+  const addresses = concatenate([source.toBytes(), destination.toBytes()]);
   const view = new DataView(body.buffer);
   const pseudo = Uint8Array.of(0, 0, 0, body.length, 0, 0, 0, ICMPV6);
-  view.setUint16(2, checksum(concat(addresses, pseudo, body)));
+  view.setUint16(2, checksum(concatenate([addresses, pseudo, body])));
   const head = Uint8Array.of(
     ...[0x60, 0, 0, 0, 0, body.length, ICMPV6, HOP_LIMIT],
   );
   const to = macText(
-    concat(Uint8Array.of(0x33, 0x33), destination.toBytes().slice(-4)),
+    concatenate([Uint8Array.of(0x33, 0x33), destination.toBytes().slice(-4)]),
   );
   const header = ethernet({ to, from: mac, type: ETHERTYPE });
-  return concat(header, head, addresses, body);
+  return concatenate([header, head, addresses, body]);
 }
 
 /** The multicast group of all nodes with an address that ends alike. */
 function solicitedNode(address: Address): Address {
   return Address.fromBytes(
-    concat(SOLICITED_NODE.slice(0, 13), address.toBytes().slice(-3)),
+    concatenate([SOLICITED_NODE.slice(0, 13), address.toBytes().slice(-3)]),
   );
 }
 
 function option(type: number, mac: string): Bytes {
-  return concat(Uint8Array.of(type, 1), macBytes(mac));
+  return concatenate([Uint8Array.of(type, 1), macBytes(mac)]);
 }

@@ -1,7 +1,8 @@
+import { concatenate } from "../bytes/mod.ts";
 import type { Family } from "../inet/mod.ts";
 import type { Bytes, DatagramEnd } from "../linux/mod.ts";
 import { checksum } from "./checksum.ts";
-import { concat } from "./ethernet.ts";
+import {} from "./ethernet.ts";
 
 /** Of RFC 768. */
 const UDP_BYTES = 8;
@@ -20,15 +21,18 @@ export function udpPacket(
   },
 ): Bytes {
   const length = UDP_BYTES + payload.length;
-  const addresses = concat(from.address.toBytes(), to.address.toBytes());
-  const datagram = concat(
+  const addresses = concatenate([from.address.toBytes(), to.address.toBytes()]);
+  const datagram = concatenate([
     words(from.port, to.port, length, 0),
     payload,
-  );
-  const pseudo = concat(addresses, words(UDP, length), datagram);
+  ]);
+  const pseudo = concatenate([addresses, words(UDP, length), datagram]);
   // 0 would mean that there is none.
   setWord(datagram, 6, checksum(pseudo) || 0xffff);
-  return concat(HEADERS[from.address.family](length, addresses), datagram);
+  return concatenate([
+    HEADERS[from.address.family](length, addresses),
+    datagram,
+  ]);
 }
 
 const HEADERS: Readonly<
@@ -36,15 +40,15 @@ const HEADERS: Readonly<
 > = {
   ipv4(length, addresses) {
     const ttlAndProtocol = HOP_LIMIT << 8 | UDP;
-    const header = concat(
+    const header = concatenate([
       words(0x4500, IPV4_BYTES + length, 0, 0, ttlAndProtocol, 0),
       addresses,
-    );
+    ]);
     setWord(header, IPV4_CHECKSUM, checksum(header));
     return header;
   },
   ipv6: (length, addresses) =>
-    concat(words(0x6000, 0, length, UDP << 8 | HOP_LIMIT), addresses),
+    concatenate([words(0x6000, 0, length, UDP << 8 | HOP_LIMIT), addresses]),
 };
 
 function words(...values: readonly number[]): Bytes {

@@ -5,6 +5,7 @@ export const ROOT: string = new URL("../../", import.meta.url).pathname;
 const RANK: Readonly<Record<string, number>> = {
   "lib/inet": 0,
   "lib/async": 0,
+  "lib/bytes": 0,
   "lib/tar": 0,
   "lib/flags": 1,
   "lib/telemetry": 1,

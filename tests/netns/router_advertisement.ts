@@ -3,10 +3,11 @@
  *
  * @module
  */
+import { concatenate } from "../../lib/bytes/mod.ts";
 import { Address, type Prefix } from "../../lib/inet/mod.ts";
 import { ETH_P_IPV6, Netns, openPacketSocket } from "../../lib/linux/mod.ts";
 import { checksum } from "../../lib/probe/checksum.ts";
-import { concat, ethernet, macBytes } from "../../lib/probe/ethernet.ts";
+import { ethernet, macBytes } from "../../lib/probe/ethernet.ts";
 import type { TempNetns } from "./testing.ts";
 
 const ALL_NODES = Address.parse("ff02::1");
@@ -27,20 +28,20 @@ export async function advertise(
   const mac = String(row?.["address"]);
   const text = await router.ip("-6", "address", "show", "dev", device);
   const source = Address.parse(/inet6 (fe80::[^/]+)/.exec(text)?.[1] ?? "");
-  const body = concat(
+  const body = concatenate([
     // Type 134; hop limit 64; a router for 1800 s.
     Uint8Array.of(134, 0, 0, 0, 64, 0, 1800 >> 8, 1800 & 0xff),
     new Uint8Array(8),
     // The sender's MAC address, and the prefix, valid for an hour.
-    concat(Uint8Array.of(1, 1), macBytes(mac)),
+    concatenate([Uint8Array.of(1, 1), macBytes(mac)]),
     Uint8Array.of(3, 4, prefix.length, PREFIX_FLAGS),
     Uint8Array.of(0, 0, 3600 >> 8, 3600 & 0xff),
     Uint8Array.of(0, 0, 1800 >> 8, 1800 & 0xff, 0, 0, 0, 0),
     prefix.address.toBytes(),
-  );
-  const addresses = concat(source.toBytes(), ALL_NODES.toBytes());
+  ]);
+  const addresses = concatenate([source.toBytes(), ALL_NODES.toBytes()]);
   const pseudo = Uint8Array.of(0, 0, 0, body.length, 0, 0, 0, ICMPV6);
-  const sum = checksum(concat(addresses, pseudo, body));
+  const sum = checksum(concatenate([addresses, pseudo, body]));
   new DataView(body.buffer).setUint16(2, sum);
   using netns = Netns.open(router.path);
   await using socket = openPacketSocket({
@@ -48,10 +49,10 @@ export async function advertise(
     index: Number(row?.["ifindex"]),
     protocol: ETH_P_IPV6,
   });
-  socket.sendNow(concat(
+  socket.sendNow(concatenate([
     ethernet({ to: "33:33:00:00:00:01", from: mac, type: ETH_P_IPV6 }),
     Uint8Array.of(0x60, 0, 0, 0, 0, body.length, ICMPV6, 255),
     addresses,
     body,
-  ));
+  ]));
 }

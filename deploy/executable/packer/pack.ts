@@ -1,4 +1,5 @@
 // Joins a deno executable, the stub and bundled modules into one ELF file.
+import { concatenate } from "../../../lib/bytes/mod.ts";
 import { Elf, ElfError, Segment } from "../elf/elf.ts";
 import { compileFlat, type FlatImage } from "../elf/flat.ts";
 import { addFront } from "../elf/front.ts";
@@ -167,14 +168,4 @@ function writeHeader(
 async function sha256(bytes: Uint8Array<ArrayBuffer>): Promise<string> {
   const digest = await crypto.subtle.digest("SHA-256", bytes);
   return new Uint8Array(digest).subarray(0, 16).toHex();
-}
-
-function concatenate(parts: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
-  const whole = new Uint8Array(parts.reduce((sum, p) => sum + p.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
 }

@@ -1,6 +1,6 @@
+import { concatenate } from "../../bytes/mod.ts";
 import { type HeaderField, HpackDecoder } from "./hpack.ts";
 import {
-  concatenate,
   ErrorCode,
   Flag,
   type Frame,

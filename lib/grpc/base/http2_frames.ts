@@ -1,3 +1,4 @@
+import { concatenate } from "../../bytes/mod.ts";
 // HTTP/2 framing: RFC 9113, sections 4 and 6.
 
 /** RFC 9113, section 6. */
@@ -198,17 +199,4 @@ export class FrameReader {
       this.#pending = rest.slice();
     }
   }
-}
-
-/** Joins bytes. */
-export function concatenate(
-  parts: readonly Uint8Array[],
-): Uint8Array<ArrayBuffer> {
-  const whole = new Uint8Array(parts.reduce((sum, p) => sum + p.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    whole.set(part, at);
-    at += part.length;
-  }
-  return whole;
 }

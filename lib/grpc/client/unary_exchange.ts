@@ -1,7 +1,7 @@
+import { concatenate } from "../../bytes/mod.ts";
 import { HeaderBlocks, type Headers } from "../base/header_block.ts";
 import { encodeHeaders, type HeaderField } from "../base/hpack.ts";
 import {
-  concatenate,
   CONNECTION_PREFACE,
   decodeSettings,
   DEFAULT_MAX_FRAME_SIZE,

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { concatenate } from "../../bytes/mod.ts";
 import fc from "fast-check";
 import {
   encodeHeaders,
@@ -6,7 +7,6 @@ import {
   HpackDecoder,
 } from "../base/hpack.ts";
 import {
-  concatenate,
   encodeFrame,
   encodeSettings,
   encodeUint32,

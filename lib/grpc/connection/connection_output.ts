@@ -1,5 +1,5 @@
+import { concatenate } from "../../bytes/mod.ts";
 import {
-  concatenate,
   DEFAULT_MAX_FRAME_SIZE,
   DEFAULT_WINDOW,
   encodeFrame,

@@ -1,11 +1,11 @@
 // The server on a real socket, with peers that misbehave.
 import assert from "node:assert/strict";
+import { concatenate } from "../../bytes/mod.ts";
 import { Mutex } from "../../async/mod.ts";
 import { untilPasses } from "../../async/testing.ts";
 import { callUnary } from "../testing.ts";
 import { encodeHeaders } from "../base/hpack.ts";
 import {
-  concatenate,
   CONNECTION_PREFACE,
   encodeFrame,
   Flag,

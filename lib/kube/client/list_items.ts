@@ -1,4 +1,4 @@
-import { join } from "../http/json_lines.ts";
+import { concatenate } from "../../bytes/mod.ts";
 
 const [QUOTE, BACKSLASH, COMMA] = [0x22, 0x5c, 0x2c];
 const [BRACE_OPEN, BRACE_CLOSE] = [0x7b, 0x7d];
@@ -142,7 +142,7 @@ function decodeAll(
 ): string {
   const [only] = pieces;
   return decoder.decode(
-    only !== undefined && pieces.length === 1 ? only : join(pieces),
+    only !== undefined && pieces.length === 1 ? only : concatenate(pieces),
   );
 }
 

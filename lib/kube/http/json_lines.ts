@@ -1,3 +1,4 @@
+import { concatenate } from "../../bytes/mod.ts";
 const NEWLINE = 0x0a;
 
 /**
@@ -16,24 +17,12 @@ export async function* splitLines(
       const end = chunk.indexOf(NEWLINE, start);
       if (end < 0) break;
       const last = chunk.subarray(start, end);
-      const line = pieces.length === 0 ? last : join([...pieces, last]);
+      const line = pieces.length === 0 ? last : concatenate([...pieces, last]);
       pieces = [];
       start = end + 1;
       if (line.length > 0) yield decoder.decode(line);
     }
     if (start < chunk.length) pieces.push(chunk.slice(start));
   }
-  if (pieces.length > 0) yield decoder.decode(join(pieces));
-}
-
-/** The bytes of all pieces, in one array. */
-export function join(pieces: readonly Uint8Array[]): Uint8Array {
-  const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
-  const whole = new Uint8Array(length);
-  let offset = 0;
-  for (const piece of pieces) {
-    whole.set(piece, offset);
-    offset += piece.length;
-  }
-  return whole;
+  if (pieces.length > 0) yield decoder.decode(concatenate(pieces));
 }

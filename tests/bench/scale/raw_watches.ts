@@ -1,8 +1,8 @@
 // Thousands of watches from one process: connections of HTTP/2 of which only
 // the bytes are counted. A node has a connection of its own; here many share one.
+import { concatenate } from "../../../lib/bytes/mod.ts";
 import { encodeHeaders } from "../../../lib/grpc/base/hpack.ts";
 import {
-  concatenate,
   CONNECTION_PREFACE,
   encodeFrame,
   encodeSettings,
