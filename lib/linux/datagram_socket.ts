@@ -1,5 +1,5 @@
 import { Address, type Family } from "../inet/mod.ts";
-import { LinuxError } from "./errno.ts";
+import { ERRNO, LinuxError } from "./errno.ts";
 import { type Bytes, closeFile, lastErrno, lastError, libc } from "./libc.ts";
 import { inNetns, type Netns } from "./netns.ts";
 import { attachFilter, type FilterInstruction } from "./socket_filter.ts";
@@ -19,8 +19,6 @@ const [BPF_LD_W_ABS, BPF_JEQ, BPF_RET] = [0x20, 0x15, 0x06];
 const WORD = 4;
 /** What a filter of a UDP socket sees before the payload: RFC 768. */
 const UDP_HEADER = 8;
-/** EAGAIN: nothing there to receive. */
-const EAGAIN = 11;
 /**
  * IPPROTO_IP with IP_MTU_DISCOVER, IPPROTO_IPV6 with IPV6_MTU_DISCOVER, of
  * `<linux/in.h>` and `<linux/in6.h>`.
@@ -71,7 +69,7 @@ export class DatagramSocket implements Disposable {
     const length = libc().symbols.recv(this.#open(), buffer, size, 0);
     if (length >= 0) return length;
     const errno = lastErrno();
-    if (errno === EAGAIN) return undefined;
+    if (errno === ERRNO.EAGAIN) return undefined;
     throw new LinuxError("receive a datagram", { syscall: "recv", errno });
   }
 

@@ -1,4 +1,4 @@
-import { LinuxError } from "./errno.ts";
+import { ERRNO, LinuxError } from "./errno.ts";
 import {
   closeFile,
   lastErrno,
@@ -12,9 +12,6 @@ import {
 const LOCK_EX = 2;
 const LOCK_NB = 4;
 const LOCK_UN = 8;
-/** EWOULDBLOCK, which is EAGAIN. */
-const EWOULDBLOCK = 11;
-
 /**
  * Takes an exclusive lock on a file, made with mode 0600 when missing.
  * Returns undefined when another process (or another call) holds it. The
@@ -28,7 +25,7 @@ export function tryLockFile(path: string): Disposable | undefined {
   if (libc().symbols.flock(fd, LOCK_EX | LOCK_NB) < 0) {
     const errno = lastErrno();
     closeFile(fd);
-    if (errno === EWOULDBLOCK) return undefined;
+    if (errno === ERRNO.EAGAIN) return undefined;
     throw new LinuxError(action, { syscall: "flock", errno });
   }
   return new HeldLock(fd);

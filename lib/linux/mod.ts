@@ -10,7 +10,7 @@ export {
   DatagramSocket,
   openDatagramSocket,
 } from "./datagram_socket.ts";
-export { errnoName, LinuxError } from "./errno.ts";
+export { ERRNO, errnoName, LinuxError } from "./errno.ts";
 export { HeapKeeper } from "./heap_keeper.ts";
 export { type Bytes, openLibc } from "./libc.ts";
 export { tryLockFile } from "./lock_file.ts";

@@ -1,4 +1,4 @@
-import { LinuxError } from "./errno.ts";
+import { ERRNO, LinuxError } from "./errno.ts";
 import { type Bytes, closeFile, lastErrno, lastError, libc } from "./libc.ts";
 import { inNetns, type Netns } from "./netns.ts";
 import { attachFilter, type FilterInstruction } from "./socket_filter.ts";
@@ -22,8 +22,6 @@ const NETLINK_GET_STRICT_CHK = 12;
 /** MSG_DONTWAIT and MSG_TRUNC of recv(2). */
 const MSG_DONTWAIT = 0x40;
 const MSG_TRUNC = 0x20;
-/** EAGAIN: nothing there to receive. */
-const EAGAIN = 11;
 /** POLLIN of poll(2); errors are reported without being asked for. */
 const POLLIN = 1;
 /** struct pollfd: descriptor, events, returned events. */
@@ -110,7 +108,7 @@ export class NetlinkSocket implements Disposable {
     );
     if (length >= 0) return length;
     const errno = lastErrno();
-    if (errno === EAGAIN) return undefined;
+    if (errno === ERRNO.EAGAIN) return undefined;
     throw new LinuxError("receive from the kernel", { syscall: "recv", errno });
   }
 

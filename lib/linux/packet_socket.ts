@@ -1,4 +1,4 @@
-import { LinuxError } from "./errno.ts";
+import { ERRNO, LinuxError } from "./errno.ts";
 import { type Bytes, closeFile, lastErrno, lastError, libc } from "./libc.ts";
 import { inNetns, type Netns } from "./netns.ts";
 import { attachFilter, type FilterInstruction } from "./socket_filter.ts";
@@ -11,8 +11,8 @@ const SOCK_RAW_CLOEXEC = 3 | 0o2000000;
 const SOCKADDR_LL_SIZE = 20;
 /** MSG_DONTWAIT of recv(2). */
 const MSG_DONTWAIT = 0x40;
-/** EAGAIN: nothing there to receive. ENETDOWN: the link went down once; the socket goes on. */
-const NOTHING: ReadonlySet<number> = new Set([11, 100]);
+/** Nothing there to receive, or the link went down once; the socket goes on. */
+const NOTHING: ReadonlySet<number> = new Set([ERRNO.EAGAIN, ERRNO.ENETDOWN]);
 
 /** ETH_P_ARP of `<linux/if_ether.h>`. */
 export const ETH_P_ARP = 0x0806;

@@ -1,3 +1,4 @@
+import { isTimeout } from "../../lib/async/mod.ts";
 import type { FailureReason, Outcome } from "../../lib/connectivity/mod.ts";
 import { errnoName, LinuxError } from "../../lib/linux/mod.ts";
 
@@ -38,10 +39,6 @@ export function failureOf(error: unknown): Outcome {
   const why = isTimeout(error) ? "no answer" : REASONS[code] ?? "other";
   const detail = error instanceof Error ? error.message : "unknown";
   return { state: "failed", why, detail };
-}
-
-function isTimeout(error: unknown): boolean {
-  return error instanceof Error && error.name === "TimeoutError";
 }
 
 /** Of the error itself, or of one that caused it: fetch wraps what happened. */

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { ERRNO } from "../../linux/mod.ts";
 import type { Address, Family } from "../../inet/mod.ts";
 import {
   type ConntrackFlow,
@@ -17,8 +18,6 @@ import {
 } from "../../netlink/mod.ts";
 import { formatTable } from "../../../tests/lab/plan_text/nft_table.ts";
 import type { ServerKernel } from "./kernel.ts";
-
-const ENOENT = 2;
 
 interface SetChange {
   readonly set: string;
@@ -51,9 +50,9 @@ export class FakeServerKernel {
   /** What it says of IPv6 where it has none. */
   ipv6Errno: number | undefined;
   /** What it says of sets that are not there. */
-  setErrno: number = ENOENT;
+  setErrno: number = ERRNO.ENOENT;
   /** What it says of a table with limits where it cannot count. */
-  limitErrno: number = ENOENT;
+  limitErrno: number = ERRNO.ENOENT;
   /** Called after each change. */
   after: (done: string) => void = () => {};
   /** Error numbers for changes, by what {@linkcode FakeServerKernel.done} says of them. */

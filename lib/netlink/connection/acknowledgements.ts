@@ -1,4 +1,4 @@
-import { type Bytes, LinuxError } from "../../linux/mod.ts";
+import { type Bytes, ERRNO, LinuxError } from "../../linux/mod.ts";
 import { NLMSG_ERROR, NLMSG_NOOP } from "../message/constants.ts";
 import {
   NetlinkError,
@@ -10,13 +10,9 @@ import type { Request } from "../message/request.ts";
 import type { Trace } from "./trace.ts";
 import type { Transport } from "./transport.ts";
 
-/** EPROTO and ENOBUFS of `<asm-generic/errno.h>`. */
-const EPROTO = 71;
-const ENOBUFS = 105;
-
 /** What is known of a request about which the kernel said nothing. */
 const UNACKNOWLEDGED: Verdict = {
-  errno: EPROTO,
+  errno: ERRNO.EPROTO,
   extack: "no acknowledgement",
   lost: "answer",
 };
@@ -59,7 +55,7 @@ export function readOutcomes(
     if ("lost" in received) {
       missing = received.lost;
       // ENOBUFS is said once, for what was dropped. Anything else stays.
-      if (missing.errno === ENOBUFS) continue;
+      if (missing.errno === ERRNO.ENOBUFS) continue;
       break;
     }
     for (const message of parseMessages(received.bytes)) {

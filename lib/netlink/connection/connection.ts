@@ -1,5 +1,5 @@
 import { Mutex, sleep } from "../../async/mod.ts";
-import type { Bytes } from "../../linux/mod.ts";
+import { type Bytes, ERRNO } from "../../linux/mod.ts";
 import {
   type Batch,
   readOutcomes,
@@ -31,11 +31,6 @@ export interface SendOptions {
   /** Holding up the event loop: for what the kernel answers within microseconds, without a lock. */
   readonly onThread?: boolean;
 }
-
-/** EPROTO, EINTR and ENOBUFS of `<asm-generic/errno.h>`. */
-const EPROTO = 71;
-const EINTR = 4;
-const ENOBUFS = 105;
 
 /** That many acknowledgements fit into the smallest receive buffer that the kernel may leave us with. */
 const MAX_REQUESTS_PER_SEND = 256;
@@ -147,7 +142,7 @@ export class Connection implements Disposable {
       await this.#wait(Math.min(2 ** (attempt - 1), MAX_DUMP_WAIT_MS));
     }
     throw new NetlinkError(request.describe(), {
-      errno: EINTR,
+      errno: ERRNO.EINTR,
       extack: `interrupted ${MAX_DUMP_ATTEMPTS} times`,
     });
   }
@@ -313,7 +308,9 @@ export class Connection implements Disposable {
         const length = this.#transport.receiveNow(shared);
         if (length === undefined) return;
       } catch (error) {
-        if (transportFailure(error, "while draining").errno !== ENOBUFS) return;
+        if (transportFailure(error, "while draining").errno !== ERRNO.ENOBUFS) {
+          return;
+        }
       }
     }
   }
@@ -324,7 +321,7 @@ export class Connection implements Disposable {
     length: number | undefined,
   ): void {
     if (length === undefined) {
-      reader.verdict = { errno: EPROTO, extack: "list without an end" };
+      reader.verdict = { errno: ERRNO.EPROTO, extack: "list without an end" };
     } else if (length > buffer.byteLength) {
       reader.interrupted = true;
       this.#dumpBufferBytes = length;

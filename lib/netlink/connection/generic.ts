@@ -1,3 +1,4 @@
+import { ERRNO } from "../../linux/mod.ts";
 import type { Connection } from "./connection.ts";
 import { NetlinkError } from "../message/errors.ts";
 import type { MessageWriter } from "../message/message_writer.ts";
@@ -11,9 +12,6 @@ const CTRL_CMD_GETFAMILY = 3;
 const CTRL_VERSION = 0;
 const CTRL_ATTR_FAMILY_ID = 1;
 const CTRL_ATTR_FAMILY_NAME = 2;
-/** ENOENT of `<asm-generic/errno-base.h>`. */
-const ENOENT = 2;
-
 /** Writes a `struct genlmsghdr`. */
 export function writeGenericHeader(
   writer: MessageWriter,
@@ -52,6 +50,8 @@ export async function findGenericFamily(
       id = payload.attributes(GENERIC_HEADER_SIZE).u16(CTRL_ATTR_FAMILY_ID);
     },
   }]);
-  if (error instanceof NetlinkError && error.errno !== ENOENT) throw error;
+  if (error instanceof NetlinkError && error.errno !== ERRNO.ENOENT) {
+    throw error;
+  }
   return id;
 }

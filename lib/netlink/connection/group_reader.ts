@@ -1,13 +1,16 @@
 import { onAbort } from "../../async/mod.ts";
-import { type Bytes, LinuxError, type NetlinkSocket } from "../../linux/mod.ts";
+import {
+  type Bytes,
+  ERRNO,
+  LinuxError,
+  type NetlinkSocket,
+} from "../../linux/mod.ts";
 import { type Message, parseMessages } from "../message/message_reader.ts";
 
 /** Room for one datagram: notifications of rtnetlink are of a few hundred bytes, nf_tables joins several to up to 8 KiB. */
 const BUFFER_BYTES = 16 << 10;
 /** The most datagrams read at a time. */
 const MAX_BATCH = 1_024;
-const ENOBUFS = 105;
-
 /** There were more notifications than the socket had room for: anything may have happened. */
 export interface Overflow {
   readonly kind: "overflow";
@@ -75,7 +78,7 @@ export class GroupReader<T> implements AsyncDisposable {
         found.push(...this.#parseAll(length));
       } catch (error) {
         const isOverflow = error instanceof LinuxError &&
-          error.errno === ENOBUFS;
+          error.errno === ERRNO.ENOBUFS;
         if (!isOverflow) throw error;
         found.push({ kind: "overflow" });
       }

@@ -1,5 +1,10 @@
 import type { Family } from "../../inet/mod.ts";
-import { NETLINK_NETFILTER, type Netns, openNetlink } from "../../linux/mod.ts";
+import {
+  ERRNO,
+  NETLINK_NETFILTER,
+  type Netns,
+  openNetlink,
+} from "../../linux/mod.ts";
 import { Connection, type Transport } from "../connection/connection.ts";
 import {
   type ConntrackEnd,
@@ -35,9 +40,6 @@ const IPCTNL_MSG_CT_DELETE = 2;
 const IPCTNL_MSG_CT_GET_STATS = 5;
 const CTA_STATS_GLOBAL_ENTRIES = 1;
 const CTA_STATS_GLOBAL_MAX_ENTRIES = 2;
-/** EPROTO of `<asm-generic/errno.h>`. */
-const EPROTO = 71;
-
 /** How full the table of connections is. */
 export interface ConntrackCount {
   /** The number of connections in this namespace, the half-open among them. */
@@ -110,7 +112,7 @@ export class ConntrackSocket implements Disposable, AsyncDisposable {
     if (error !== undefined) throw error;
     if (count === undefined) {
       throw new NetlinkError(request.describe(), {
-        errno: EPROTO,
+        errno: ERRNO.EPROTO,
         extack: "no answer",
       });
     }

@@ -1,5 +1,10 @@
 import { Address, FAMILIES, type Family } from "../../inet/mod.ts";
-import { NETLINK_SOCK_DIAG, type Netns, openNetlink } from "../../linux/mod.ts";
+import {
+  ERRNO,
+  NETLINK_SOCK_DIAG,
+  type Netns,
+  openNetlink,
+} from "../../linux/mod.ts";
 import { Connection } from "../connection/connection.ts";
 import type { Transport } from "../connection/transport.ts";
 import { countDeleted, NetlinkError } from "../message/errors.ts";
@@ -21,9 +26,6 @@ const ID = { at: 4, size: 48, source: 4, destination: 20 };
  * ENOENT: it has gone in the meantime; of a list: the kernel has no tcp_diag for
  * the family. EOPNOTSUPP: it has no CONFIG_INET_DIAG_DESTROY.
  */
-const ENOENT = 2;
-const EOPNOTSUPP = 95;
-
 /** A connected TCP socket. An IPv4 address of a socket of IPv6 is IPv4 here. */
 export interface TcpConnection {
   readonly source: Address;
@@ -86,7 +88,9 @@ export class TcpSockets implements Disposable {
     const outcomes = await this.#connection.tryExecute(
       sockets.map(destruction),
     );
-    const isUnable = outcomes.some((outcome) => outcome?.errno === EOPNOTSUPP);
+    const isUnable = outcomes.some((outcome) =>
+      outcome?.errno === ERRNO.EOPNOTSUPP
+    );
     return isUnable ? undefined : countDeleted(outcomes);
   }
 
@@ -109,7 +113,8 @@ export class TcpSockets implements Disposable {
         (message) => parse(message, family),
       );
     } catch (error) {
-      const isUnknown = error instanceof NetlinkError && error.errno === ENOENT;
+      const isUnknown = error instanceof NetlinkError &&
+        error.errno === ERRNO.ENOENT;
       if (isUnknown) return undefined;
       throw error;
     }

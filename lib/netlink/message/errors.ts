@@ -1,4 +1,4 @@
-import { errnoName } from "../../linux/mod.ts";
+import { ERRNO, errnoName } from "../../linux/mod.ts";
 import {
   align,
   NLM_F_ACK_TLVS,
@@ -77,14 +77,11 @@ export function refuseLost(
   if (lost !== undefined) throw lost;
 }
 
-/** ENOENT of `<asm-generic/errno-base.h>`: what a request was about is not there. */
-const ENOENT = 2;
-
 /** The first error that says something else than that a thing is not there. */
 export function unexpectedError(
   outcomes: readonly (NetlinkError | undefined)[],
 ): NetlinkError | undefined {
-  return outcomes.find((error) => error && error.errno !== ENOENT);
+  return outcomes.find((error) => error && error.errno !== ERRNO.ENOENT);
 }
 
 /**

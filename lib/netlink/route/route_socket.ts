@@ -1,5 +1,10 @@
 import { type Address, FAMILIES, type Family } from "../../inet/mod.ts";
-import { NETLINK_ROUTE, type Netns, openNetlink } from "../../linux/mod.ts";
+import {
+  ERRNO,
+  NETLINK_ROUTE,
+  type Netns,
+  openNetlink,
+} from "../../linux/mod.ts";
 import {
   type AddressEntry,
   parseAddress,
@@ -118,7 +123,7 @@ export class RouteSocket implements Disposable {
     const get = linkGet(selector, (link) => found = link);
     await this.execute([...requests, get]);
     if (found === undefined) {
-      throw new NetlinkError(get.describe(), { errno: ENODEV });
+      throw new NetlinkError(get.describe(), { errno: ERRNO.ENODEV });
     }
     return found;
   }
@@ -128,7 +133,7 @@ export class RouteSocket implements Disposable {
     try {
       return await this.executeAndGetLink([], selector);
     } catch (error) {
-      if (error instanceof NetlinkError && error.errno === ENODEV) {
+      if (error instanceof NetlinkError && error.errno === ERRNO.ENODEV) {
         return undefined;
       }
       throw error;
@@ -261,7 +266,8 @@ export class RouteSocket implements Disposable {
       }, options);
     } catch (error) {
       // A table that was never written to does not exist.
-      const noTable = error instanceof NetlinkError && error.errno === ENOENT;
+      const noTable = error instanceof NetlinkError &&
+        error.errno === ERRNO.ENOENT;
       if (noTable && table !== undefined) return [];
       throw error;
     }
@@ -340,7 +346,3 @@ interface List<T> {
   write(writer: MessageWriter): void;
   parse(message: Message): T | undefined;
 }
-
-/** ENOENT and ENODEV of `<asm-generic/errno-base.h>`. */
-const ENOENT = 2;
-const ENODEV = 19;

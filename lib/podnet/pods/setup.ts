@@ -1,5 +1,5 @@
 import { settled } from "../../async/mod.ts";
-import { type Netns, writeSysctl } from "../../linux/mod.ts";
+import { ERRNO, type Netns, writeSysctl } from "../../linux/mod.ts";
 import {
   type Link,
   linkDelete,
@@ -137,7 +137,7 @@ async function createVeth(
     `create veth for "${plan.veth.peerName}" as one of "${
       context.names.join(", ")
     }"`,
-    { errno: EEXIST },
+    { errno: ERRNO.EEXIST },
   );
 }
 
@@ -215,7 +215,5 @@ async function removeQuietly(
   }
 }
 
-/** EEXIST of `<asm-generic/errno-base.h>`. */
-const EEXIST = 17;
 /** Of a name, or of the host's end's index; of the index of the pod's end (dev_index_reserve() in net/core/dev.c). */
 const TAKEN: ReadonlySet<string> = new Set(["EEXIST", "EBUSY"]);

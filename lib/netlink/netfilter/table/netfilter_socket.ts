@@ -1,4 +1,5 @@
 import {
+  ERRNO,
   NETLINK_NETFILTER,
   type Netns,
   openNetlink,
@@ -50,15 +51,12 @@ export interface NftSetChange {
 
 /** Room for a transaction, which has to go in one send: 100,000 IPv6 pairs. */
 const SEND_BUFFER_BYTES = 8 << 20;
-/** ERESTART, EINTR, EAGAIN, ENOBUFS, ENOENT and EEXIST of `<asm-generic/errno.h>`. */
-const ERESTART = 85;
-const EINTR = 4;
-const EAGAIN = 11;
-const ENOBUFS = 105;
-const ENOENT = 2;
-const EEXIST = 17;
 /** Another program committed between our reading and our commit, or a signal came. */
-const AGAIN: ReadonlySet<number> = new Set([ERESTART, EINTR, EAGAIN]);
+const AGAIN: ReadonlySet<number> = new Set([
+  ERRNO.ERESTART,
+  ERRNO.EINTR,
+  ERRNO.EAGAIN,
+]);
 /** The last attempt is carried out whatever others do at the same time. */
 const MAX_ATTEMPTS = 8;
 
@@ -146,7 +144,7 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
    */
   async createTable(table: NftNewTable): Promise<boolean> {
     const error = await this.#commit(table.requests, table.op);
-    if (error?.errno === EEXIST) return false;
+    if (error?.errno === ERRNO.EEXIST) return false;
     if (error !== undefined) throw error;
     return true;
   }
@@ -160,7 +158,7 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
    */
   async refillTable(refill: NftRefill): Promise<boolean> {
     const error = await this.#commit(refill.requests, refill.op);
-    if (error?.errno === ENOENT) return false;
+    if (error?.errno === ERRNO.ENOENT) return false;
     if (error !== undefined) throw error;
     return true;
   }
@@ -180,7 +178,7 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
     const request = tableDelete(name);
     const op = request.describe();
     const error = await this.#commit([request], op);
-    if (error?.errno === ENOENT) return false;
+    if (error?.errno === ERRNO.ENOENT) return false;
     if (error !== undefined) throw error;
     return true;
   }
@@ -278,7 +276,7 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
     );
     // Of very many errors the kernel drops some: one that says more comes first.
     const errors = outcomes.filter((error) => error !== undefined);
-    return errors.find(({ errno }) => errno !== ENOBUFS) ?? errors[0];
+    return errors.find(({ errno }) => errno !== ERRNO.ENOBUFS) ?? errors[0];
   }
 }
 
