@@ -66,7 +66,18 @@ async function add(outside: Outside, call: CoordinatorCall): Promise<string> {
   const { given, problem } = outside.shared();
   const own = parseGiven(conf.raw);
   const annotated = await annotatedFor(outside, call, own);
-  const sources = [own, annotated, given];
+  if (annotated === undefined) {
+    const { ifname, args } = request;
+    outside.warn(
+      "The pod's annotations are not known, so none of them counts",
+      {
+        iface: ifname,
+        pod: args["K8S_POD_NAME"],
+        namespace: args["K8S_POD_NAMESPACE"],
+      },
+    );
+  }
+  const sources = [own, annotated ?? {}, given];
   const settings = settingsOf(sources);
   if (conf.prevResult === undefined) {
     throw invalidConfig(
@@ -82,13 +93,20 @@ async function add(outside: Outside, call: CoordinatorCall): Promise<string> {
   return printed(conf);
 }
 
+/** Without the pod's annotations, the interface that has the default route is the one that should have it. */
 async function checkCall(
   outside: Outside,
-  { conf, request }: CoordinatorCall,
+  call: CoordinatorCall,
 ): Promise<void> {
-  const annotated = annotationIn(runtimeAnnotations(conf));
+  const { conf, request } = call;
+  const { given } = outside.shared();
   const own = parseGiven(conf.raw);
-  const settings = settingsOf([own, annotated, outside.shared().given]);
+  const annotated = await annotatedFor(outside, call, own)
+    .catch(() => undefined); // no caller waits for the API server to be back
+  const sources = annotated === undefined
+    ? [own, { ...given, defaultRouteNic: undefined }]
+    : [own, annotated, given];
+  const settings = settingsOf(sources);
   if (settings.mode === "disable") return;
   await using pod = openPod(outside, request.netns);
   await check(outside, pod, { ...request, settings });
@@ -136,28 +154,20 @@ function ownForDelete({ raw }: NetConf): Given {
   }
 }
 
-/** What the pod asks for, of which its first interface needs nothing. */
+/** What the pod's annotations ask for; undefined when they are not known. The first interface, and one whose configuration decides, needs none. */
 async function annotatedFor(
-  { annotationsOf, warn }: Outside,
-  { conf, request }: CoordinatorCall,
+  { annotationsOf }: Outside,
+  { conf, request: { ifname, args } }: CoordinatorCall,
   own: Given,
-): Promise<Given> {
+): Promise<Given | undefined> {
   const { firstNic } = settingsOf([own]);
-  const { ifname, args } = request;
   if (own.defaultRouteNic !== undefined || ifname === firstNic) return {};
   const annotations = runtimeAnnotations(conf) ?? await annotationsOf?.(args);
-  if (annotations === undefined) {
-    warn("The pod's annotations are not known, so none of them counts", {
-      iface: ifname,
-      pod: args["K8S_POD_NAME"],
-      namespace: args["K8S_POD_NAMESPACE"],
-    });
-  }
-  return annotationIn(annotations);
+  return annotations && annotationIn(annotations);
 }
 
 function annotationIn(
-  annotations: Readonly<Record<string, unknown>> = {},
+  annotations: Readonly<Record<string, unknown>>,
 ): Given {
   const value = annotations[DEFAULT_ROUTE_NIC_ANNOTATION];
   return typeof value === "string" && value.trim() !== ""

@@ -43,15 +43,17 @@ export interface Moves {
   readonly advertised?: string | undefined;
 }
 
-/** RTPROT_RA of `<linux/rtnetlink.h>`. */
+/** RTPROT_RA and RTPROT_BOOT of `<linux/rtnetlink.h>`. */
 const RA_PROTOCOL = 9;
+const BOOT_PROTOCOL = 3;
 const LINK_LOCAL = Prefix.parse("fe80::/64");
 const NOTHING: Moves = { tables: [], isOwn: false, steps: [] };
 
 /**
  * One interface keeps the main table; the others send what has their source
  * address by a table of their own. Of two interfaces with a default route it
- * is the one that is configured, else the one that had it before this call.
+ * is the one that is configured, else the one that had it before this call. That
+ * one has it in the main table, also where an earlier call has moved it.
  *
  * @throws {CniError} with code 7 when the configured interface is not in the pod
  */
@@ -59,7 +61,7 @@ export function planMoves(input: MoveInput): Moves {
   const { nic, pod, settings } = input;
   const { firstNic, defaultRouteNic, tunePodRoutes } = settings;
   if (!tunePodRoutes) return NOTHING;
-  // The others come after it.
+  // Routes are moved by the ADDs of the other interfaces, which come later.
   if (nic === firstNic) return movesOfFirst(input);
   if (
     defaultRouteNic !== undefined &&
@@ -72,7 +74,8 @@ export function planMoves(input: MoveInput): Moves {
   }
   const holder = holderOf(input);
   if (holder === undefined) return NOTHING;
-  const isOwn = defaultRouteNic !== nic;
+  const keeper = defaultRouteNic ?? (hasMainAlone(input) ? nic : holder);
+  const isOwn = keeper !== nic;
   const moved = isOwn ? nic : holder;
   const table = tableOf(input, moved);
   const own = movesOf(input, { moved, table });
@@ -84,7 +87,8 @@ export function planMoves(input: MoveInput): Moves {
     step.kind === "noRoute" && step.route.protocol === RA_PROTOCOL
   );
   const advertised = isAdvertised ? moved : undefined;
-  return { table, tables, isOwn, steps: [...first, ...own], advertised };
+  const steps = [...first, ...own, ...restored(input, { keeper, moved })];
+  return { table, tables, isOwn, steps, advertised };
 }
 
 /** The first interface needs a table once there are others. */
@@ -113,6 +117,53 @@ function holderOf({ nic, pod, families }: MoveInput): string | undefined {
       );
   return found?.name;
 }
+
+/** Whether an earlier call has left the main table to the interface of this one. */
+function hasMainAlone({ nic, pod, families }: MoveInput): boolean {
+  const index = indexOf(pod, nic);
+  const defaults = families.flatMap((family) => mainDefaults(pod, family));
+  return defaults.length > 0 &&
+    defaults.every((route) => route.index === index && !isOurs(route));
+}
+
+/**
+ * The default routes that an earlier call has moved from the interface that
+ * keeps the main table now. None where a third interface has one there: it
+ * would be replaced, and that interface's own ADD has not saved it yet.
+ */
+function restored(
+  { pod, families }: MoveInput,
+  { keeper, moved }: { readonly keeper: string; readonly moved: string },
+): Step[] {
+  const index = indexOf(pod, keeper);
+  if (index === undefined) return [];
+  const leaving = indexOf(pod, moved);
+  return waysBy(pod, index).filter((route) =>
+    isDefault(route) && isOurs(route) && route.table !== MAIN_TABLE &&
+    families.includes(route.family) &&
+    mainDefaults(pod, route.family).every((other) => other.index === leaving)
+  ).map((route) => ({
+    kind: "route",
+    place: "pod",
+    route: {
+      ...onDevice(route, keeper),
+      table: MAIN_TABLE,
+      protocol: BOOT_PROTOCOL,
+    },
+  }));
+}
+
+/** The default routes of the main table, each of several ways on its own. */
+function mainDefaults({ routes }: SideState, family: Family): readonly Way[] {
+  return routes.filter((route) =>
+    route.table === MAIN_TABLE && route.family === family &&
+    route.type === "unicast" && isDefault(route)
+  ).flatMap(({ index, hops, protocol }) =>
+    (hops ?? [{ index }]).map((hop) => ({ index: hop.index, protocol }))
+  );
+}
+
+type Way = Pick<Route, "index" | "protocol">;
 
 function tableOf(
   { mode, pod, settings }: MoveInput,

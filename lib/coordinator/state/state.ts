@@ -80,6 +80,8 @@ function isReachable(address: Address): boolean {
 }
 
 /** Whether the coordinator made it. */
-export function isOurs({ protocol }: Rule | Route): boolean {
+export function isOurs(
+  { protocol }: Pick<Rule, "protocol">,
+): boolean {
   return protocol === COORDINATOR_PROTOCOL;
 }

@@ -1,0 +1,85 @@
+import assert from "node:assert/strict";
+import { Address } from "../../inet/mod.ts";
+import { MAIN_TABLE, type Route } from "../../netlink/mod.ts";
+import { addressEntry } from "../../netlink/testing.ts";
+import { COORDINATOR_PROTOCOL } from "../../names/mod.ts";
+import { renderPlan } from "../testing.ts";
+import { planMoves } from "./move_routes.ts";
+
+const NICS = ["eth0", "net1", "net2"];
+
+/** The default route of an interface, by the main table or, moved by an earlier call, by its own. */
+function defaultOf(nic: string, table = MAIN_TABLE): Route {
+  const index = NICS.indexOf(nic);
+  return {
+    family: "ipv4",
+    index,
+    table,
+    destination: undefined,
+    gateway: Address.parse(`10.${index}.0.1`),
+    protocol: table === MAIN_TABLE ? 3 : COORDINATOR_PROTOCOL,
+    scope: "global",
+    type: "unicast",
+  };
+}
+
+/** What is done about default routes by an ADD of net1 in underlay mode. */
+function movesOf(
+  routes: readonly Route[],
+  defaultRouteNic?: string,
+): string[] {
+  const rest = { mtu: 1500, up: true, lowerUp: true, group: 0, flags: 0 };
+  const links = NICS.map((name, index) => ({ name, index, ...rest }));
+  const pod = {
+    links,
+    addresses: links.map(({ index }) =>
+      addressEntry(index, `10.${index}.0.100/24`)
+    ),
+    routes,
+    rules: [],
+    neighbours: [],
+  };
+  const { steps } = planMoves({
+    nic: "net1",
+    mode: "underlay",
+    families: ["ipv4"],
+    pod,
+    settings: { firstNic: "eth0", tunePodRoutes: true, defaultRouteNic },
+  });
+  return renderPlan({ steps }, { netns: "P" }).split("\n").filter((line) =>
+    line.includes("default")
+  ).map((line) => line.replace("ip -n P route ", ""));
+}
+
+/** As an ADD leaves it that has given the main table to net1. */
+const KEPT_BY_NET1 = [defaultOf("net1"), defaultOf("eth0", 200)];
+const EXCHANGED = [
+  "replace default via 10.1.0.1 dev net1 table 101 proto 32",
+  "delete default via 10.1.0.1 dev net1 proto 3",
+  "replace default via 10.0.0.1 dev eth0 proto 3",
+];
+
+Deno.test("planMoves() leaves the main table to the interface that alone has a default route there, when none is named again", () => {
+  assert.deepEqual(movesOf(KEPT_BY_NET1), [
+    "replace default via 10.0.0.1 dev eth0 table 200 proto 32",
+  ]);
+});
+
+Deno.test("planMoves() gives the interface that is named now its default route in the main table back", () => {
+  const eth0 = "replace default via 10.0.0.1 dev eth0 table 200 proto 32";
+  assert.deepEqual(movesOf(KEPT_BY_NET1, "eth0"), [eth0, ...EXCHANGED]);
+  const kept = [defaultOf("eth0"), defaultOf("net1", 101)];
+  assert.deepEqual(movesOf(kept, "net1"), [
+    eth0,
+    "delete default via 10.0.0.1 dev eth0 proto 3",
+    "replace default via 10.1.0.1 dev net1 proto 3",
+  ]);
+});
+
+Deno.test("planMoves() does not replace the default route of an interface whose ADD is still to come", () => {
+  const routes = [defaultOf("net2"), ...KEPT_BY_NET1];
+  assert.deepEqual(
+    movesOf(routes, "eth0").filter((line) => /replace.*eth0 proto/.test(line)),
+    [],
+  );
+});
