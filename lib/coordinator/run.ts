@@ -13,7 +13,7 @@ import { check } from "./calls/check.ts";
 import { collect } from "./calls/collect.ts";
 import { type Given, parseGiven } from "./config/config.ts";
 import { invalidConfig } from "./config/invalid.ts";
-import { requireServices, settingsOf } from "./config/defaults.ts";
+import { hasServices, requireServices, settingsOf } from "./config/defaults.ts";
 import type { Kernel, Outside, PodArgs } from "./kernel/ports.ts";
 import { detach } from "./calls/teardown.ts";
 
@@ -109,7 +109,8 @@ async function checkCall(
   const settings = settingsOf(sources);
   if (settings.mode === "disable") return;
   await using pod = openPod(outside, request.netns);
-  await check(outside, pod, { ...request, settings });
+  const hasDefaults = hasServices(sources);
+  await check(outside, pod, { ...request, settings }, { hasDefaults });
 }
 
 /** Needs neither defaults nor a valid configuration: a pod can always be deleted. */

@@ -100,6 +100,32 @@ netnsTest(
 );
 
 netnsTest(
+  "coordinator: CHECK without defaults compares what they do not decide",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    const spec = { hostRuleTable: 200, podRPFilter: 1 };
+    const known = shared(
+      ofResource(spec, { phase: "Synced", serviceCIDR: [SERVICES.ipv4] }),
+    );
+    lab.change = known;
+    const pod = await lab.joined([ETH0, NET1], { config: UNSET });
+    const check = (ifname: string) => ({ ifname, config: UNSET });
+    for (const change of [known, shared(NOTHING_SHARED)]) {
+      lab.change = change;
+      await lab.ok("CHECK", pod, check("eth0"));
+      await lab.ok("CHECK", pod, check("net1"));
+    }
+    await pod.netns.ip("rule", "delete", "priority", "1000");
+    const { stdout, exitCode } = await lab.call("CHECK", pod, check("net1"));
+    assert.equal(exitCode, 1);
+    assert.match(
+      JSON.parse(stdout).details,
+      /^this would repair it: ip -n POD rule add pref 1000 fwmark [^;]+$/,
+    );
+  },
+);
+
+netnsTest(
   "coordinator: what a call is configured with comes before what is shared",
   async () => {
     await using lab = await CoordinatorLab.start(["ipv4"]);

@@ -1,4 +1,5 @@
 import { CniError, ErrorCode } from "../../cni/mod.ts";
+import { MAIN_TABLE } from "../../netlink/mod.ts";
 import {
   type Attachment,
   findEnds,
@@ -10,9 +11,11 @@ import { holds } from "../state/compare.ts";
 import type { Kernel, Outside } from "../kernel/ports.ts";
 import { readSides } from "../kernel/read.ts";
 import { renderStep } from "../state/step_text.ts";
+import type { Step } from "../state/steps.ts";
 
 /**
- * Compares everything that ADD makes with what is there.
+ * Compares everything that ADD makes with what is there. Without the defaults
+ * that were in force then, only what ADD makes whatever they are.
  *
  * @throws {CniError} that says what is missing or wrong
  */
@@ -20,6 +23,7 @@ export async function check(
   outside: Outside,
   kernel: Kernel,
   attachment: Attachment,
+  { hasDefaults }: { readonly hasDefaults: boolean },
 ): Promise<void> {
   const { ifname, containerId, settings } = attachment;
   const sides = await readSides(kernel, namesOf(attachment));
@@ -32,7 +36,8 @@ export async function check(
     ends,
     sides,
   });
-  const missing = steps.filter((step) => !holds(step, state))
+  const compared = hasDefaults ? steps : steps.filter(isMadeAnyway);
+  const missing = compared.filter((step) => !holds(step, state))
     .map((step) => renderStep(step, { netns: "POD" }));
   if (missing.length === 0) return;
   throw new CniError(
@@ -42,4 +47,22 @@ export async function check(
       details: `this would repair it: ${missing.join("; ")}`,
     },
   );
+}
+
+/** Whether ADD makes it whatever the defaults are: they decide the host's table, those of interfaces, and what is too much. */
+function isMadeAnyway(step: Step): boolean {
+  switch (step.kind) {
+    case "rule":
+      return step.rule.fwmark !== undefined;
+    case "route":
+      return step.place === "pod" && step.route.table === MAIN_TABLE;
+    case "sysctl":
+      return !/rp_filter$|accept_ra_defrtr$/.test(step.name);
+    case "noRule":
+    case "noRoute":
+    case "noNeighbour":
+      return false;
+    default:
+      return true;
+  }
 }

@@ -63,6 +63,11 @@ export function settingsOf(sources: readonly Given[]): Settings {
   };
 }
 
+/** Whether a source says where the cluster's Services are. */
+export function hasServices(sources: readonly Given[]): boolean {
+  return sources.some(({ serviceCidrs }) => serviceCidrs !== undefined);
+}
+
 /**
  * Refuses to connect a pod while nothing says where the cluster's Services
  * are: it would start, and reach none of them.
@@ -73,7 +78,7 @@ export function requireServices(
   sources: readonly Given[],
   problem: Problem | undefined = NOTHING_SHARED.problem,
 ): void {
-  if (sources.some(({ serviceCidrs }) => serviceCidrs !== undefined)) return;
+  if (hasServices(sources)) return;
   const { message = "", details = "" } = problem ?? {};
   throw new CniError(message, { code: ErrorCode.TRY_AGAIN_LATER, details });
 }
