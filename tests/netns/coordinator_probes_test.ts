@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { untilPasses } from "../../lib/async/testing.ts";
 import { FAMILIES } from "../../lib/inet/mod.ts";
 import {
   addressIn,
@@ -74,6 +75,48 @@ for (const family of FAMILIES) {
     },
   );
 }
+
+netnsTest(
+  "coordinator: of an IPv6 address that the kernel has found in use the owner is found, and without probes it is missing",
+  async () => {
+    await using lab = await CoordinatorLab.start(FAMILIES);
+    const owner = await lab.joined([ETH0]);
+    const [row] = await owner.netns.ipJson("link", "show", "eth0");
+    const address = addressIn(6, "ipv6", 100);
+    const podWith = async (families: NicSpec["families"] & object) => {
+      const pod = await lab.pod([{ ...ETH0, number: 101, families }]);
+      const { netns } = pod;
+      await netns.ip("address", "add", `${address}/64`, "dev", "eth0");
+      await untilPasses(async () => {
+        const found = await netns.ip("address", "show", "dadfailed");
+        assert.ok(found.includes(address), found);
+      });
+      return pod;
+    };
+    const conflict =
+      `11 ip conflict: pod's interface eth0 with an conflicting ip ${address}, ${address} is located at ${
+        row?.["address"]
+      }`;
+    const config = { detectIPConflict: true };
+    for (const families of [["ipv4"], []] as const) {
+      const pod = await podWith(families);
+      const before = await stateOf(lab.host);
+      assert.equal(await lab.refusal("ADD", pod, { config }), conflict);
+      const left = await pod.netns.ip("address", "show", "eth0");
+      assert.ok(!left.includes(address), left);
+      assert.deepEqual(await stateOf(lab.host), before);
+    }
+    assert.deepEqual(lab.warnings, []);
+    await lab.ok("ADD", await podWith(["ipv4"]));
+    assert.deepEqual(lab.warnings, [
+      `Another machine has an address of the interface: the pod starts without it ${address} eth0`,
+    ]);
+    assert.equal(
+      await lab.refusal("ADD", await podWith([])),
+      '7 no usable IP addresses on "eth0"',
+    );
+  },
+);
 
 netnsTest(
   "coordinator: a conflict comes before a dead gateway, and an interface without a gateway has none to ask",

@@ -12,6 +12,7 @@ import { announce, probe } from "./probing.ts";
 import { readAddresses, readSides } from "../kernel/read.ts";
 import { ensureVeth } from "../kernel/veth_pair.ts";
 import { planVeth } from "../plan/veth.ts";
+import type { SideState } from "../state/state.ts";
 
 /**
  * Joins one interface of a pod to its host. What it changed is taken back when
@@ -27,7 +28,9 @@ export async function attach(
   await using stack = new AsyncDisposableStack();
   const undo = quietly(stack, outside, nic);
   if (settings.detectIpConflict || settings.detectGateway) {
-    const pod = await readAddresses(kernel.pod, names);
+    const pod = settings.detectIpConflict
+      ? withDuplicates(await readAddresses(kernel.pod, names))
+      : await readAddresses(kernel.pod, names);
     modeOf(pod, attachment); // what does not fit is refused before the network is asked
     await probe(outside, kernel, { attachment, pod }, undo);
   }
@@ -57,6 +60,15 @@ export async function attach(
     await announce(outside, kernel, nic);
   }
   stack.move();
+}
+
+/** Of an address that the kernel has found in use, the owner is still to be found. */
+function withDuplicates(pod: SideState): SideState {
+  const addresses = pod.addresses.map((entry) => ({
+    ...entry,
+    dadFailed: false,
+  }));
+  return { ...pod, addresses };
 }
 
 /** Undo steps must not throw: the caller is to see what failed first. */

@@ -27,6 +27,7 @@ import {
 import { staleSteps } from "../plan/stale.ts";
 import {
   addressesOf,
+  duplicatesOf,
   indexOf,
   isNetworkOf,
   isOurs,
@@ -124,6 +125,12 @@ export async function planAttachment(
   const read = sides.pod;
   const addresses = addressesOf(read, indexOf(read, nic));
   const families = familiesOf(nic, addresses);
+  for (const address of duplicatesOf(read, indexOf(read, nic))) {
+    outside.warn(
+      "Another machine has an address of the interface: the pod starts without it",
+      { address: address.toString(), iface: nic },
+    );
+  }
   const hostAddresses = await findHostAddresses(kernel.host, sides.host, {
     // The gateway of an earlier call stays it: our own routes to the pod would change what the host says.
     before: read.routes.filter(isOurs).flatMap(({ gateway }) => gateway ?? []),

@@ -16,7 +16,7 @@ export function familiesOf(
   if (families.length > 0) return families;
   throw invalidConfig(
     `no usable IP addresses on "${nic}"`,
-    "the plugin before coordinator must give it an address that is not link-local",
+    "the plugin before coordinator must give it an address that is neither link-local nor another machine's",
   );
 }
 

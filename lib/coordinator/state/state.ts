@@ -60,6 +60,15 @@ export function addressesOf(
   ];
 }
 
+/** The addresses of a link that the kernel does not use: it has found them at another machine. */
+export function duplicatesOf(
+  { addresses }: Pick<SideState, "addresses">,
+  index: number | undefined,
+): Address[] {
+  return addresses.filter((entry) => entry.index === index && entry.dadFailed)
+    .map(({ prefix }) => prefix.address);
+}
+
 /** Whether just this network is at one of the side's links: the kernel's own route leads there. */
 export function isNetworkOf(
   { addresses }: Pick<SideState, "addresses">,
