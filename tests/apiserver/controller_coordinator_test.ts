@@ -200,6 +200,16 @@ Deno.test("coil-controller fills the status of SpiderCoordinator", async (t) => 
       ClusterConfiguration: networking,
     });
     await stage.until({ overlayPodCIDR: ["10.244.0.0/16", "fd00::/48"] });
+    await stage.configMap("kubeadm-config", { ClusterConfiguration: "n: [" });
+    await stage.until({
+      phase: "Synced",
+      overlayPodCIDR: ["10.244.0.0/16", "fd00::/48"],
+      reason:
+        "the last known values stay in force: ConfigMap kube-system/kubeadm-config is not valid YAML: BAD_INDENT",
+    });
+    await stage.configMap("kubeadm-config", {
+      ClusterConfiguration: networking,
+    });
     await ControllerLab.on(plane).createPool("default", {
       subnets: [{ ipv4: "10.2.0.0/16", ipv6: "fd02::/112" }],
     });

@@ -1,5 +1,6 @@
 import { POD_CIDR_TYPES, type PodCidrType } from "../../../lib/api/mod.ts";
-import { unique } from "./cidr_list.ts";
+import { cidrsAmong, CidrsUnknownError } from "./cidr_list.ts";
+import type { NetworkKind } from "./cluster_networks.ts";
 import type { Lookup } from "./lookup.ts";
 
 /** The CIDRs of something, or why they are not known. */
@@ -24,6 +25,10 @@ const OF_THE_CLUSTER =
 
 /** CIDRs of ClusterIPs: ServiceCIDRs, else as the cluster was made. */
 export async function serviceCidrs(sources: Sources): Promise<Cidrs> {
+  return await orUnknown(() => foundServices(sources));
+}
+
+async function foundServices(sources: Sources): Promise<Cidrs> {
   const served = await sources.serviceCidrs() ?? [];
   if (served.length > 0) return { cidrs: served };
   const cidrs = await ofCluster(sources, "services");
@@ -40,10 +45,22 @@ export async function podCidrs(
   type: string | null | undefined,
 ): Promise<Cidrs> {
   const known = POD_CIDR_TYPES.find((name) => name === (type || "auto"));
-  if (known !== undefined) return await BY_TYPE[known](sources);
+  if (known !== undefined) {
+    return await orUnknown(() => BY_TYPE[known](sources));
+  }
   return {
     unknown: `podCIDRType "${type}" is not one that coil-controller knows`,
   };
+}
+
+/** What is there and cannot be read is not what is not there. */
+async function orUnknown(find: () => Promise<Cidrs>): Promise<Cidrs> {
+  try {
+    return await find();
+  } catch (error) {
+    if (!(error instanceof CidrsUnknownError)) throw error;
+    return { unknown: error.message };
+  }
 }
 
 const BY_TYPE: Readonly<
@@ -75,7 +92,7 @@ async function detectedCidrs(sources: Sources): Promise<Cidrs> {
   if (cilium !== undefined) return await ciliumCidrs(sources, cilium);
   const pools = await sources.pools() ?? [];
   if (pools.length > 0) return { cidrs: pools };
-  return { cidrs: (await sources.kubeadm())?.pods ?? [] };
+  return { cidrs: await sources.kubeadm("pods") };
 }
 
 async function clusterCidrs(sources: Sources): Promise<Cidrs> {
@@ -96,7 +113,9 @@ async function ciliumCidrs(
         config;
       // One each upstream, several with blanks between them in later versions.
       const texts = [ipv4 ?? "", ipv6 ?? ""].flatMap((t) => t.split(/[\s,]+/));
-      return { cidrs: unique(texts) };
+      return {
+        cidrs: cidrsAmong(texts, "ConfigMap kube-system/cilium-config"),
+      };
     }
     case "multi-pool": {
       const cidrs = await sources.ciliumPools();
@@ -111,11 +130,20 @@ async function ciliumCidrs(
   }
 }
 
+/** As kubeadm was configured, else as the controller manager was started. */
 async function ofCluster(
   sources: Sources,
-  what: "pods" | "services",
+  kind: NetworkKind,
 ): Promise<readonly string[]> {
-  const kubeadm = (await sources.kubeadm())?.[what] ?? [];
-  if (kubeadm.length > 0) return kubeadm;
-  return (await sources.manager())?.[what] ?? [];
+  let malformed: CidrsUnknownError | undefined;
+  try {
+    const kubeadm = await sources.kubeadm(kind);
+    if (kubeadm.length > 0) return kubeadm;
+  } catch (error) {
+    if (!(error instanceof CidrsUnknownError)) throw error;
+    malformed = error;
+  }
+  const manager = await sources.manager(kind) ?? [];
+  if (manager.length === 0 && malformed !== undefined) throw malformed;
+  return manager;
 }

@@ -1,26 +1,40 @@
 import assert from "node:assert/strict";
+import { CidrsUnknownError } from "./cidr_list.ts";
+import type { NetworkKind } from "./cluster_networks.ts";
 import { type Cidrs, podCidrs, serviceCidrs, type Sources } from "./cidrs.ts";
 
-type Answers = {
-  readonly [K in keyof Sources]?: Awaited<ReturnType<Sources[K]>>;
-};
+type Networks = Readonly<Record<NetworkKind, readonly string[]>>;
+
+/** An error is what the source fails with. */
+interface Answers {
+  readonly kubeadm?: Networks | Error;
+  readonly manager?: Networks;
+  readonly cilium?: Readonly<Record<string, string>>;
+  readonly ciliumPools?: string[];
+  readonly calico?: string[] | Error;
+  readonly pools?: string[];
+  readonly serviceCidrs?: string[] | Error;
+}
 
 /** A cluster that has this and no more; what was asked of it. */
 function cluster(answers: Answers): { sources: Sources; asked: string[] } {
   const asked: string[] = [];
-  const answer = <K extends keyof Sources>(name: K) => () => {
+  const answer = <K extends keyof Answers>(name: K) => {
     asked.push(name);
-    return Promise.resolve(answers[name]);
+    const found = answers[name];
+    return found instanceof Error
+      ? Promise.reject(found)
+      : Promise.resolve(found as Exclude<Answers[K], Error>);
   };
-  const sources = {
-    kubeadm: answer("kubeadm"),
-    manager: answer("manager"),
-    cilium: answer("cilium"),
-    ciliumPools: answer("ciliumPools"),
-    calico: answer("calico"),
-    pools: answer("pools"),
-    serviceCidrs: answer("serviceCidrs"),
-  } as Sources; // each of its own type
+  const sources: Sources = {
+    kubeadm: async (kind) => (await answer("kubeadm"))?.[kind] ?? [],
+    manager: async (kind) => (await answer("manager"))?.[kind],
+    cilium: () => answer("cilium"),
+    ciliumPools: () => answer("ciliumPools"),
+    calico: () => answer("calico"),
+    pools: () => answer("pools"),
+    serviceCidrs: () => answer("serviceCidrs"),
+  };
   return { sources, asked };
 }
 
@@ -35,6 +49,7 @@ interface Case {
 }
 
 const unknown = (text: string): Cidrs => ({ unknown: text });
+const MALFORMED = new CidrsUnknownError("it is malformed");
 const NO_CLUSTER =
   "cannot find the pod CIDRs: neither ConfigMap kube-system/kubeadm-config nor a pod of kube-controller-manager has it";
 
@@ -144,6 +159,36 @@ const CASES: readonly Case[] = [
     found: { cidrs: [] },
     asked: "calico cilium pools kubeadm",
   },
+  // What cannot be read is not absent.
+  {
+    has: { calico: MALFORMED },
+    found: unknown("it is malformed"),
+    asked: "calico",
+  },
+  {
+    has: { kubeadm: MALFORMED },
+    found: unknown("it is malformed"),
+    asked: "calico cilium pools kubeadm",
+  },
+  {
+    type: "cluster",
+    has: { kubeadm: MALFORMED },
+    found: unknown("it is malformed"),
+    asked: "kubeadm manager",
+  },
+  {
+    type: "cluster",
+    has: { kubeadm: MALFORMED, manager: KUBEADM },
+    found: { cidrs: KUBEADM.pods },
+    asked: "kubeadm manager",
+  },
+  {
+    has: { cilium: { "cluster-pool-ipv4-cidr": "10.0.0.0" } },
+    found: unknown(
+      'ConfigMap kube-system/cilium-config has no valid CIDR: "10.0.0.0"',
+    ),
+    asked: "calico cilium",
+  },
   {
     type: "flannel",
     has: { kubeadm: KUBEADM },
@@ -183,6 +228,10 @@ Deno.test("serviceCidrs() has what is served, else what the cluster was made wit
     assert.deepEqual(await serviceCidrs(sources), { cidrs });
     assert.equal(wereAsked.join(" "), asked);
   }
+  assert.deepEqual(
+    await serviceCidrs(cluster({ serviceCidrs: MALFORMED }).sources),
+    unknown("it is malformed"),
+  );
   const found = await serviceCidrs(cluster({}).sources);
   assert.match("unknown" in found ? found.unknown : "", /Service CIDRs/);
 });

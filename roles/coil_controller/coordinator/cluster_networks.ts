@@ -1,45 +1,63 @@
 import { parse, YAMLParseError } from "yaml";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
-import { cidrsIn } from "./cidr_list.ts";
+import { cidrsIn, CidrsUnknownError } from "./cidr_list.ts";
 
-/** The networks that a cluster was made with. */
-export interface ClusterNetworks {
-  readonly pods: readonly string[];
-  readonly services: readonly string[];
-}
+/** Whose networks a cluster was made with. */
+export type NetworkKind = "pods" | "services";
 
-/** What kubeadm was configured with: `ClusterConfiguration` of its ConfigMap; undefined when it says nothing. */
-export function kubeadmNetworks(
+const KUBEADM = "ConfigMap kube-system/kubeadm-config";
+const KEYS = { pods: "podSubnet", services: "serviceSubnet" } as const;
+const FLAGS = {
+  pods: "--cluster-cidr",
+  services: "--service-cluster-ip-range",
+} as const;
+
+/**
+ * What kubeadm was configured with: `ClusterConfiguration` of its ConfigMap.
+ *
+ * @throws {CidrsUnknownError} when it is malformed
+ */
+export function kubeadmCidrs(
   data: Readonly<Record<string, string>> | undefined,
-): ClusterNetworks | undefined {
+  kind: NetworkKind,
+): readonly string[] {
   const networking = networkingIn(data?.["ClusterConfiguration"] ?? "");
-  if (networking === undefined) return undefined;
-  return {
-    pods: cidrsIn(networking["podSubnet"]),
-    services: cidrsIn(networking["serviceSubnet"]),
-  };
+  return cidrsIn(networking[KEYS[kind]], KUBEADM);
 }
 
-function networkingIn(text: string): Record<string, unknown> | undefined {
+function networkingIn(text: string): Readonly<Record<string, unknown>> {
+  const networking = configurationIn(text)?.networking ?? {};
+  if (typeof networking === "object") return networking;
+  throw new CidrsUnknownError(`${KUBEADM} has no valid networking`);
+}
+
+function configurationIn(
+  text: string,
+): { readonly networking?: Readonly<Record<string, unknown>> } | null {
   try {
-    const networking = parse(text)?.networking;
-    return typeof networking === "object" && networking !== null
-      ? networking
-      : undefined;
-  } catch (error) {
-    if (error instanceof YAMLParseError) return undefined;
-    throw error;
+    return parse(text);
+  } catch (cause) {
+    if (!(cause instanceof YAMLParseError)) throw cause;
+    const message = `${KUBEADM} is not valid YAML: ${cause.code}`;
+    throw new CidrsUnknownError(message, { cause });
   }
 }
 
-/** What a kube-controller-manager was started with. */
-export function managerNetworks({ spec }: V1Pod): ClusterNetworks {
+/**
+ * What a kube-controller-manager was started with.
+ *
+ * @throws {CidrsUnknownError} when it has no valid CIDR
+ */
+export function managerCidrs(
+  { spec }: V1Pod,
+  kind: NetworkKind,
+): readonly string[] {
   const { command = [], args = [] } = spec?.containers?.[0] ?? {};
-  const words = [...command, ...args];
-  return {
-    pods: cidrsIn(flagIn(words, "--cluster-cidr")),
-    services: cidrsIn(flagIn(words, "--service-cluster-ip-range")),
-  };
+  const flag = FLAGS[kind];
+  return cidrsIn(
+    flagIn([...command, ...args], flag),
+    `flag ${flag} of kube-controller-manager`,
+  );
 }
 
 /** `--flag=value`, and `--flag value`. */

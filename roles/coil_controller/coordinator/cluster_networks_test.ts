@@ -1,40 +1,55 @@
 import assert from "node:assert/strict";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
-import { kubeadmNetworks, managerNetworks } from "./cluster_networks.ts";
+import { CidrsUnknownError } from "./cidr_list.ts";
+import { kubeadmCidrs, managerCidrs } from "./cluster_networks.ts";
 
 const KUBEADM: readonly (readonly [string, readonly string[]])[] = [
   ["podSubnet: 10.244.0.0/16", ["10.244.0.0/16"]],
   ["podSubnet: 10.244.0.0/16,fd00::/48", ["10.244.0.0/16", "fd00::/48"]],
   ['podSubnet: "10.244.0.0/16, fd00::/48"', ["10.244.0.0/16", "fd00::/48"]],
   ["podSubnet: 10.244.0.0/16,x,10.244.0.0/16", ["10.244.0.0/16"]],
-  ["podSubnet: 10.244.0.0", []],
-  ["podSubnet: 10", []],
+  ['podSubnet: ""', []],
   ["dnsDomain: cluster.local", []],
 ];
 
 for (const [line, expected] of KUBEADM) {
-  Deno.test(`kubeadmNetworks() reads ${line}`, () => {
+  Deno.test(`kubeadmCidrs() reads ${line}`, () => {
     const text =
       `apiVersion: kubeadm.k8s.io/v1beta4\nkind: ClusterConfiguration\nnetworking:\n  ${line}\n  serviceSubnet: 10.96.0.0/12\n`;
-    assert.deepEqual(kubeadmNetworks({ ClusterConfiguration: text }), {
-      pods: expected,
-      services: ["10.96.0.0/12"],
-    });
+    const data = { ClusterConfiguration: text };
+    assert.deepEqual(kubeadmCidrs(data, "pods"), expected);
+    assert.deepEqual(kubeadmCidrs(data, "services"), ["10.96.0.0/12"]);
   });
 }
 
-Deno.test("kubeadmNetworks() finds nothing where nothing is said", () => {
+Deno.test("kubeadmCidrs() finds nothing where nothing is said", () => {
   for (
     const data of [
       undefined,
       {},
       { ClusterConfiguration: "" },
-      { ClusterConfiguration: "networking: [" },
-      { ClusterConfiguration: "networking: none" },
       { ClusterConfiguration: "kind: ClusterConfiguration" },
     ]
   ) {
-    assert.equal(kubeadmNetworks(data), undefined);
+    assert.deepEqual(kubeadmCidrs(data, "pods"), []);
+  }
+});
+
+const MALFORMED: Readonly<Record<string, RegExp>> = {
+  "networking: [": /^ConfigMap kube-system\/kubeadm-config is not valid YAML/,
+  "networking: none": /has no valid networking/,
+  "networking: { podSubnet: 10.244.0.0 }": /no valid CIDR: "10.244.0.0"/,
+  "networking: { podSubnet: 10 }": /no valid CIDR: "10"/,
+};
+
+Deno.test("kubeadmCidrs() does not take what is malformed for nothing", () => {
+  for (const [text, reason] of Object.entries(MALFORMED)) {
+    assert.throws(
+      () => kubeadmCidrs({ ClusterConfiguration: text }, "pods"),
+      (error) =>
+        error instanceof CidrsUnknownError && reason.test(error.message),
+      text,
+    );
   }
 });
 
@@ -43,7 +58,7 @@ function manager(command: string[], args?: string[]): V1Pod {
   return { spec: { containers: [{ ...container, ...args && { args } }] } };
 }
 
-Deno.test("managerNetworks() reads flags in both spellings, of command and arguments", () => {
+Deno.test("managerCidrs() reads flags in both spellings, of command and arguments", () => {
   const pods = ["10.244.0.0/16", "fd00::/48"];
   const services = ["10.96.0.0/12"];
   for (
@@ -65,9 +80,10 @@ Deno.test("managerNetworks() reads flags in both spellings, of command and argum
       ]),
     ]
   ) {
-    assert.deepEqual(managerNetworks(pod), { pods, services });
+    assert.deepEqual(managerCidrs(pod, "pods"), pods);
+    assert.deepEqual(managerCidrs(pod, "services"), services);
   }
-  const none = { pods: [], services: [] };
-  assert.deepEqual(managerNetworks(manager(["--cluster-cidr"])), none);
-  assert.deepEqual(managerNetworks({}), none);
+  for (const pod of [manager(["--cluster-cidr"]), {}]) {
+    assert.deepEqual(managerCidrs(pod, "pods"), []);
+  }
 });

@@ -9,18 +9,22 @@ import {
   SERVICE_CIDRS,
 } from "../../../lib/kube/mod.ts";
 import { compareText } from "../../../lib/names/mod.ts";
-import { unique } from "./cidr_list.ts";
+import { cidrsAmong, CidrsUnknownError } from "./cidr_list.ts";
 import {
-  type ClusterNetworks,
-  kubeadmNetworks,
-  managerNetworks,
+  kubeadmCidrs,
+  managerCidrs,
+  type NetworkKind,
 } from "./cluster_networks.ts";
 import { CALICO_POOLS, CILIUM_POOLS, SERVICE_CIDRS_BETA } from "./resources.ts";
 
 const NAMESPACE = "kube-system";
 const MANAGER = "component=kube-controller-manager";
 
-/** What the API server says about the cluster's networks. What is not there is undefined, other failures are thrown. */
+/**
+ * What the API server says about the cluster's networks. What is not there is
+ * undefined; what it does not show us, or is malformed, is a
+ * {@linkcode CidrsUnknownError}. Other failures are thrown, too.
+ */
 export class Lookup {
   readonly #client: Pick<KubeClient, "listAll" | "tryGet">;
   readonly #signal: AbortSignal;
@@ -33,17 +37,17 @@ export class Lookup {
     this.#signal = signal;
   }
 
-  async kubeadm(): Promise<ClusterNetworks | undefined> {
-    return kubeadmNetworks(await this.#configMap("kubeadm-config"));
+  async kubeadm(kind: NetworkKind): Promise<readonly string[]> {
+    return kubeadmCidrs(await this.#configMap("kubeadm-config"), kind);
   }
 
-  async manager(): Promise<ClusterNetworks | undefined> {
+  async manager(kind: NetworkKind): Promise<readonly string[] | undefined> {
     const pods = await this.#list(PODS, {
       namespace: NAMESPACE,
       labelSelector: MANAGER,
     });
     const [pod] = oldestFirst(pods ?? []);
-    return pod && managerNetworks(pod);
+    return pod && managerCidrs(pod, kind);
   }
 
   async cilium(): Promise<Readonly<Record<string, string>> | undefined> {
@@ -52,50 +56,56 @@ export class Lookup {
 
   async ciliumPools(): Promise<string[] | undefined> {
     const pools = await this.#list(CILIUM_POOLS);
-    return pools && unique(
+    return pools && cidrsAmong(
       oldestFirst(pools).flatMap(({ spec }) => [
         ...spec?.ipv4?.cidrs ?? [],
         ...spec?.ipv6?.cidrs ?? [],
       ]),
+      "the CiliumPodIPPools",
     );
   }
 
   async calico(): Promise<string[] | undefined> {
     const pools = await this.#list(CALICO_POOLS);
-    return pools && unique(
+    return pools && cidrsAmong(
       oldestFirst(pools)
         .filter(({ spec }) => spec?.disabled !== true)
         .map(({ spec }) => spec?.cidr),
+      "the IPPools of Calico",
     );
   }
 
   /** Coil's own. */
   async pools(): Promise<string[] | undefined> {
     const pools = await this.#list(ADDRESS_POOLS);
-    return pools && unique(
+    return pools && cidrsAmong(
       oldestFirst(pools).flatMap(({ spec }) =>
         spec.subnets.flatMap(({ ipv4, ipv6 }) => [ipv4, ipv6])
       ),
+      "the AddressPools",
     );
   }
 
   async serviceCidrs(): Promise<string[] | undefined> {
     const objects = await this.#list(SERVICE_CIDRS) ??
       await this.#list(SERVICE_CIDRS_BETA);
-    return objects && unique(
+    return objects && cidrsAmong(
       oldestFirst(objects).flatMap(({ spec }) => spec?.cidrs ?? []),
+      "the ServiceCIDRs",
     );
   }
 
   async #configMap(
     name: string,
   ): Promise<Readonly<Record<string, string>> | undefined> {
-    const map = await this.#allowed(() =>
-      this.#client.tryGet(CONFIG_MAPS, {
-        namespace: NAMESPACE,
-        name,
-        signal: this.#signal,
-      })
+    const map = await this.#served(
+      `ConfigMap ${NAMESPACE}/${name}`,
+      () =>
+        this.#client.tryGet(CONFIG_MAPS, {
+          namespace: NAMESPACE,
+          name,
+          signal: this.#signal,
+        }),
     );
     return map?.data;
   }
@@ -108,23 +118,30 @@ export class Lookup {
       readonly labelSelector?: string;
     } = {},
   ): Promise<T[] | undefined> {
-    const list = await this.#allowed(() =>
-      this.#client.listAll(type, { ...selection, signal: this.#signal })
+    const list = await this.#served(
+      `${type.kind}s`,
+      () => this.#client.listAll(type, { ...selection, signal: this.#signal }),
     );
     return list?.items.filter(({ metadata }) =>
       metadata?.deletionTimestamp === undefined
     );
   }
 
-  /** What the API server does not serve, or does not let us see, is not there. */
-  async #allowed<T>(ask: () => Promise<T>): Promise<T | undefined> {
+  /** What the API server does not serve is not there. */
+  async #served<T>(
+    what: string,
+    ask: () => Promise<T>,
+  ): Promise<T | undefined> {
     try {
       return await ask();
-    } catch (error) {
-      const isAbsent = error instanceof KubeApiError &&
-        (error.isNotFound || error.isForbidden);
-      if (isAbsent) return undefined;
-      throw error;
+    } catch (cause) {
+      if (!(cause instanceof KubeApiError)) throw cause;
+      if (cause.isNotFound) return undefined;
+      if (!cause.isForbidden) throw cause;
+      throw new CidrsUnknownError(
+        `coil-controller may not read ${what}: apply its ClusterRole`,
+        { cause },
+      );
     }
   }
 }

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { KubeApiError, KubeClient } from "../../../lib/kube/mod.ts";
 import { FakeTransport, MemoryApi } from "../../../lib/kube/testing.ts";
+import { CidrsUnknownError } from "./cidr_list.ts";
 import { Lookup } from "./lookup.ts";
 
 const { signal } = new AbortController();
@@ -29,13 +30,20 @@ const LOOKUPS = [
   "serviceCidrs",
 ] as const;
 
-Deno.test("Lookup takes what the API server does not serve or allow for absent, and what it could not answer for a failure", async () => {
+Deno.test("Lookup takes what the API server does not serve for absent, what it does not show for unknown, and what it could not answer for a failure", async () => {
   for (const name of LOOKUPS) {
-    for (const status of [403, 404]) {
-      assert.equal(await lookupOf({}, status)[name](), undefined, name);
-    }
-    await assert.rejects(lookupOf({}, 400)[name](), KubeApiError, name);
+    const found = await lookupOf({})[name]("pods");
+    assert.ok(found === undefined || found.length === 0, name);
+    await assert.rejects(lookupOf({}, 403)[name]("pods"), CidrsUnknownError);
+    await assert.rejects(lookupOf({}, 400)[name]("pods"), KubeApiError, name);
   }
+});
+
+Deno.test("Lookup does not take objects without a valid CIDR for none", async () => {
+  const lookup = lookupOf({
+    "/apis/crd.projectcalico.org/v1/ippools": [made("a", 1, { cidr: "x" })],
+  });
+  await assert.rejects(lookup.calico(), CidrsUnknownError);
 });
 
 /** An object made on this day of a month; others follow by name. */
@@ -97,8 +105,8 @@ Deno.test("Lookup reads the flags of the oldest kube-controller-manager", async 
   };
   put("kube-apiserver-0", 1);
   put("kube-controller-manager-0", 2, "tenant");
-  assert.equal(await lookup.manager(), undefined);
+  assert.equal(await lookup.manager("pods"), undefined);
   put("kube-controller-manager-1", 4);
   put("kube-controller-manager-2", 3);
-  assert.deepEqual((await lookup.manager())?.pods, ["10.3.0.0/16"]);
+  assert.deepEqual(await lookup.manager("pods"), ["10.3.0.0/16"]);
 });
