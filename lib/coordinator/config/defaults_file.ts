@@ -8,6 +8,9 @@ import {
   type SharedDocument,
 } from "./shared.ts";
 
+/** Its owner alone may read and write it. */
+const MODE = 0o600;
+const PERMISSIONS = 0o777;
 /** Bits of a mode by which others than the owner may write. */
 const OTHERS_WRITE = 0o022;
 
@@ -27,8 +30,10 @@ export function readDefaults(path: string): SharedDocument {
     if (error instanceof Deno.errors.NotFound) return NOTHING_SHARED;
     const { config, problem } = NOTHING_SHARED;
     if (!isUnusable(error) || problem === undefined) throw error;
-    const details = `file "${path}": ${error.message}; ${problem.details}`;
-    return { config, problem: { ...problem, details } };
+    const { message } = problem;
+    const details =
+      `file "${path}" cannot be used: ${error.message}; delete it, coild writes it again`;
+    return { config, problem: { message, details } };
   }
 }
 
@@ -53,15 +58,17 @@ export async function writeDefaults(
   await Deno.remove(temporary).catch((error) => {
     if (!(error instanceof Deno.errors.NotFound)) throw error;
   });
-  await Deno.writeTextFile(temporary, text, { mode: 0o600, createNew: true });
+  await Deno.writeTextFile(temporary, text, { mode: MODE, createNew: true });
   await Deno.rename(temporary, path);
   return true;
 }
 
 async function isThere(path: string, text: string): Promise<boolean> {
   try {
-    refuseForeign(await Deno.lstat(path));
-    return await Deno.readTextFile(path) === text;
+    const info = await Deno.lstat(path);
+    refuseForeign(info);
+    return ((info.mode ?? 0) & PERMISSIONS) === MODE &&
+      await Deno.readTextFile(path) === text;
   } catch (error) {
     const isMissing = error instanceof Deno.errors.NotFound ||
       error instanceof Deno.errors.PermissionDenied;

@@ -57,6 +57,7 @@ for (const [what, text, reason] of UNUSABLE) {
       assert.equal(message, "coordinator config not found");
       assert.match(details, reason);
       assert.ok(details.includes(path), details);
+      assert.match(details, /; delete it, coild writes it again$/);
     });
   });
 }
@@ -85,9 +86,11 @@ Deno.test("writeDefaults() writes for the user alone, and only what is not there
     assert.deepEqual(readDefaults(path), document);
     assert.equal(await modeOf(path), 0o600);
     assert.equal(await writeDefaults(path, document), false);
-    await Deno.chmod(path, 0o666);
-    assert.equal(await writeDefaults(path, document), true);
-    assert.equal(await modeOf(path), 0o600);
+    for (const mode of [0o666, 0o644, 0o400]) {
+      await Deno.chmod(path, mode);
+      assert.equal(await writeDefaults(path, document), true);
+      assert.equal(await modeOf(path), 0o600);
+    }
     await Deno.remove(path);
     assert.equal(await writeDefaults(path, { config: {} }), true);
     await assert.rejects(Deno.lstat(`${path}.new`), Deno.errors.NotFound);
