@@ -161,10 +161,15 @@ function refuseForeign(link: Link, spec: VethSpec): void {
   const isOwn = link.kind === "veth" &&
     (link.alias === undefined || owner?.containerId === own?.containerId);
   if (isOwn) return;
-  throw new CniError(`link name "${spec.hostName}" is taken on the host`, {
-    code: ErrorCode.TRY_AGAIN_LATER,
-    details: `its alias is "${link.alias ?? ""}", not "${spec.alias}"`,
-  });
+  throw new CniError(
+    `interface "${own?.ifname}" cannot be connected: the host has another link "${spec.hostName}"`,
+    {
+      code: ErrorCode.TRY_AGAIN_LATER,
+      details: `its alias is "${
+        link.alias ?? ""
+      }", not "${spec.alias}": rename it, or delete it`,
+    },
+  );
 }
 
 /** What DEL has cut off may have been deleted since it was read. */

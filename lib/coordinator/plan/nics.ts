@@ -69,7 +69,7 @@ export function findNicTable(
     code: ErrorCode.TRY_AGAIN_LATER,
     details: `the pod uses all tables from ${COORDINATOR_TABLES + 1} to ${
       COORDINATOR_TABLES + COORDINATOR_FIRST_NIC - 1
-    }`,
+    }: give it fewer interfaces, or set tunePodRoutes to false`,
   });
 }
 
