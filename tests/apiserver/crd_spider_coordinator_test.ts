@@ -99,6 +99,27 @@ const CASES: readonly Case[] = [
     spec: { vethLinkAddress: "fd00::1" },
     refused: ["it must be an IPv4 address"],
   },
+  ...["0.0.0.0", "127.0.0.1", "224.0.0.5", "255.255.255.255"].map((
+    vethLinkAddress,
+  ) => ({
+    name: `the link address ${vethLinkAddress}`,
+    spec: { vethLinkAddress },
+    refused: ["it must be the address of one machine"],
+  })),
+  {
+    name: "the most and longest probes",
+    spec: { detectOptions: { retries: 10, interval: "5s", timeout: "0.5s" } },
+  },
+  {
+    name: "too many probes",
+    spec: { detectOptions: { retries: 11 } },
+    refused: ["spec.detectOptions.retries: Invalid value: 11"],
+  },
+  ...["1m", "100", "x", "5.1s", "5001ms"].map((interval) => ({
+    name: `probes ${interval} apart`,
+    spec: { detectOptions: { interval } },
+    refused: ["it must be one such as 100ms or 1s, at most 5s"],
+  })),
   {
     name: "fields of Spiderpool's earlier versions",
     spec: {
