@@ -205,9 +205,11 @@ function openPod(
 }
 
 function openKernel(
-  { openRoutes, openFilters, hostNetns, later = (work) => work() }: Outside,
+  outside: Outside,
   netns: Netns,
 ): Kernel & AsyncDisposable {
+  const { openRoutes, openFilters, hostNetns, writeSysctl } = outside;
+  const { later = (work) => work() } = outside;
   const stack = new AsyncDisposableStack();
   stack.use(netns);
   const pod = stack.use(openRoutes(netns));
@@ -220,6 +222,7 @@ function openKernel(
     pod,
     host,
     filters,
+    writeSysctl,
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
 }

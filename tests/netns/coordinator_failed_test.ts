@@ -30,7 +30,11 @@ const FAULTS: Readonly<
 interface FailedAdd {
   readonly nics: readonly NicSpec[];
   readonly config: JsonObject;
+  /** What the interfaces before are joined with. */
+  readonly joined?: JsonObject;
   readonly again?: true;
+  /** The number of the pod's first interface, of an overlay. */
+  readonly overlay?: number;
   /** How many changes it makes at least. */
   readonly changes: number;
 }
@@ -39,6 +43,24 @@ const CONFIG = { txQueueLen: 500, podMACPrefix: "0a:1b", podRPFilter: 1 };
 const ADDS: Readonly<Record<string, FailedAdd>> = {
   "the first interface": { nics: [ETH0], config: CONFIG, changes: 16 },
   "a second interface": { nics: [ETH0, NET1], config: CONFIG, changes: 16 },
+  "an interface of an overlay pod": {
+    nics: [NET1],
+    overlay: 5,
+    config: CONFIG,
+    changes: 16,
+  },
+  "an interface that gets the default route": {
+    nics: [ETH0, NET1],
+    config: { ...CONFIG, podDefaultRouteNic: "net1" },
+    changes: 16,
+  },
+  "an interface that gives the default route back": {
+    nics: [ETH0, NET1],
+    joined: { podDefaultRouteNic: "net1" },
+    config: { podDefaultRouteNic: "eth0" },
+    again: true,
+    changes: 5,
+  },
   "an interface once more, otherwise configured": {
     nics: [ETH0],
     config: { ...CONFIG, vethMTU: 1400, vethLinkAddress: "10.9.9.9" },
@@ -69,13 +91,17 @@ async function labWithLeftovers(): Promise<CoordinatorLab> {
   return lab;
 }
 
-for (const [what, { nics, config, again, changes }] of Object.entries(ADDS)) {
+for (const [what, add] of Object.entries(ADDS)) {
+  const { nics, config, joined = {}, again, overlay, changes } = add;
   for (const [fault, spoil] of Object.entries(FAULTS)) {
     netnsTest(
       `coordinator: a failed ADD of ${what} leaves everything as before, whichever step it is ${fault}`,
       async () => {
         await using lab = await labWithLeftovers();
-        const pod = await lab.joined(again ? nics : nics.slice(0, -1));
+        const pod = await lab.joined(again ? nics : nics.slice(0, -1), {
+          config: joined,
+          ...overlay !== undefined && { overlay },
+        });
         const [nic = ETH0] = nics.slice(-1);
         if (!again) await lab.addNic(pod.netns, nic);
         const before = await look(lab, pod);

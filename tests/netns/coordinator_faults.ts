@@ -41,6 +41,10 @@ export function failing(
   return (outside) => ({
     ...outside,
     openRoutes: (netns) => spoil(outside.openRoutes(netns)),
+    writeSysctl(...args) {
+      if (isRefused(at)) throw new Error("refused");
+      outside.writeSysctl(...args);
+    },
     openFilters(netns) {
       const filters = outside.openFilters(netns);
       return {

@@ -1,5 +1,4 @@
 import { settled } from "../../async/mod.ts";
-import { writeSysctl } from "../../linux/mod.ts";
 import { linkGet, NetlinkError, type Request } from "../../netlink/mod.ts";
 import { holds } from "../state/compare.ts";
 import type { Kernel, Routes } from "./ports.ts";
@@ -154,7 +153,7 @@ async function putBack(
 const AS_BEFORE: ReadonlySet<string> = new Set(["EEXIST", "EADDRNOTAVAIL"]);
 
 function setSysctl(
-  { netns, hostNetns }: Kernel,
+  { netns, hostNetns, writeSysctl }: Kernel,
   step: StepOf<"sysctl">,
   { state, undo }: { readonly state: State; readonly undo: Undo },
 ): void {

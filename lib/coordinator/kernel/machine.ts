@@ -1,4 +1,4 @@
-import type { Netns } from "../../linux/mod.ts";
+import { type Netns, writeSysctl } from "../../linux/mod.ts";
 import { type Link, NetfilterSocket, RouteSocket } from "../../netlink/mod.ts";
 import { announce, answers, findConflict } from "../../probe/mod.ts";
 import { deleteHusk } from "./husks.ts";
@@ -31,6 +31,7 @@ export function machineOf(
     openPodNetns: (path) => podnet.tryOpenNetns(path),
     openRoutes: (netns) => RouteSocket.open({ netns }),
     openFilters: (netns) => NetfilterSocket.open({ netns }),
+    writeSysctl,
     async findHostEnd({ netns, link }) {
       using pod = RouteSocket.open({ netns });
       using host = RouteSocket.open({ netns: hostNetns });

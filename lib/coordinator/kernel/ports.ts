@@ -1,5 +1,5 @@
 import type { Address } from "../../inet/mod.ts";
-import type { Netns } from "../../linux/mod.ts";
+import type { Netns, writeSysctl } from "../../linux/mod.ts";
 import type { Link, NetfilterSocket, RouteSocket } from "../../netlink/mod.ts";
 import type { Later, ProbeLink, ProbeTimes } from "../../probe/mod.ts";
 import type { Shared } from "../config/shared.ts";
@@ -80,6 +80,8 @@ export interface Outside {
   openPodNetns(path: string): Netns | undefined;
   openRoutes(netns: Netns | undefined): Routes;
   openFilters(netns: Netns): Filters;
+  /** Sets a sysctl of one network namespace. */
+  readonly writeSysctl: typeof writeSysctl;
   /** The host's end of a pod's interface; undefined when it is no veth that leads to the host. */
   findHostEnd(pod: {
     readonly netns: Netns;
@@ -107,7 +109,7 @@ export interface Outside {
 }
 
 /** The namespaces of one call, opened. */
-export interface Kernel {
+export interface Kernel extends Pick<Outside, "writeSysctl"> {
   readonly netns: Netns;
   readonly hostNetns?: Netns | undefined;
   readonly pod: Routes;
