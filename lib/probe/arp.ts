@@ -23,7 +23,7 @@ export interface ArpPacket {
   readonly target: Address;
 }
 
-/** A broadcast request. Without a sender it is a probe (RFC 5227), with the target as sender an announcement. */
+/** A broadcast request. Without a sender it is a probe (RFC 5227), with the target as sender an announcement. The target's MAC address is not zero, as the RFC has it, but that of all, as upstream's. */
 export function arpRequest(
   { mac, sender, target }: {
     readonly mac: string;

@@ -16,7 +16,7 @@ import { conflictLink } from "./conflict_link.ts";
 import type { Kernel, Outside, Routes } from "../kernel/ports.ts";
 import { addressesOf, type SideState } from "../state/state.ts";
 
-/** As often as RFC 5227 asks for, in quick succession: one may get lost. */
+/** RFC 5227 asks for two, 2 s apart; no pod waits for that. One may get lost. */
 const ANNOUNCEMENTS = { retries: 3, intervalMs: 10 };
 
 /** The interface that asks and announces, with its addresses. */
