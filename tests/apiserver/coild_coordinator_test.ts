@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { JsonObject } from "../../lib/cni/mod.ts";
-import type { Answer } from "../../lib/plugin/mod.ts";
+import { type Answer, NoAnswerError } from "../../lib/plugin/mod.ts";
 import { askCoild } from "../../roles/coil/ask.ts";
 import { eventually, run } from "../lab/mod.ts";
 import { usedRights } from "../lab/rights_log.ts";
@@ -142,6 +142,16 @@ class Stage {
     return { exitCode: code === 0 ? 0 : 1, stdout: text };
   }
 
+  /** A call as the executable makes it: by coild, else in its own process. */
+  async callAny(command: string, pod: Sandbox): Promise<Answer> {
+    try {
+      return await this.call(command, pod);
+    } catch (error) {
+      if (!(error instanceof NoAnswerError)) throw error;
+      return await this.callAlone(command, pod);
+    }
+  }
+
   async file(): Promise<JsonObject> {
     const text = await Deno.readTextFile(this.directory + "/coordinator.json");
     return JSON.parse(text)["config"];
@@ -280,6 +290,37 @@ Deno.test("coild serves the coordinator and nothing else", async (t) => {
     const logs = await coild.process.logs();
     assert.match(logs, /"Finished call".*"mode":"underlay"/);
   });
+
+  await t.step(
+    "ADDs at once succeed while coild is killed and starts again",
+    async () => {
+      const wave: (readonly [Sandbox, string])[] = [];
+      for (let i = 0; i < 6; i++) {
+        const sandbox = await lab.createPod(`wave-${i}`);
+        wave.push([sandbox, await stage.addNic(sandbox, "eth0")]);
+      }
+      const add = ([sandbox]: readonly [Sandbox, string]) =>
+        stage.callAny("ADD", sandbox);
+      const early = wave.slice(0, 4).map(add);
+      await Promise.race(early);
+      await coild.process.kill9();
+      const late = wave.slice(4).map(add);
+      coild = await stage.coild();
+      for (const answer of await Promise.all([...early, ...late])) {
+        assert.equal(outcome(answer), "ok");
+      }
+      await coild.ready();
+      for (const [sandbox, to] of wave) {
+        assert.equal(outcome(await stage.call("CHECK", sandbox)), "ok");
+        await lab.node().run("ping", "-c1", "-W2", to);
+        assert.equal(outcome(await stage.call("DEL", sandbox)), "ok");
+      }
+      await eventually("one pair is left", async () => {
+        const links = await lab.node().run("ip", "-d", "link");
+        return [...links.matchAll(/COIL-COORD\S*/g)].length === 1;
+      });
+    },
+  );
 
   await t.step(
     "without coild the whole program does the same, and DEL, CHECK and GC need nothing",

@@ -4,6 +4,8 @@ import type {
   SpiderCoordinatorStatus,
 } from "../../lib/api/mod.ts";
 import type { JsonObject } from "../../lib/cni/mod.ts";
+import type { V1Lease } from "../../lib/kube/mod.ts";
+import { COORDINATOR_LEASE } from "../../lib/names/mod.ts";
 import { ControlPlane, eventually } from "../lab/mod.ts";
 import { kubeconfigText } from "../lab/kubeconfig.ts";
 import { usedRights } from "../lab/rights_log.ts";
@@ -55,6 +57,16 @@ class Stage {
       ...["--enable-ipam=false", "--enable-egress=false"],
       "--enable-coordinator",
     ], { kubeconfig, networksIntervalMs: 200 });
+  }
+
+  /** Who has the lease of the coordinator's part. */
+  async holder(): Promise<string> {
+    const leases = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
+    const lease = await this.plane.request(
+      "GET",
+      `${leases}/${COORDINATOR_LEASE}`,
+    ) as V1Lease;
+    return lease.spec?.holderIdentity ?? "";
   }
 
   async resource(): Promise<SpiderCoordinator> {
@@ -386,6 +398,21 @@ Deno.test("coil-controller fills the status of SpiderCoordinator", async (t) => 
     const refused = used.filter(({ isGranted }) => !isGranted);
     assert.deepEqual(refused, []);
   });
+
+  await t.step(
+    "a standby goes on when the leader ends, by a lease of its own",
+    async () => {
+      const first = await stage.holder();
+      await using _standby = await stage.controller();
+      await stage.setType("none");
+      await stage.until({ overlayPodCIDR: [] });
+      assert.equal(await stage.holder(), first);
+      await controller[Symbol.asyncDispose]();
+      await stage.setType("cluster");
+      await stage.until({ overlayPodCIDR: ["10.6.0.0/16"] });
+      assert.notEqual(await stage.holder(), first);
+    },
+  );
 
   await controller[Symbol.asyncDispose]();
 });

@@ -340,7 +340,7 @@ async function receivedBy(netns: TempNetns): Promise<number> {
 }
 
 netnsTest(
-  "probe: thousands of ARP packets a second hide no owner, and do not make a question longer",
+  "probe: 10,000 ARP packets a second hide no owner, and do not make a question longer",
   async () => {
     await using wire = await Wire.make();
     const link = await wire.link(wire.ours);
@@ -370,7 +370,8 @@ netnsTest(
       assert.equal(await findConflict(link, other, TIMES), mac);
       const asked = { gateway: other, source: own };
       assert.equal(await answers(link, asked, TIMES), true);
-      assert.ok(await receivedBy(wire.ours) > start + 500);
+      // The first question alone takes its whole time.
+      assert.ok(await receivedBy(wire.ours) > start + 1_000);
     } finally {
       noise.kill("SIGKILL");
       await noise.status;
