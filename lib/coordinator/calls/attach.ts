@@ -32,7 +32,7 @@ export async function attach(
       ? withDuplicates(await readAddresses(kernel.pod, names))
       : await readAddresses(kernel.pod, names);
     modeOf(pod, attachment); // what does not fit is refused before the network is asked
-    await probe(outside, kernel, { attachment, pod }, undo);
+    await probe(outside, kernel, { attachment, pod, undo });
   }
   const look = () => readSides(kernel, names);
   // The first one is joined by a pair, or not at all.

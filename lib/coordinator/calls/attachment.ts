@@ -22,7 +22,6 @@ import {
   readNeighbours,
   readRoutesBy,
   readSysctls,
-  type Sides,
 } from "../kernel/read.ts";
 import { staleSteps } from "../plan/stale.ts";
 import {
@@ -31,6 +30,7 @@ import {
   indexOf,
   isNetworkOf,
   isOurs,
+  type Sides,
   type SideState,
   type State,
 } from "../state/state.ts";

@@ -39,11 +39,11 @@ interface ProbedNic {
 export async function probe(
   outside: Pick<Outside, "found" | "later" | "probes" | "warn">,
   kernel: Kernel,
-  { attachment: { ifname, settings }, pod }: {
+  { attachment: { ifname, settings }, pod, undo }: {
     readonly attachment: Attachment;
     readonly pod: SideState;
+    readonly undo: Undo;
   },
-  undo: Undo,
 ): Promise<void> {
   const nic = probedNic({ ...outside, ...kernel }, ifname, pod);
   if (nic.link.mac === "") {

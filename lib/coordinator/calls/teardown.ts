@@ -134,14 +134,10 @@ function ownAddresses(
 
 /** Whether the pod has no other interface that the link to the host serves. */
 function isLast({ links }: SideState, { ifname }: Detachment): boolean {
-  return links.every(({ name, flags }) =>
-    [ifname, COORDINATOR_VETH, "lo", "tunl0"].includes(name) ||
-    (flags & IFF_UP) === 0
+  return links.every(({ name, up }) =>
+    [ifname, COORDINATOR_VETH, "lo", "tunl0"].includes(name) || !up
   );
 }
-
-/** IFF_UP of `<linux/if.h>`. */
-const IFF_UP = 1;
 
 interface PodRemoval extends Detachment {
   readonly takesPair: boolean;

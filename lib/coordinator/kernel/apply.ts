@@ -6,6 +6,7 @@ import { NEW_REPLY_TABLE, REPLY_TABLE } from "../plan/reply_table.ts";
 import { type Ends, raiseProblem, raiseRequests } from "./ends.ts";
 import { lacksConntrack, needsConntrack } from "./needs_conntrack.ts";
 import { addRequest, doRequest, silent, undoRequests } from "./requests.ts";
+import { throwRefusal } from "./remove.ts";
 import { type Place, type State, sysctlKey } from "../state/state.ts";
 import {
   isNetlinkStep,
@@ -142,15 +143,11 @@ async function putBack(
   socket: Routes,
   requests: readonly Request[],
 ): Promise<void> {
-  const errors = await socket.tryExecute(requests);
-  const refused = errors.find((error) =>
-    error?.isAbsent === false && !AS_BEFORE.has(error.code)
-  );
-  if (refused !== undefined) throw refused;
+  throwRefusal(await socket.tryExecute(requests), { allowed: AS_BEFORE });
 }
 
 /** Of a rule or route that is still there, and of an address that was not added. */
-const AS_BEFORE: ReadonlySet<string> = new Set(["EEXIST", "EADDRNOTAVAIL"]);
+const AS_BEFORE = ["EEXIST", "EADDRNOTAVAIL"];
 
 function setSysctl(
   { netns, hostNetns, writeSysctl }: Kernel,

@@ -1,7 +1,7 @@
 import { type Link, linkDelete, linkSet } from "../../netlink/mod.ts";
 import { COORDINATOR_PROTOCOL } from "../../names/mod.ts";
 import type { Outside, Routes } from "./ports.ts";
-import { remove, routeRemoval } from "./remove.ts";
+import { remove, routeRemoval, throwRefusal } from "./remove.ts";
 import {
   type CoordinatorHusk,
   huskAlias,
@@ -38,8 +38,7 @@ export async function cutOff(
     ...routes.map(routeRemoval),
   ]);
   if (gone?.isAbsent) return undefined;
-  const refused = gone ?? errors.find((error) => error?.isAbsent === false);
-  if (refused !== undefined) throw refused;
+  throwRefusal([gone, ...errors]);
   return { ...key, index };
 }
 

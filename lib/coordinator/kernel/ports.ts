@@ -3,6 +3,7 @@ import type { Netns, writeSysctl } from "../../linux/mod.ts";
 import type { Link, NetfilterSocket, RouteSocket } from "../../netlink/mod.ts";
 import type { Later, ProbeLink, ProbeTimes } from "../../probe/mod.ts";
 import type { Shared } from "../config/shared.ts";
+import type { ResolvedMode } from "../plan/mode.ts";
 import type { CoordinatorHusk } from "../plan/veth.ts";
 
 /** Reads and changes one network namespace. */
@@ -56,7 +57,7 @@ export type PodArgs = Readonly<Record<string, string>>;
 
 /** How an interface is joined. */
 export interface Decided {
-  readonly mode: "underlay" | "overlay";
+  readonly mode: ResolvedMode;
   /** The route table of the interface that leaves the main one; absent where none does. */
   readonly table?: number | undefined;
 }

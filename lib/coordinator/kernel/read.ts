@@ -14,14 +14,11 @@ import type { Kernel, Routes } from "./ports.ts";
 import { REPLY_TABLE } from "../plan/reply_table.ts";
 import {
   type Place,
+  type Sides,
   type SideState,
-  type State,
   sysctlKey,
 } from "../state/state.ts";
 import type { Step } from "../state/steps.ts";
-
-/** What pod and host have. */
-export type Sides = Pick<State, "pod" | "host">;
 
 /** A pod's lists before anything runs in it, and the host's, which has only what is set up by hand or by us. */
 const SHORT = { isShort: true };

@@ -1,4 +1,9 @@
-import { type Request, type Route, routeDelete } from "../../netlink/mod.ts";
+import {
+  type NetlinkError,
+  type Request,
+  type Route,
+  routeDelete,
+} from "../../netlink/mod.ts";
 import type { Routes } from "./ports.ts";
 
 /** The request that removes a route as the kernel has listed it. */
@@ -18,7 +23,20 @@ export async function remove(
   socket: Pick<Routes, "tryExecute">,
   requests: readonly Request[],
 ): Promise<void> {
-  const errors = await socket.tryExecute(requests);
-  const refused = errors.find((error) => error?.isAbsent === false);
+  throwRefusal(await socket.tryExecute(requests));
+}
+
+/**
+ * Throws the first refusal of requests whose objects may be gone.
+ *
+ * @throws {NetlinkError} the refusal
+ */
+export function throwRefusal(
+  errors: readonly (NetlinkError | undefined)[],
+  { allowed = [] }: { readonly allowed?: readonly string[] } = {},
+): void {
+  const refused = errors.find((error) =>
+    error?.isAbsent === false && !allowed.includes(error.code)
+  );
   if (refused !== undefined) throw refused;
 }

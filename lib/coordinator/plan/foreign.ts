@@ -8,7 +8,7 @@ import {
 } from "../../names/mod.ts";
 import type { Rule } from "../../netlink/mod.ts";
 import { findRule, routesInPlace } from "../state/compare.ts";
-import type { Place, SideState, State } from "../state/state.ts";
+import type { Place, Sides, SideState } from "../state/state.ts";
 import { routeText, ruleText } from "../state/step_text.ts";
 import type { Step, StepOf } from "../state/steps.ts";
 import { withDevice } from "./stale.ts";
@@ -30,7 +30,7 @@ export interface Foreign {
  */
 export function keepForeign(
   steps: readonly Step[],
-  { pod, host }: Pick<State, "pod" | "host">,
+  { pod, host }: Sides,
 ): Foreign {
   const routes = pod.routes.filter(({ table, protocol, type }) =>
     isTable(table) && type === "unicast" && isOthers(protocol)

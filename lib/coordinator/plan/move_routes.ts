@@ -286,7 +286,8 @@ function waysBy({ routes }: SideState, index: number): Route[] {
   });
 }
 
-function onDevice(
+/** A route of the kernel as a step has it. */
+export function onDevice(
   { index: _index, hops: _hops, ...rest }: Route,
   device: string,
 ): DeviceRoute {

@@ -22,7 +22,7 @@ export interface NicTable {
 }
 
 /** The table with a number. */
-export function nicTable(number: number): NicTable {
+function nicTable(number: number): NicTable {
   return {
     table: COORDINATOR_TABLES + number,
     priority: COORDINATOR_NIC_PRIORITIES + number,

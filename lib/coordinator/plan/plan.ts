@@ -12,7 +12,7 @@ import { firstOf } from "./family.ts";
 import { prefixedMac } from "../config/mac_prefix.ts";
 import type { ResolvedMode } from "./mode.ts";
 import type { Moves } from "./move_routes.ts";
-import type { DeviceRoute, Step } from "../state/steps.ts";
+import type { DeviceRoute, LinkSetting, Step } from "../state/steps.ts";
 import type { Place } from "../state/state.ts";
 
 /** One end of the link between pod and host. */
@@ -40,7 +40,7 @@ export interface PlanInput {
   readonly moves: Moves;
 }
 
-/** RT_SCOPE_LINK and RT_SCOPE_UNIVERSE as the kernel shows them; IPv6 routes have no scope, but a metric. */
+/** IP6_RT_PRIO_USER of `<net/ip6_route.h>`: what the kernel gives routes without a metric. */
 const IPV6_METRIC = 1024;
 
 /** Everything that should be there for one interface, in the order in which it is made. Pure. */
@@ -61,7 +61,7 @@ export function planNic(input: PlanInput): Step[] {
 function nicSteps({ nic, settings, addresses }: PlanInput): Step[] {
   const { txQueueLength, macPrefix } = settings;
   const [first] = addresses;
-  const link = (setting: StepSetting): Step => ({
+  const link = (setting: LinkSetting): Step => ({
     kind: "link",
     device: nic,
     setting,
@@ -74,8 +74,6 @@ function nicSteps({ nic, settings, addresses }: PlanInput): Step[] {
       : [],
   ];
 }
-
-type StepSetting = Extract<Step, { kind: "link" }>["setting"];
 
 function sysctlSteps(input: PlanInput): Step[] {
   const { nic, inner, outer, mode, moves, families, settings } = input;
@@ -147,17 +145,19 @@ function hostSteps(input: PlanInput): Step[] {
           : undefined,
       },
     })),
-    ...families.map((family): Step => ({
-      kind: "rule",
-      place: "host",
-      rule: {
-        family,
-        priority: COORDINATOR_PRIORITY,
-        table,
-        protocol: COORDINATOR_PROTOCOL,
-      },
-    })),
+    ...families.map((family) => hostRule(family, table)),
   ];
+}
+
+/** The host's rule that leads to the table of pods' addresses. */
+export function hostRule(family: Family, table: number): Step {
+  const priority = COORDINATOR_PRIORITY;
+  const protocol = COORDINATOR_PROTOCOL;
+  return {
+    kind: "rule",
+    place: "host",
+    rule: { family, priority, table, protocol },
+  };
 }
 
 /** Host routes to the host, in each table that sends anything to it. */

@@ -2,24 +2,22 @@ import type { Address } from "../../inet/mod.ts";
 import { COORDINATOR_TABLES } from "../../names/mod.ts";
 import type { Route } from "../../netlink/mod.ts";
 import { findRule, isSameRoute, routesInPlace } from "../state/compare.ts";
+import { onDevice } from "./move_routes.ts";
 import { isNicRule } from "./nics.ts";
 import type { PlanInput } from "./plan.ts";
 import {
   addressesOf,
   indexOf,
   isOurs,
+  type Sides,
   type SideState,
 } from "../state/state.ts";
-import type { Step, StepOf } from "../state/steps.ts";
+import type { DeviceRoute, Step, StepOf } from "../state/steps.ts";
 
 /** What an earlier ADD of the same interface left, which has another address, table or configuration now. */
 export function staleSteps(
   steps: readonly Step[],
-  { pod, host, input }: {
-    readonly pod: SideState;
-    readonly host: SideState;
-    readonly input: PlanInput;
-  },
+  { pod, host, input }: Sides & { readonly input: PlanInput },
 ): Step[] {
   return [
     ...staleRules(steps, pod, input),
@@ -117,9 +115,9 @@ function addressesOfOthers(pod: SideState, nic: string): Address[] {
 
 /** A route of the kernel as a step says it; none for one with several ways. */
 export function withDevice(
-  { index, hops: _hops, ...route }: Route,
+  route: Route,
   side: Pick<SideState, "links">,
-): StepOf<"route">["route"][] {
-  const device = side.links.find((link) => link.index === index)?.name;
-  return device === undefined ? [] : [{ ...route, device }];
+): DeviceRoute[] {
+  const device = side.links.find((link) => link.index === route.index)?.name;
+  return device === undefined ? [] : [onDevice(route, device)];
 }

@@ -38,7 +38,7 @@ export function holds(step: Step, state: State): boolean {
 /** The rule of the kernel that says the same. */
 export function findRule(rule: Rule, side: SideState): Rule | undefined {
   return side.rules.find((other) =>
-    other.hasMore !== true && ruleText(other) === ruleText(rule)
+    other.hasMore !== true && ruleKey(other) === ruleKey(rule)
   );
 }
 
@@ -104,7 +104,7 @@ function isSame(a: Address | undefined, b: Address | undefined): boolean {
   return a?.toString() === b?.toString();
 }
 
-/** What a table has one route for, unless routes were put beside each other. */
+/** A table has one route for each of these, unless routes were put beside each other. */
 function slotOf(
   route: Pick<Route, "table" | "family" | "destination" | "metric">,
 ): string {
@@ -112,7 +112,7 @@ function slotOf(
   return [table, family, destination ?? "default", metric].join(" ");
 }
 
-function ruleText(rule: Rule): string {
+function ruleKey(rule: Rule): string {
   const { family, priority, table, source, destination, fwmark, fwmask, iif } =
     rule;
   return [

@@ -20,17 +20,26 @@ export interface SideState {
   readonly neighbours: readonly Neighbour[];
 }
 
-/** What the kernel has before anything is changed. */
-export interface State {
+/** What pod and host have. */
+export interface Sides {
   readonly pod: SideState;
   readonly host: SideState;
+}
+
+/** What the kernel has before anything is changed. */
+export interface State extends Sides {
   /** Values of the sysctls of a plan by place and name; absent where the kernel has none of that name. */
   readonly sysctls: ReadonlyMap<string, string>;
   /** Whether the pod has the table of reply marks, as it should be. */
   readonly repliesMarked: boolean;
 }
 
-/** What {@linkcode State.sysctls} has the value of a sysctl by. */
+/** One side alone, for steps of that side that rtnetlink carries out. */
+export function stateOf(side: SideState): State {
+  return { pod: side, host: side, sysctls: new Map(), repliesMarked: false };
+}
+
+/** The key of a sysctl in {@linkcode State.sysctls}. */
 export function sysctlKey(
   { place, name }: { readonly place: Place; readonly name: string },
 ): string {

@@ -2,11 +2,10 @@ import { type Address, FAMILIES, type Family, Prefix } from "../../inet/mod.ts";
 import {
   COORDINATOR_HOST_TABLE,
   COORDINATOR_PRIORITY,
-  COORDINATOR_PROTOCOL,
 } from "../../names/mod.ts";
 import type { Link, Neighbour, Route, Rule } from "../../netlink/mod.ts";
 import { firstOf } from "../plan/family.ts";
-import { direct } from "../plan/plan.ts";
+import { direct, hostRule } from "../plan/plan.ts";
 import { parseHuskAlias, parseVethAlias } from "../plan/veth.ts";
 import { isOurs } from "../state/state.ts";
 import type { Step } from "../state/steps.ts";
@@ -103,16 +102,7 @@ function missingRules(host: JoinedHost): Step[] {
     const present = hostRules(host, family).map(({ table }) => table);
     return tablesOf(host, family)
       .filter((table) => !present.includes(table))
-      .map((table): Step => ({
-        kind: "rule",
-        place: "host",
-        rule: {
-          family,
-          priority: COORDINATOR_PRIORITY,
-          table,
-          protocol: COORDINATOR_PROTOCOL,
-        },
-      }));
+      .map((table) => hostRule(family, table));
   });
 }
 

@@ -2,7 +2,7 @@ import { type Address, distinct, Prefix } from "../../inet/mod.ts";
 import type { LinkEnd } from "../plan/plan.ts";
 import { withDevice } from "../plan/stale.ts";
 import { findNeighbour, holds } from "../state/compare.ts";
-import { indexOf, isOurs, type SideState, type State } from "../state/state.ts";
+import { indexOf, isOurs, type SideState, stateOf } from "../state/state.ts";
 import type { DeviceRoute, Step } from "../state/steps.ts";
 
 /** What decides by which addresses a pod reaches its host. */
@@ -31,12 +31,7 @@ export function planRoutesToHost(input: RoutesToHostInput): Step[] {
     !hostAddresses.some((other) => other.equals(address)) &&
     !gateways.some((gateway) => gateway.equals(address))
   );
-  const state: State = {
-    pod,
-    host: pod,
-    sysctls: new Map(),
-    repliesMarked: true,
-  };
+  const state = stateOf(pod);
   return [
     ...addressesOf(wanted).map((address) =>
       neighbourStep("neighbour", address, input)

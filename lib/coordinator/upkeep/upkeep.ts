@@ -1,12 +1,13 @@
-import type { Address } from "../../inet/mod.ts";
+import { type Address, distinct } from "../../inet/mod.ts";
 import { COORDINATOR_PROTOCOL } from "../../names/mod.ts";
 import { type Link, refuseLost, routeLookUp } from "../../netlink/mod.ts";
 import { findHostAddresses, readHostLinks } from "../kernel/host_addresses.ts";
 import { discardHusks } from "../kernel/husks.ts";
 import type { Outside, Routes } from "../kernel/ports.ts";
-import { readPod } from "../kernel/read.ts";
+import { readNeighbours, readPod } from "../kernel/read.ts";
+import { throwRefusal } from "../kernel/remove.ts";
 import { doRequest } from "../kernel/requests.ts";
-import type { State } from "../state/state.ts";
+import { isOurs, type State, stateOf } from "../state/state.ts";
 import { isNetlinkStep, type Step } from "../state/steps.ts";
 import {
   type JoinedHost,
@@ -71,15 +72,24 @@ export async function keepPod(
   using netns = await outside.findNetnsOf(hostEnd);
   if (netns === undefined) return 0;
   using socket = outside.openRoutes(netns);
-  const neighbours = await socket.listNeighbours();
-  const pod = { ...await readPod(socket), neighbours };
-  const inside = pod.links.find(({ index }) => index === hostEnd.peerIndex);
+  const read = await readPod(socket);
+  const inside = read.links.find(({ index }) => index === hostEnd.peerIndex);
   // The number of a namespace is given again.
   const isPeer = inside?.kind === "veth" &&
     inside.peerIndex === hostEnd.index;
   if (!isPeer || inside.mac === undefined || hostEnd.mac === undefined) {
     return 0;
   }
+  const asked = read.routes.filter(isOurs)
+    .flatMap(({ destination, gateway }) =>
+      gateway === undefined ? destination?.address ?? [] : []
+    );
+  const neighbours = await readNeighbours(
+    socket,
+    inside.index,
+    distinct([...hostAddresses, ...asked]),
+  );
+  const pod = { ...read, neighbours };
   const steps = planRoutesToHost({
     pod,
     inner: { device: inside.name, mac: inside.mac },
@@ -120,10 +130,6 @@ async function sourcesTowards(
   return sources;
 }
 
-function stateOf(side: State["host"]): State {
-  return { pod: side, host: side, sysctls: new Map(), repliesMarked: false };
-}
-
 /** What went in the meantime, with its pod, needs nothing. */
 async function send(
   socket: Routes,
@@ -133,9 +139,6 @@ async function send(
   const errors = await socket.tryExecute(
     steps.filter(isNetlinkStep).map((step) => doRequest(step, state)),
   );
-  const refused = errors.find((error) =>
-    error !== undefined && !error.isAbsent && error.code !== "EEXIST"
-  );
-  if (refused !== undefined) throw refused;
+  throwRefusal(errors, { allowed: ["EEXIST"] });
   return errors.filter((error) => error === undefined).length;
 }
