@@ -100,7 +100,7 @@ for (const [what, add] of Object.entries(ADDS)) {
         await using lab = await labWithLeftovers();
         const pod = await lab.joined(again ? nics : nics.slice(0, -1), {
           config: joined,
-          ...overlay !== undefined && { overlay },
+          overlay,
         });
         const [nic = ETH0] = nics.slice(-1);
         if (!again) await lab.addNic(pod.netns, nic);

@@ -185,7 +185,7 @@ export class CoordinatorLab implements AsyncDisposable {
     nics: readonly NicSpec[],
     { config = {}, overlay }: {
       readonly config?: JsonObject;
-      readonly overlay?: number;
+      readonly overlay?: number | undefined;
     } = {},
   ): Promise<LabPod> {
     const pod = await this.pod([]);

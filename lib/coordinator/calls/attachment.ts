@@ -132,14 +132,14 @@ export async function planAttachment(
     );
   }
   const hostAddresses = await findHostAddresses(kernel.host, sides.host, {
-    // The gateway of an earlier call stays it: our own routes to the pod would change what the host says.
+    // An earlier call's gateway is kept: our own routes to the pod would change what the host answers now.
     before: read.routes.filter(isOurs).flatMap(({ gateway }) => gateway ?? []),
     towards: addresses,
   });
   const own = settings.hijacked.filter((each) => isNetworkOf(read, each));
   for (const network of own) {
     outside.warn(
-      "An interface of the pod is in this network: it is not sent through the host",
+      "A network of the pod's own is not sent through the host, although it is configured",
       { network: network.toString(), iface: nic },
     );
   }
@@ -233,7 +233,7 @@ export function linkOf(links: readonly Link[], nic: string): Link {
   );
 }
 
-/** A loopback link's has only zeros, which no machine can be asked by. */
+/** The link without a MAC address of zeros, as loopback links have: no machine can be asked by it. */
 export function withRealMac(link: Link): Link {
   return link.mac === "00:00:00:00:00:00" ? { ...link, mac: undefined } : link;
 }

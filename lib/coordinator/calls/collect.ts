@@ -32,10 +32,10 @@ export async function collect(
     const owner = parseVethAlias(link.alias);
     if (owner === undefined || live.has(owner.containerId)) continue;
     if (!await isOrphan(outside, link, owner)) {
-      outside.warn("Left the link of a pod that is in no list", {
-        ...owner,
-        link: link.name,
-      });
+      outside.warn(
+        "Kept a pair: its container is not in the runtime's list, but its interface is in the pod",
+        { ...owner, link: link.name },
+      );
       continue;
     }
     const husk = await cutOff(host, link);

@@ -88,7 +88,7 @@ function documentFrom(
   };
 }
 
-/** A cluster of which it is known that it has none has empty lists. */
+/** An empty list means that the cluster is known to have none. */
 function withCidrs(spec: JsonObject, cidrs: JsonObject): SharedDocument {
   const overlayPodCIDR = cidrs["overlayPodCIDR"] ?? [];
   const serviceCIDR = cidrs["serviceCIDR"] ?? [];
@@ -117,7 +117,7 @@ export function formatDocument(document: SharedDocument): string {
  * Reads what `formatDocument()` wrote, and what later versions add to it.
  *
  * @throws {SyntaxError} when it is cut off, or of another form
- * @throws {CniError} when it is not what JSON it should be
+ * @throws {CniError} when a field has another JSON type
  */
 export function parseDocument(text: string): SharedDocument {
   const json = parseObject(JSON.parse(text), "defaults");

@@ -20,7 +20,7 @@ import {
 } from "../state/state.ts";
 import type { Step } from "../state/steps.ts";
 
-/** A pod's lists before anything runs in it, and the host's, which has only what is set up by hand or by us. */
+/** A pod in which nothing runs yet, and the host, have few addresses and rules. */
 const SHORT = { isShort: true };
 
 /** Reads a pod's network, but for its neighbours: the kernel keeps those of all namespaces in one table. */
@@ -34,7 +34,7 @@ export async function readPod(pod: Routes): Promise<SideState> {
   };
 }
 
-/** The same before anything runs in the pod, with the links of these names, and those that anything leads to. */
+/** As {@linkcode readPod}, of a pod in which nothing runs yet, and only the links of these names and those that addresses and routes are of. */
 async function readNewPod(
   pod: Routes,
   names: ReadonlySet<string>,

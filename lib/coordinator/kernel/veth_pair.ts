@@ -82,7 +82,7 @@ async function tryCreate(
     },
   });
   const [refusal, ...errors] = await host.tryExecute(
-    // By its name, which no other program gives: were the index taken, these would be for another link of Coil's.
+    // The end is named, not numbered: if the index is taken, it is that of another link of Coil's.
     [request, ...raiseRequests({ name: hostName }, { alias })].map(silent),
   );
   if (refusal === undefined || refusal.lost === "answer") {

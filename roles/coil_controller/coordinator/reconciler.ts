@@ -88,7 +88,7 @@ export class SpiderReconciler {
       type: "Warning",
       reason: "StatusOfAnotherController",
       message:
-        "Another controller, such as Spiderpool's, writes the status; coil-controller leaves it alone until the spec changes. Run one of them",
+        "Another controller, such as Spiderpool's, writes the status; coil-controller leaves it alone until the spec changes. Run only one of them",
     });
     return false;
   }

@@ -55,8 +55,7 @@ export class CoordinatorMetrics {
       buckets: BUCKETS_S,
     });
     this.#probes = make.counter("coil_coordinator_probes_total", {
-      help:
-        "Questions to the network whether an address is in use or a gateway answers, and announcements",
+      help: "Probes for addresses in use and for gateways, and announcements",
       labels: ["kind", "result"],
     });
     this.#probeSeconds = make.histogram("coil_coordinator_probe_seconds", {

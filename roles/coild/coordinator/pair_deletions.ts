@@ -64,7 +64,11 @@ export class PairDeletions implements AsyncDisposable {
       signal,
       backoff: new Backoff({ initialMs: 50, maxMs: 5_000 }),
       shouldRetry(err) {
-        log.warn("Cannot delete a pair yet", { containerId, iface, err });
+        log.warn("Failed to delete a pair that was cut off; retrying", {
+          containerId,
+          iface,
+          err,
+        });
         return true;
       },
     });
@@ -82,6 +86,6 @@ async function closed(work: () => Promise<void>): Promise<void> {
   try {
     await work();
   } catch (err) {
-    log.warn("Cannot close a socket", { err });
+    log.warn("Failed to close a netlink socket of a call", { err });
   }
 }

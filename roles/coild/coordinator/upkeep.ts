@@ -102,14 +102,19 @@ export class CoordinatorUpkeep {
       const changed = await this.#updatePods(outside, { ...found, isQuiet });
       if (found.isPartial) this.#runner.trigger();
       if (found.changed + changed === 0) return;
-      log.info("Changed what the host and running pods have of each other", {
+      log.info("Restored routes, rules and neighbours of pods", {
         onHost: found.changed,
         inPods: changed,
       });
     } catch (err) {
       this.#lookAtAll();
       if (!this.#failures.passes(err)) return;
-      log.warn("Cannot look after joined pods; retrying", { err });
+      log.warn(
+        "Failed to check routes, rules and neighbours of pods; retrying",
+        {
+          err,
+        },
+      );
     }
   }
 
