@@ -24,6 +24,14 @@ async function lookup(
   return { pod: await stateOf(pod.netns), host: await stateOf(lab.host) };
 }
 
+/** A DEL by a coild that is killed before it deletes the pair. */
+async function cutOff(lab: CoordinatorLab, pod: LabPod): Promise<void> {
+  const discard = () => Promise.resolve();
+  lab.change = (outside) => ({ ...outside, discard });
+  await lab.ok("DEL", pod);
+  lab.change = (outside) => outside;
+}
+
 netnsTest(
   "coordinator: DEL takes exactly what ADD of that interface made, twice",
   async () => {
@@ -88,11 +96,7 @@ netnsTest(
   async () => {
     await using lab = await CoordinatorLab.start(["ipv4"]);
     const pod = await lab.joined([ETH0]);
-    lab.change = (outside) => ({
-      ...outside,
-      discard: () => Promise.resolve(),
-    });
-    await lab.ok("DEL", pod);
+    await cutOff(lab, pod);
     const links = await lab.host.ipJson("link", "show", "type", "veth");
     const husk = links.find(({ ifalias }) => /HUSK/.test(String(ifalias)));
     const name = String(husk?.["ifname"]);
@@ -157,12 +161,7 @@ netnsTest(
   async () => {
     await using lab = await CoordinatorLab.start(["ipv4"]);
     const pod = await lab.joined([ETH0]);
-    lab.change = (outside) => ({
-      ...outside,
-      discard: () => Promise.resolve(),
-    });
-    await lab.ok("DEL", pod);
-    lab.change = (outside) => outside;
+    await cutOff(lab, pod);
     const valid = [{ containerID: pod.containerId, ifname: "eth0" }];
     await lab.ok("GC", pod, {
       prevResult: null,
