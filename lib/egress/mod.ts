@@ -59,7 +59,11 @@ export {
   limitClients,
 } from "./gateway_plan/client_limits.ts";
 export { EgressServer, type ServerCounters } from "./gateway/server.ts";
-export type { ClientFlows, FlowSummary } from "./gateway/flow_summary.ts";
+export type {
+  ClientFlows,
+  FlowSummary,
+  PortUse,
+} from "./gateway/flow_summary.ts";
 export { prepareKernel } from "./kernel/modules.ts";
 export type { AppliedLimits } from "./gateway/limits.ts";
 export {

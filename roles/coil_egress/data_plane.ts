@@ -1,29 +1,14 @@
-import {
-  EgressServer,
-  type FlowSummary as KernelFlows,
-  planServer,
-} from "../../lib/egress/mod.ts";
+import { EgressServer, planServer } from "../../lib/egress/mod.ts";
 import { parseListenAddress } from "../../lib/telemetry/mod.ts";
 import type { EgressOptions } from "./flags.ts";
 import type { GatewayIdentity } from "./base/identity.ts";
-import type { DataPlane, FlowSummary } from "./base/ports.ts";
+import type { DataPlane } from "./base/ports.ts";
 
 /** The one interface of a pod, to the clients and to the outside. */
 const IFNAME = "eth0";
 
 /** How many destinations the metrics have. */
 const TOP_DESTINATIONS = 10;
-
-/** Names of IP protocols, from IANA's registry of protocol numbers. */
-const PROTOCOL_NAMES: ReadonlyMap<number, string> = new Map([
-  [1, "icmp"],
-  [6, "tcp"],
-  [17, "udp"],
-  [33, "dccp"],
-  [58, "icmpv6"],
-  [132, "sctp"],
-  [136, "udplite"],
-]);
 
 /**
  * Makes a gateway of the network namespace that this runs in, or takes over
@@ -54,8 +39,7 @@ export async function openDataPlane(
     setClients: async (clients) => void await server.setClients(clients),
     changeClients: async (change) => void await server.changeClients(change),
     readCounters: () => server.readCounters(),
-    readFlows: async () =>
-      summaryOf(await server.flows({ top: TOP_DESTINATIONS })),
+    readFlows: () => server.flows({ top: TOP_DESTINATIONS }),
     readConntrack: () => server.conntrack(),
     readLimited: () => server.limitedClients(),
     get limits() {
@@ -67,17 +51,5 @@ export async function openDataPlane(
       watchTable: () => server.watchTable(),
     },
     [Symbol.dispose]: () => server[Symbol.dispose](),
-  };
-}
-
-function summaryOf({ established, ports, clients }: KernelFlows): FlowSummary {
-  return {
-    established,
-    clients,
-    ports: ports.map(({ protocol, budget, ...use }) => ({
-      ...use,
-      protocol: PROTOCOL_NAMES.get(protocol) ?? String(protocol),
-      limit: budget,
-    })),
   };
 }

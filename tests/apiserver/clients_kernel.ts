@@ -52,7 +52,9 @@ export class ClientsKernel implements DataPlane {
   }
 
   readFlows(): ReturnType<DataPlane["readFlows"]> {
-    return Promise.resolve({ established: this.flows, ports: [], clients: [] });
+    const { flows } = this;
+    const none = { ports: [], clients: [] };
+    return Promise.resolve({ flows, established: flows, ...none });
   }
 
   readConntrack(): ReturnType<DataPlane["readConntrack"]> {

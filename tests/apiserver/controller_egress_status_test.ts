@@ -198,10 +198,23 @@ Deno.test("coil-controller says in an Egress' status how it is", async (t) => {
     );
     assert.equal(
       message,
-      "nat-1 uses 85% of its connection table, the most for apps/web. With more than 2 replicas clients share more of both",
+      "nat-1 uses 85% of its connection table, the most for apps/web. Raise spec.replicas above 2: each replica has its own connections and source ports",
     );
-    await lab.reportGateway(KEY, { ...gateway, snatPortsPercent: 90 });
-    await lab.awaitCondition(KEY, "CapacityLow", "True SourcePortsUsed");
+    await lab.reportGateway(KEY, {
+      ...gateway,
+      snatPortsPercent: 90,
+      snatPortsDestination: "203.0.113.9:443",
+      snatPortsClient: "apps/crawler",
+    });
+    const ports = await lab.awaitCondition(
+      KEY,
+      "CapacityLow",
+      "True SourcePortsUsed",
+    );
+    assert.match(
+      ports.message,
+      /^nat-1 uses 90% of its source ports to 203\.0\.113\.9:443, the most for apps\/crawler\./,
+    );
     await lab.reportGateway(KEY, { ...gateway, snatPortsPercent: 20 });
     await lab.awaitCondition(KEY, "CapacityLow", "False Sufficient");
     await lab.awaitEvents(

@@ -161,9 +161,9 @@ Deno.test("a gateway tells which connections it has and how much of its ports th
     await lab.client.exec("ping", "-c1", "-W60", ADDRESSES.outside.ipv6);
     const summary = await whenEstablished(server, 2);
     assert.deepEqual(
-      summary.ports.map(({ protocol, destination, port, used, budget }) => [
+      summary.ports.map(({ protocol, destination, port, used, limit }) => [
         ...[protocol, String(destination), port],
-        `${used} of ${budget}`,
+        `${used} of ${limit}`,
       ]),
       [
         [6, outside, 80, "2 of 64512"],

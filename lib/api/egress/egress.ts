@@ -138,7 +138,11 @@ export interface EgressGatewayStatus {
   readonly conntrackPercent?: number;
   /** How many of the source ports towards one destination are taken, of the worst destination, from 0 to 100; only while it is short of them. */
   readonly snatPortsPercent?: number;
-  /** The client with the most connections, `namespace/name`; only while it is short of something. */
+  /** That destination, with its port if the protocol has ports: `203.0.113.9:443`; only while source ports are short. */
+  readonly snatPortsDestination?: string;
+  /** The client with the most connections to that destination, `namespace/name`; only while source ports are short. */
+  readonly snatPortsClient?: string;
+  /** The client with the most connections, `namespace/name`; only while connections are short. */
   readonly largestClient?: string;
   /** Clients, `namespace/name`, to which connections were refused within the last minutes: they had reached their limit. */
   readonly limitedClients?: readonly string[];

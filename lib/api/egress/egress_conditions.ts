@@ -180,27 +180,28 @@ function capacityCondition(
     const message = "Every gateway has room for more connections";
     return { type, status: "False", reason: "Sufficient", message };
   }
-  const most = ({ largestClient }: EgressGatewayStatus) =>
-    largestClient === undefined ? "" : `, the most for ${largestClient}`;
+  const most = (client?: string) =>
+    client === undefined ? "" : `, the most for ${client}`;
   const message = cut([
     ...byConnections.map((g) =>
-      `${g.name} uses ${g.conntrackPercent}% of its connection table${most(g)}`
+      `${g.name} uses ${g.conntrackPercent}% of its connection table${
+        most(g.largestClient)
+      }`
     ),
     ...byPorts.map((g) =>
-      `${g.name} uses ${g.snatPortsPercent}% of its source ports to one destination${
-        most(g)
-      }`
+      `${g.name} uses ${g.snatPortsPercent}% of its source ports to ${
+        g.snatPortsDestination ?? "one destination"
+      }${most(g.snatPortsClient)}`
     ),
   ]);
   const reason = byConnections.length > 0 ? "ConntrackFull" : "SourcePortsUsed";
-  const wanted = wantedOf(egress);
   return {
     type,
     status: "True",
     reason,
-    message: `${message}. With more than ${wanted} replica${
-      wanted === 1 ? "" : "s"
-    } clients share more of both`,
+    message: `${message}. Raise spec.replicas above ${
+      wantedOf(egress)
+    }: each replica has its own connections and source ports`,
   };
 }
 

@@ -203,16 +203,18 @@ Deno.test("egressStatus() warns of exhaustion from 80% on, until it is below 70%
 
 Deno.test("egressStatus() names who uses most of a gateway that is short, and that more gateways would help", () => {
   const short = { name: "a", conntrackPercent: 85, snatPortsPercent: 90 };
-  const gateways = [{ ...short, largestClient: "apps/web" }, {
-    name: "b",
-    snatPortsPercent: 81,
-  }];
+  const gateways = [{
+    ...short,
+    largestClient: "apps/web",
+    snatPortsDestination: "203.0.113.9:443",
+    snatPortsClient: "apps/crawler",
+  }, { name: "b", snatPortsPercent: 81 }];
   const { conditions = [] } = statusOf({ gateways });
   const { message } = conditions.find(({ type }) => type === "CapacityLow") ??
     {};
   assert.equal(
     message,
-    "a uses 85% of its connection table, the most for apps/web; a uses 90% of its source ports to one destination, the most for apps/web; b uses 81% of its source ports to one destination. With more than 2 replicas clients share more of both",
+    "a uses 85% of its connection table, the most for apps/web; a uses 90% of its source ports to 203.0.113.9:443, the most for apps/crawler; b uses 81% of its source ports to one destination. Raise spec.replicas above 2: each replica has its own connections and source ports",
   );
 });
 

@@ -12,7 +12,9 @@ export interface PortUse {
   /** How many connections there are, each with a source port of its own. */
   readonly used: number;
   /** How many source ports there are for them. */
-  readonly budget: number;
+  readonly limit: number;
+  /** The client that has the most of them. */
+  readonly largest: Address;
 }
 
 /** The current connections through a gateway. */
@@ -54,15 +56,15 @@ const PROTOCOLS_WITH_PORTS: ReadonlySet<number> = new Set([
  */
 const PORT_CLASSES: readonly {
   readonly below: number;
-  readonly budget: number;
+  readonly limit: number;
 }[] = [
-  { below: 512, budget: 511 },
-  { below: 1024, budget: 424 },
-  { below: 65536, budget: 64512 },
+  { below: 512, limit: 511 },
+  { below: 1024, limit: 424 },
+  { below: 65536, limit: 64512 },
 ];
 
 /** Identifiers of ICMP echo requests, all 16 bits of them. */
-const ICMP_BUDGET = 65536;
+const ICMP_LIMIT = 65536;
 
 /** States of TCP in which data may still come, `enum tcp_conntrack`. */
 const LIVE_TCP_STATES: ReadonlySet<string | undefined> = new Set([
@@ -93,22 +95,29 @@ export class FlowCounter {
     client.flows++;
     this.#flows++;
     if (isEstablished(flow)) this.#established++;
-    const { port, budget } = portClassOf(flow);
-    const destination = flow.originalDestination;
-    const key = [flow.protocol, keyOf(destination), port, budget].join();
-    const use = this.#uses.get(key);
-    if (use !== undefined) use.used++;
-    else {
-      const { protocol } = flow;
-      this.#uses.set(key, { protocol, destination, port, used: 1, budget });
+    const { port, limit } = portClassOf(flow);
+    const { protocol, originalDestination: destination } = flow;
+    const key = [protocol, keyOf(destination), port, limit].join();
+    let use = this.#uses.get(key);
+    if (use === undefined) {
+      use = { protocol, destination, port, limit, used: 0, shares: new Map() };
+      this.#uses.set(key, use);
     }
+    use.used++;
+    use.shares.set(
+      client.address,
+      (use.shares.get(client.address) ?? 0) + 1,
+    );
   }
 
   /** The sum, with the `top` worst destinations and the `top` largest clients. */
   summary(top: number): FlowSummary {
     const ports = this.#uses.values().toArray()
-      .toSorted((a, b) => b.used / b.budget - a.used / a.budget)
-      .slice(0, top);
+      .toSorted((a, b) => b.used / b.limit - a.used / a.limit)
+      .slice(0, top).flatMap(({ shares, ...use }) => {
+        const [largest] = [...shares].toSorted(([, a], [, b]) => b - a);
+        return largest === undefined ? [] : [{ ...use, largest: largest[0] }];
+      });
     const clients = this.#clients.values().filter(({ flows }) => flows > 0)
       .toArray().toSorted((a, b) => b.flows - a.flows).slice(0, top);
     const [flows, established] = [this.#flows, this.#established];
@@ -116,8 +125,10 @@ export class FlowCounter {
   }
 }
 
-interface Use extends PortUse {
+interface Use extends Omit<PortUse, "largest"> {
   used: number;
+  /** How many of them each client has. */
+  readonly shares: Map<Address, number>;
 }
 
 /** A family and a number: a bigint is quicker to make a key of than the text is. */
@@ -138,14 +149,14 @@ function isEstablished({ protocol, status, tcpState }: ConntrackFlow): boolean {
 /** Towards which port there, and of how many source ports here. */
 function portClassOf(
   flow: ConntrackFlow,
-): { readonly port: number; readonly budget: number } {
+): { readonly port: number; readonly limit: number } {
   const { protocol, originalDestinationPort: port, replyDestinationPort } =
     flow;
   if (protocol === PROTOCOL_ICMP || protocol === PROTOCOL_ICMPV6) {
-    return { port: 0, budget: ICMP_BUDGET };
+    return { port: 0, limit: ICMP_LIMIT };
   }
   // Without ports, two clients with one destination cannot be distinguished.
-  if (!PROTOCOLS_WITH_PORTS.has(protocol)) return { port: 0, budget: 1 };
+  if (!PROTOCOLS_WITH_PORTS.has(protocol)) return { port: 0, limit: 1 };
   const found = PORT_CLASSES.find(({ below }) => replyDestinationPort < below);
-  return { port, budget: found?.budget ?? 0 };
+  return { port, limit: found?.limit ?? 0 };
 }

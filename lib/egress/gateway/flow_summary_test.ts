@@ -98,14 +98,38 @@ Deno.test("FlowCounter tells the port use of each protocol, destination and port
   ]);
 });
 
-Deno.test("FlowCounter has a budget for each class of source ports", () => {
-  const budgetOf = (changes: Partial<ConntrackFlow>) =>
-    count([changes]).ports[0]?.budget;
-  assert.equal(budgetOf({ replyDestinationPort: 1024 }), 65535 - 1024 + 1);
-  assert.equal(budgetOf({ replyDestinationPort: 1023 }), 1023 - 600 + 1);
-  assert.equal(budgetOf({ replyDestinationPort: 511 }), 511);
-  assert.equal(budgetOf({ protocol: 1, replyDestinationPort: 7 }), 65536);
-  assert.equal(budgetOf({ protocol: 47 }), 1);
+Deno.test("FlowCounter has a limit for each class of source ports", () => {
+  const limitOf = (changes: Partial<ConntrackFlow>) =>
+    count([changes]).ports[0]?.limit;
+  assert.equal(limitOf({ replyDestinationPort: 1024 }), 65535 - 1024 + 1);
+  assert.equal(limitOf({ replyDestinationPort: 1023 }), 1023 - 600 + 1);
+  assert.equal(limitOf({ replyDestinationPort: 511 }), 511);
+  assert.equal(limitOf({ protocol: 1, replyDestinationPort: 7 }), 65536);
+  assert.equal(limitOf({ protocol: 47 }), 1);
+});
+
+Deno.test("FlowCounter knows of each destination the client with the most connections there, not the one with the most in all", () => {
+  const [few = CLIENT, many = CLIENT] = ["10.1.1.2", "10.1.1.3"]
+    .map(Address.parse);
+  const counter = new FlowCounter([few, many]);
+  const add = (client: Address, port: number, times: number) => {
+    for (let i = 0; i < times; i++) {
+      counter.add(flow({
+        originalSource: client,
+        originalDestinationPort: port,
+      }));
+    }
+  };
+  add(many, 443, 1);
+  add(few, 443, 3);
+  add(many, 80, 2);
+  add(many, 8080, 2);
+  const { ports, clients } = counter.summary(10);
+  assert.deepEqual(
+    ports.map(({ port, used, largest }) => [port, used, String(largest)]),
+    [[443, 4, "10.1.1.2"], [80, 2, "10.1.1.3"], [8080, 2, "10.1.1.3"]],
+  );
+  assert.equal(String(clients[0]?.address), "10.1.1.3");
 });
 
 Deno.test("FlowCounter takes all echo requests to a destination together", () => {

@@ -1,6 +1,6 @@
 import type {
   AppliedLimits,
-  ClientFlows,
+  FlowSummary,
   ServerCounters,
 } from "../../../lib/egress/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
@@ -9,27 +9,6 @@ import type {
   Listener,
   TableNotification,
 } from "../../../lib/netlink/mod.ts";
-
-/** How many source ports of the gateway are taken towards one destination. */
-export interface PortUse {
-  /** Name of the IP protocol, or its number. */
-  readonly protocol: string;
-  readonly destination: Address;
-  readonly port: number;
-  readonly used: number;
-  /** How many source ports there are for them. */
-  readonly limit: number;
-}
-
-/** What goes through the gateway at the moment. */
-export interface FlowSummary {
-  /** Established flows of clients. */
-  readonly established: number;
-  /** The destinations with the largest share of ports taken, the worst first. */
-  readonly ports: readonly PortUse[];
-  /** The clients with the most flows, these first. */
-  readonly clients: readonly ClientFlows[];
-}
 
 /** The kernel's half of a gateway, whose clients this daemon decides on. */
 export interface DataPlane extends Disposable {

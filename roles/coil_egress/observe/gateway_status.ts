@@ -4,6 +4,7 @@ import {
   EGRESSES,
   type EgressGatewayStatus,
 } from "../../../lib/api/mod.ts";
+import type { PortUse } from "../../../lib/egress/mod.ts";
 import { Gate, jittered, Mutex, withTimeout } from "../../../lib/async/mod.ts";
 import { valuesOf } from "../../../lib/inet/mod.ts";
 import type { KubeClient } from "../../../lib/kube/mod.ts";
@@ -39,7 +40,7 @@ export function gatewayReport(
   { draining, limited, losses, readings }: {
     readonly draining: boolean;
     readonly losses: Pick<ReportedLosses, "list" | "suspects">;
-    readonly limited: Pick<LimitedClients, "names" | "limits" | "largest">;
+    readonly limited: Pick<LimitedClients, "names" | "limits" | "nameOf">;
     readonly readings: Pick<Readings, "flows" | "conntrack">;
   },
 ): GatewayReport {
@@ -48,7 +49,7 @@ export function gatewayReport(
   const names = limited.names();
   const lost = losses.list();
   const suspects = losses.suspects();
-  const largestClient = limited.largest();
+  const [largest] = flows?.clients ?? [];
   return {
     draining,
     ...(conntrack !== undefined && {
@@ -57,7 +58,13 @@ export function gatewayReport(
     ...(flows !== undefined && {
       snatPortsPercent: percentOf(worst?.used ?? 0, worst?.limit ?? 0),
     }),
-    ...(largestClient !== undefined && { largestClient }),
+    ...(worst !== undefined && {
+      snatPortsDestination: destinationText(worst),
+      snatPortsClient: limited.nameOf(worst.largest),
+    }),
+    ...(largest !== undefined && {
+      largestClient: limited.nameOf(largest.address),
+    }),
     ...(names.length > 0 && {
       limitedClients: names.slice(0, MAX_NAMES),
     }),
@@ -65,6 +72,16 @@ export function gatewayReport(
     ...(lost.length > 0 && { losses: lost }),
     ...(suspects.length > 0 && { suspects }),
   };
+}
+
+/** An address, with the port of protocols that have some. */
+function destinationText(
+  { destination, port }: Pick<PortUse, "destination" | "port">,
+): string {
+  if (port === 0) return destination.toString();
+  return destination.family === "ipv6"
+    ? `[${destination}]:${port}`
+    : `${destination}:${port}`;
 }
 
 /** A whole number from 0 to 100. */
@@ -219,7 +236,14 @@ function newsOf(report: GatewayReport, before: News | undefined): News {
 
 /** What is written: percentages only of what the gateway is short of, and those only when they are others; likewise who has the most of it. */
 function entryOf(
-  { conntrackPercent, snatPortsPercent, largestClient, ...rest }: GatewayReport,
+  {
+    conntrackPercent,
+    largestClient,
+    snatPortsPercent,
+    snatPortsDestination,
+    snatPortsClient,
+    ...rest
+  }: GatewayReport,
   { news, written }: {
     readonly news: News;
     readonly written: GatewayReport | undefined;
@@ -227,12 +251,17 @@ function entryOf(
 ): GatewayReport {
   const conntrack = steady(conntrackPercent, written?.conntrackPercent);
   const ports = steady(snatPortsPercent, written?.snatPortsPercent);
-  const isShort = news.isConntrackHigh || news.isPortsHigh;
   return {
     ...rest,
-    ...(news.isConntrackHigh && { conntrackPercent: conntrack }),
-    ...(news.isPortsHigh && { snatPortsPercent: ports }),
-    ...(isShort && largestClient !== undefined && { largestClient }),
+    ...(news.isConntrackHigh && {
+      conntrackPercent: conntrack,
+      ...(largestClient !== undefined && { largestClient }),
+    }),
+    ...(news.isPortsHigh && {
+      snatPortsPercent: ports,
+      ...(snatPortsDestination !== undefined && { snatPortsDestination }),
+      ...(snatPortsClient !== undefined && { snatPortsClient }),
+    }),
   };
 }
 

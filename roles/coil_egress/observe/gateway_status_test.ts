@@ -176,12 +176,16 @@ Deno.test("GatewayStatusWriter writes at once what a condition follows from, and
   });
 });
 
-Deno.test("GatewayStatusWriter names the largest client only while the gateway is short of something", async () => {
+Deno.test("GatewayStatusWriter names the largest client only of what the gateway is short of", async () => {
   await writing({ intervalMs: 1 }, async ({ requests, report }) => {
     const named: unknown[] = [];
     for (
       const change of [
-        { largestClient: "team/a" },
+        {
+          largestClient: "team/a",
+          snatPortsClient: "team/c",
+          snatPortsDestination: "192.0.2.1:443",
+        },
         { conntrackPercent: 81 },
         { conntrackPercent: 0, snatPortsPercent: 81 },
         { snatPortsPercent: 0, limitedClients: ["team/b"] },
@@ -192,9 +196,16 @@ Deno.test("GatewayStatusWriter names the largest client only while the gateway i
       await sleep(10);
       if (requests.length === before) continue;
       const body = JSON.parse(String(requests.at(-1)?.body));
-      named.push(body.status.gateways[0].largestClient);
+      const { largestClient, snatPortsClient, snatPortsDestination } =
+        body.status.gateways[0];
+      named.push([largestClient, snatPortsClient, snatPortsDestination]);
     }
-    assert.deepEqual(named, [undefined, "team/a", "team/a", undefined]);
+    assert.deepEqual(named, [
+      [undefined, undefined, undefined],
+      ["team/a", undefined, undefined],
+      [undefined, "team/c", "192.0.2.1:443"],
+      [undefined, undefined, undefined],
+    ]);
   });
 });
 
@@ -233,11 +244,15 @@ Deno.test("GatewayStatusWriter warns once and tries again", async () => {
 const nobody = {
   names: () => [],
   limits: { isSupported: true },
-  largest: () => undefined,
+  nameOf: (client: Address) => `team/${client}`,
 };
 
 Deno.test("gatewayReport() gives percentages of the worst, and leaves out what is not known", () => {
-  const use = { protocol: "tcp", destination: Address.parse("192.0.2.1") };
+  const use = {
+    protocol: 6,
+    destination: Address.parse("192.0.2.1"),
+    largest: Address.parse("10.1.1.2"),
+  };
   assert.deepEqual(
     gatewayReport({
       draining: true,
@@ -246,8 +261,9 @@ Deno.test("gatewayReport() gives percentages of the worst, and leaves out what i
       readings: {
         conntrack: { entries: 999, max: 1000 },
         flows: {
+          flows: 6,
           established: 5,
-          clients: [],
+          clients: [{ address: Address.parse("10.1.1.3"), flows: 6 }],
           ports: [
             { ...use, port: 443, used: 512, limit: 1024 },
             { ...use, port: 80, used: 600, limit: 64512 },
@@ -259,8 +275,26 @@ Deno.test("gatewayReport() gives percentages of the worst, and leaves out what i
       draining: true,
       conntrackPercent: 99,
       snatPortsPercent: 50,
+      snatPortsDestination: "192.0.2.1:443",
+      snatPortsClient: "team/10.1.1.2",
+      largestClient: "team/10.1.1.3",
     },
   );
+  const destinations = [["fd00::1", 443], ["192.0.2.1", 0]] as const;
+  const texts = destinations.map(([text, port]) => {
+    const destination = Address.parse(text);
+    const ports = [{ ...use, destination, port, used: 1, limit: 1 }];
+    return gatewayReport({
+      draining: false,
+      limited: nobody,
+      losses: { list: () => [], suspects: () => [] },
+      readings: {
+        conntrack: undefined,
+        flows: { flows: 1, established: 1, clients: [], ports },
+      },
+    }).snatPortsDestination;
+  });
+  assert.deepEqual(texts, ["[fd00::1]:443", "192.0.2.1"]);
   const readings = { conntrack: undefined, flows: undefined };
   const losses = { list: () => [], suspects: () => [] };
   const idle = { draining: false, limited: nobody, losses };

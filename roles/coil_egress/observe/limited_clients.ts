@@ -9,11 +9,11 @@ const log = getLogger("limits");
 
 export interface LimitedClientsOptions {
   readonly kernel: Pick<DataPlane, "limits">;
-  readonly readings: Pick<Readings, "flows" | "limited">;
+  readonly readings: Pick<Readings, "limited">;
   readonly pods: () => Iterable<ClientPod>;
 }
 
-/** The clients that had as many connections as they may, and wanted more, and the one with the most; by name. */
+/** The clients that had as many connections as they may, and wanted more; by name. */
 export class LimitedClients {
   readonly #options: LimitedClientsOptions;
   #reported: ReadonlySet<string> = new Set();
@@ -35,15 +35,13 @@ export class LimitedClients {
     return [...new Set(names.values())].sort();
   }
 
-  /** The name of the client with the most connections, limited or not. */
-  largest(): string | undefined {
-    const { readings, pods } = this.#options;
-    const [largest] = readings.flows?.clients ?? [];
-    if (largest === undefined) return undefined;
-    return namesOf(pods(), [largest.address]).get(largest.address);
+  /** The name of any client; of a pod that is not known, its address. */
+  nameOf(client: Address): string {
+    const names = namesOf(this.#options.pods(), [client]);
+    return names.get(client) ?? client.toString();
   }
 
-  /** Logs new ones among them, and whether there are limits at all. */
+  /** Logs clients that have newly reached their limit, and whether there are limits at all. */
   report(): void {
     const { isSupported, flows, flowsToOneAddress } = this.limits;
     if (!isSupported && this.#isSupported) {

@@ -42,21 +42,22 @@ const KERNEL: Omit<
     }),
   readFlows: () =>
     Promise.resolve({
+      flows: 5,
       established: 4,
       clients: [
         { address: Address.parse("10.1.1.2"), flows: 900 },
         { address: Address.parse("10.1.1.9"), flows: 3 },
       ],
       ports: [
-        ["tcp", 300, 424],
-        ["tcp", 400, 64512],
-        ["udp", 12, 64512],
-      ].map(([protocol, used, limit]) => ({
-        protocol: String(protocol),
+        { protocol: 6, used: 300, limit: 424 },
+        { protocol: 6, used: 400, limit: 64512 },
+        { protocol: 17, used: 12, limit: 64512 },
+        { protocol: 99, used: 1, limit: 1 },
+      ].map((use) => ({
+        ...use,
         destination: Address.parse("192.0.2.1"),
         port: 443,
-        used: Number(used),
-        limit: Number(limit),
+        largest: Address.parse("10.1.1.2"),
       })),
     }),
   readConntrack: () => Promise.resolve({ entries: 17, max: 65536 }),
@@ -146,6 +147,7 @@ Deno.test("the metrics of the kernel are there from the first scrape, totals as 
       `coil_egress_snat_ports_used{${GATEWAY},protocol="tcp",destination="192.0.2.1",port="443"} 300`,
       `coil_egress_snat_ports_limit{${GATEWAY},protocol="tcp",destination="192.0.2.1",port="443"} 424`,
       `coil_egress_snat_ports_used{${GATEWAY},protocol="udp",destination="192.0.2.1",port="443"} 12`,
+      `coil_egress_snat_ports_used{${GATEWAY},protocol="99",destination="192.0.2.1",port="443"} 1`,
     ]
   ) {
     assert.ok(lines.includes(line), `no ${line} in\n${lines.join("\n")}`);

@@ -8,6 +8,17 @@ import { MetricFactory, type Registry } from "../../../lib/telemetry/mod.ts";
 /** Labels of what the gateway as a whole has. */
 const POD_LABELS = ["namespace", "pod", "egress"] as const;
 
+/** Names of IP protocols, from IANA's registry of protocol numbers. */
+const PROTOCOL_NAMES: ReadonlyMap<number, string> = new Map([
+  [1, "icmp"],
+  [6, "tcp"],
+  [17, "udp"],
+  [33, "dccp"],
+  [58, "icmpv6"],
+  [132, "sctp"],
+  [136, "udplite"],
+]);
+
 type PodLabels = Record<typeof POD_LABELS[number], string>;
 
 /** What the metrics of the kernel read when they are scraped. */
@@ -158,7 +169,9 @@ function observePorts({ make, labels, readings }: Context): void {
         gauge.reset();
         // The worst comes first, so it is set last.
         for (const use of (readings.flows?.ports ?? []).toReversed()) {
-          const { protocol, port } = use;
+          const { port } = use;
+          const protocol = PROTOCOL_NAMES.get(use.protocol) ??
+            String(use.protocol);
           const destination = use.destination.toString();
           gauge.set({ ...labels, protocol, destination, port }, use[of]);
         }

@@ -1,9 +1,9 @@
 import { jittered, SingleFlight, sleep } from "../../../lib/async/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
-import type { ServerCounters } from "../../../lib/egress/mod.ts";
+import type { FlowSummary, ServerCounters } from "../../../lib/egress/mod.ts";
 import type { ConntrackCount } from "../../../lib/netlink/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
-import type { DataPlane, FlowSummary } from "../base/ports.ts";
+import type { DataPlane } from "../base/ports.ts";
 
 const log = getLogger("metrics");
 
