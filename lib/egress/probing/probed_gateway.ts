@@ -39,6 +39,7 @@ export class ProbedGateway implements Disposable {
   #witnessedMs = -Infinity;
   #dueMs = 0;
   #openedMs: number;
+  #uid: string | undefined;
   #isAwaiting = false;
   #isDoubted = false;
 
@@ -77,6 +78,12 @@ export class ProbedGateway implements Disposable {
   /** Whether it may be lost soon, for all that other gateways show. */
   get isDoubted(): boolean {
     return this.#isDoubted;
+  }
+
+  /** Whether it is the pod with this UID, as far as that is known. */
+  isPod(uid: string | undefined): boolean {
+    this.#uid ??= uid;
+    return uid === undefined || uid === this.#uid;
   }
 
   /** Whether it is to be asked in a round now. */

@@ -20,9 +20,11 @@ const WITNESSES = 3;
 
 /** Gateways of which any can stand in for another one: those of an Egress, of one family. */
 export interface GatewayGroup {
-  /** Several groups may have one name. */
+  /** Name of the Egress; it has a group for each family. */
   readonly name: string;
   readonly gateways: readonly Address[];
+  /** UIDs of their pods, by address: another pod is another gateway. */
+  readonly uids?: ReadonlyMap<string, string> | undefined;
 }
 
 /** A gateway that is lost while others answer. */
@@ -220,8 +222,11 @@ export class GatewayProber implements Disposable {
       groups.flatMap(({ gateways }) => gateways)
         .map((address) => [address.toString(), address]),
     );
+    const uids = new Map(
+      groups.flatMap(({ uids = new Map<string, string>() }) => [...uids]),
+    );
     for (const [name, probed] of this.#probed) {
-      if (wanted.has(name)) continue;
+      if (wanted.has(name) && probed.isPod(uids.get(name))) continue;
       probed[Symbol.dispose]();
       this.#probed.delete(name);
     }

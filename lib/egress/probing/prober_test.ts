@@ -119,6 +119,27 @@ Deno.test("GatewayProber recalls what was lost before a start, until it answers;
   assert.deepEqual([...lab.prober.lost], []);
 });
 
+Deno.test("GatewayProber takes a pod that has the address of a lost one for another gateway, which may never answer", async () => {
+  await using lab = new Lab([A, B], [B]);
+  const withUid = (uid: string) => [{
+    ...{ name: "internet/nat", gateways: [A, B] },
+    uids: new Map([[`${A}`, uid], [`${B}`, "b"]]),
+  }];
+  lab.groups = withUid("old");
+  lab.prober.recall([A]);
+  await lab.clock.advance(60_000);
+  assert.deepEqual([...lab.prober.lost], [A.toString()]);
+  // It says no UID for a moment.
+  lab.groups = [{ name: "internet/nat", gateways: [A, B] }];
+  await lab.clock.advance(1_000);
+  assert.equal(lab.prober.health.get(`${A}`), "lost");
+  lab.groups = withUid("new");
+  await lab.clock.advance(60_000);
+  assert.deepEqual(lab.changes.slice(1), ["internet/nat:  / "]);
+  assert.equal(lab.prober.health.get(`${A}`), "unknown");
+  assert.equal(lab.prober.health.get(`${B}`), "healthy");
+});
+
 Deno.test("GatewayProber never loses a gateway that has not answered yet, and asks it less and less often", async () => {
   await using lab = new Lab([A, B], [B]);
   await lab.clock.advance(600_000);

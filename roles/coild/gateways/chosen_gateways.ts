@@ -22,9 +22,11 @@ export function chosenGroups(
   const byName = Map.groupBy(gateways, ({ name }) => name);
   return [...byName].flatMap(([name, same]) => {
     const all = distinct(same.flatMap(chosenOf));
+    const uids = uidsOf(same);
     return FAMILIES.map((family) => ({
       name,
       gateways: all.filter((each) => each.family === family),
+      uids,
     }));
   }).filter((group) => group.gateways.length > 0);
 }
