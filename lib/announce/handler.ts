@@ -6,14 +6,12 @@ import {
   formatRefusal,
   LOSSES_PATH,
   type LossReport,
+  MAX_TEXT_CHARS,
   parseAnnouncement,
   parseLossReport,
 } from "./wire.ts";
 
 const log = getLogger("announce");
-
-/** An announcement has a few hundred bytes. */
-const MAX_BODY_BYTES = 8_192;
 
 /** The sender no longer waits by then. */
 const ANSWER_MS = 5_000;
@@ -104,7 +102,7 @@ async function decide(
   const caller = await authenticate(token, peer);
   if (caller === undefined) return refuse(401, "the token is not valid here");
   // A body that never ends must not hold the answer.
-  const text = await abortable(readText(request, MAX_BODY_BYTES), signal);
+  const text = await abortable(readText(request, MAX_TEXT_CHARS), signal);
   const message = parse(text ?? "", pathname);
   if (message instanceof SyntaxError) return refuse(400, message.message);
   const verdict = "losses" in message

@@ -176,6 +176,13 @@ Deno.test("announceHandler() hands a report of lost gateways and its sender on",
     reason: "not here",
   });
   assert.deepEqual(seen, [report, "n1"]);
+  // As long as a report can be.
+  const [loss] = report.losses;
+  const longest = { ...loss, gateway: `2001:db8${":ffff".repeat(6)}` };
+  const suspects = Array(64).fill(longest.gateway);
+  const long = { ...report, losses: Array(64).fill(longest), suspects };
+  assert.ok(JSON.stringify(long).length > 7_000);
+  assert.equal((await send({ ...long, more: "x".repeat(1_500) })).status, 403);
   const { status } = await send({ ...report, losses: [{ gateway: "x" }] });
   assert.equal(status, 400);
 });

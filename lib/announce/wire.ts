@@ -45,8 +45,8 @@ export interface LossReport {
 /** Clients use no more gateways of an Egress. */
 const MAX_LOSSES = 64;
 
-/** Far above what a message has; keeps a peer from filling the memory. */
-const MAX_TEXT_CHARS = 8_192;
+/** Above what the longest report has; keeps a peer from filling the memory. */
+export const MAX_TEXT_CHARS = 16_384;
 
 /** A namespace, a name and a UID are shorter (RFC 1123; a subdomain has 253 characters). */
 const MAX_WORD_CHARS = 253;
@@ -69,20 +69,21 @@ export function formatAnnouncement(announcement: Announcement): string {
  * @throws {SyntaxError} when it is not one; the message names the member
  */
 export function parseAnnouncement(text: string): Announcement {
-  const message = messageOf(text);
-  const egress = egressOf(message);
-  const pod = objectOf(message["pod"], "pod");
-  return {
-    egress,
-    pod: {
-      namespace: wordOf(pod, "pod", "namespace"),
-      name: wordOf(pod, "pod", "name"),
-      uid: wordOf(pod, "pod", "uid"),
-    },
-    addresses: addressesOf(message["addresses"]),
-    ...(message["block"] !== undefined &&
-      { block: wordOf(message, "announcement", "block") }),
-  };
+  return parse(text, "announcement", (message) => {
+    const egress = egressOf(message);
+    const pod = objectOf(message["pod"], "pod");
+    return {
+      egress,
+      pod: {
+        namespace: wordOf(pod, "pod", "namespace"),
+        name: wordOf(pod, "pod", "name"),
+        uid: wordOf(pod, "pod", "uid"),
+      },
+      addresses: addressesOf(message["addresses"]),
+      ...(message["block"] !== undefined &&
+        { block: wordOf(message, "announcement", "block") }),
+    };
+  });
 }
 
 /** Returns the report as JSON; what is above the limit is left out. */
@@ -106,8 +107,7 @@ export function formatLossReport(
  * @throws {SyntaxError} when it is not one; the message names the member
  */
 export function parseLossReport(text: string): LossReport {
-  const message = messageOf(text);
-  return {
+  return parse(text, "loss report", (message) => ({
     egress: egressOf(message),
     losses: lossesOf(message, "losses").map((value) => {
       const loss = objectOf(value, "losses");
@@ -119,7 +119,7 @@ export function parseLossReport(text: string): LossReport {
     }),
     suspects: lossesOf(message, "suspects")
       .map((value) => addressOf(value, "suspects")),
-  };
+  }));
 }
 
 function lossesOf(
@@ -130,7 +130,7 @@ function lossesOf(
   if (!Array.isArray(entries)) return [];
   if (entries.length <= MAX_LOSSES) return entries;
   throw new SyntaxError(
-    `Cannot parse announcement: "${member}" has more than ${MAX_LOSSES} entries`,
+    `"${member}" has more than ${MAX_LOSSES} entries`,
   );
 }
 
@@ -145,13 +145,22 @@ export function parseRefusal(text: string): string {
   return typeof error === "string" ? error : text.trim().slice(0, 200);
 }
 
-function messageOf(text: string): Record<string, unknown> {
-  if (text.length > MAX_TEXT_CHARS) {
-    throw new SyntaxError(
-      `Cannot parse announcement: it is longer than ${MAX_TEXT_CHARS} characters`,
-    );
+/** Reads a message; an error begins with what it should be. */
+function parse<T>(
+  text: string,
+  what: string,
+  read: (message: Record<string, unknown>) => T,
+): T {
+  try {
+    if (text.length > MAX_TEXT_CHARS) {
+      throw new SyntaxError(`it is longer than ${MAX_TEXT_CHARS} characters`);
+    }
+    return read(objectOf(parseJson(text), what));
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+    const { cause, message } = error;
+    throw new SyntaxError(`Cannot parse ${what}: ${message}`, { cause });
   }
-  return objectOf(parseJson(text), "announcement");
 }
 
 function egressOf(message: Record<string, unknown>): NamespacedName {
@@ -176,7 +185,7 @@ function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);
   } catch (cause) {
-    throw new SyntaxError("Cannot parse announcement: it is not JSON", {
+    throw new SyntaxError("it is not JSON", {
       cause,
     });
   }
@@ -189,7 +198,7 @@ function isObject(value: unknown): value is Record<string, unknown> {
 function objectOf(value: unknown, what: string): Record<string, unknown> {
   if (isObject(value)) return value;
   throw new SyntaxError(
-    `Cannot parse announcement: "${what}" must be an object`,
+    `"${what}" must be an object`,
   );
 }
 
@@ -203,7 +212,7 @@ function wordOf(
     /^[A-Za-z0-9]([-.A-Za-z0-9]*[A-Za-z0-9])?$/.test(value);
   if (isWord) return value;
   throw new SyntaxError(
-    `Cannot parse announcement: "${parent}.${member}" must be a name`,
+    `"${parent}.${member}" must be a name`,
   );
 }
 
@@ -213,7 +222,7 @@ function addressesOf(value: unknown): readonly Address[] {
   const families = new Set(addresses.map(({ family }) => family));
   if (addresses.length === 0 || families.size < addresses.length) {
     throw new SyntaxError(
-      'Cannot parse announcement: "addresses" must have one address of each family at most, and one at least',
+      '"addresses" must have one address of each family at most, and one at least',
     );
   }
   return addresses;
@@ -223,9 +232,7 @@ function addressOf(text: unknown, member: string): Address {
   const address = typeof text === "string" ? Address.tryParse(text) : undefined;
   if (address !== undefined) return address;
   throw new SyntaxError(
-    `Cannot parse announcement: "${member}" has ${
-      JSON.stringify(text)
-    }, which is not a valid IP address`,
+    `"${member}" has ${JSON.stringify(text)}, which is not a valid IP address`,
   );
 }
 
@@ -233,6 +240,6 @@ function countOf(object: Record<string, unknown>, member: string): number {
   const value = object[member];
   if (Number.isSafeInteger(value) && Number(value) >= 0) return Number(value);
   throw new SyntaxError(
-    `Cannot parse announcement: "${member}" must be a whole number`,
+    `"${member}" must be a whole number`,
   );
 }

@@ -71,7 +71,7 @@ for (
       addresses: ["fe80::1%eth0"],
     }, /not a valid IP address/],
     ["a path as block", { ...MESSAGE, block: "../x" }, /"announcement\.block"/],
-    ["far too much", { ...MESSAGE, more: "x".repeat(9_000) }, /longer than/],
+    ["far too much", { ...MESSAGE, more: "x".repeat(17_000) }, /longer than/],
   ] as const
 ) {
   Deno.test(`parseAnnouncement() refuses ${what}`, () => {
@@ -80,7 +80,9 @@ for (
       : JSON.stringify(message);
     assert.throws(
       () => parseAnnouncement(text),
-      (error) => error instanceof SyntaxError && reason.test(error.message),
+      (error) =>
+        error instanceof SyntaxError && reason.test(error.message) &&
+        error.message.startsWith("Cannot parse announcement: "),
     );
   });
 }
@@ -126,6 +128,14 @@ Deno.test("formatLossReport() leaves out what parseLossReport() would refuse", (
     formatLossReport({ ...REPORT, losses, suspects }),
   );
   assert.deepEqual([parsed.losses.length, parsed.suspects.length], [64, 64]);
+  const last = Address.parse("2001:db8:ffff:ffff:ffff:ffff:ffff:ffff");
+  const longest = parseLossReport(formatLossReport({
+    egress: { namespace: "n".repeat(63), name: "e".repeat(253) },
+    losses: Array(65)
+      .fill({ gateway: last, seconds: 999_999_999, ended: 999_999_999 }),
+    suspects: Array(65).fill(last),
+  }));
+  assert.deepEqual([longest.losses.length, longest.suspects.length], [64, 64]);
   const long = JSON.stringify({ ...REPORT, losses: Array(65).fill(loss) });
   assert.throws(() => parseLossReport(long), /"losses" has more than 64/);
   const more = JSON.stringify({ ...REPORT, suspects: Array(65).fill("::1") });
@@ -151,5 +161,9 @@ for (
     const losses = [{ ...REPORT.losses[0], ...change }];
     const text = JSON.stringify({ ...REPORT, losses });
     assert.throws(() => parseLossReport(text), reason);
+    assert.throws(
+      () => parseLossReport(text),
+      /^SyntaxError: Cannot parse loss/,
+    );
   });
 }
