@@ -11,9 +11,7 @@ export interface Loss {
   readonly gateway: Address;
   /** By the clock of the process. */
   readonly sinceMs: number;
-  /** Pods that no longer use it. */
-  readonly clients: number;
-  /** Connections through it that were ended. */
+  /** TCP connections through it that their programs saw aborted. */
   readonly ended: number;
 }
 
@@ -29,6 +27,8 @@ export class Losses {
   readonly #with: LossesOptions;
   readonly #clock: Clock;
   readonly #losses = new Map<string, Loss>();
+  /** Whether it was said that the kernel cannot end connections. */
+  #isIncapable = false;
 
   constructor(options: LossesOptions) {
     this.#with = options;
@@ -57,7 +57,6 @@ export class Losses {
     this.#losses.set(gateway.toString(), {
       gateway,
       sinceMs: this.#clock.nowMs(),
-      clients: 0,
       ended: 0,
     });
   }
@@ -68,22 +67,24 @@ export class Losses {
       const loss = this.#losses.get(gateway.toString());
       if (loss === undefined) continue;
       this.#with.metrics.switched(this.#clock.nowMs() - loss.sinceMs);
-      this.#change(loss, { clients: loss.clients + 1 });
     }
   }
 
   /** Takes note of connections through gateways that were ended. */
   ended(done: EndedConnections, gateways: readonly Address[]): void {
     this.#with.metrics.ended(done);
+    if (done.aborted === undefined && !this.#isIncapable) {
+      log.warn(
+        "Cannot end connections through lost gateways: the kernel lacks CONFIG_INET_DIAG or CONFIG_INET_DIAG_DESTROY; programs that wait for an answer go on waiting",
+      );
+      this.#isIncapable = true;
+    }
     // Those through several gateways at once are counted together.
     const [loss] = gateways.flatMap((each) =>
       this.#losses.get(each.toString()) ?? []
     );
     if (loss === undefined) return;
-    this.#change(loss, { ended: loss.ended + done.forgotten });
-  }
-
-  #change(loss: Loss, news: Partial<Loss>): void {
-    this.#losses.set(loss.gateway.toString(), { ...loss, ...news });
+    const ended = loss.ended + (done.aborted ?? 0);
+    this.#losses.set(loss.gateway.toString(), { ...loss, ended });
   }
 }

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { FakeClock } from "../../../lib/async/testing.ts";
 import { Address } from "../../../lib/inet/mod.ts";
+import { loggedLines } from "../../../lib/telemetry/testing.ts";
 import { Losses } from "./losses.ts";
 
 const A = Address.parse("10.64.0.9");
@@ -25,13 +26,13 @@ function lossesLab() {
     losses.add({ gateway, silentMs: 700 });
   };
   const found = () =>
-    losses.list.map(({ gateway, sinceMs, clients, ended }) =>
-      `${gateway} at ${sinceMs}: ${clients} ${ended}`
+    losses.list.map(({ gateway, sinceMs, ended }) =>
+      `${gateway} at ${sinceMs}: ${ended}`
     );
   return { clock, counted, losses, lost, lose, found };
 }
 
-Deno.test("Losses counts clients and connections of each loss, and the time that a client takes", async () => {
+Deno.test("Losses counts connections of each loss that programs saw aborted, and the time that a client takes", async () => {
   const { clock, counted, losses, lose, found } = lossesLab();
   lose(A);
   await clock.advance(40);
@@ -39,13 +40,26 @@ Deno.test("Losses counts clients and connections of each loss, and the time that
   losses.left([A]);
   lose(B);
   await clock.advance(10);
-  losses.ended({ aborted: undefined, forgotten: 2 }, [A]);
+  losses.ended({ aborted: 2, forgotten: 2 }, [A]);
   losses.left([A, B]);
   assert.deepEqual(counted, [
     ...["lost 700", "ended 1 3", "switched 40"],
-    ...["lost 700", "ended undefined 2", "switched 50", "switched 10"],
+    ...["lost 700", "ended 2 2", "switched 50", "switched 10"],
   ]);
-  assert.deepEqual(found(), [`${A} at 0: 2 5`, `${B} at 40: 1 0`]);
+  assert.deepEqual(found(), [`${A} at 0: 3`, `${B} at 40: 0`]);
+});
+
+Deno.test("Losses says once that the kernel cannot end connections, and reports none as ended", () => {
+  const { counted, losses, lose, found } = lossesLab();
+  lose(A);
+  const lines = loggedLines();
+  for (let i = 0; i < 2; i++) {
+    losses.ended({ aborted: undefined, forgotten: 2 }, [A]);
+  }
+  assert.deepEqual(found(), [`${A} at 0: 0`]);
+  assert.deepEqual(counted.slice(1), Array(2).fill("ended undefined 2"));
+  assert.equal(lines.length, 1);
+  assert.match(lines[0] ?? "", /warn.*CONFIG_INET_DIAG_DESTROY/);
 });
 
 Deno.test("Losses has a gateway until it answers again, and begins at 0 with its next loss", async () => {
@@ -56,11 +70,11 @@ Deno.test("Losses has a gateway until it answers again, and begins at 0 with its
   assert.deepEqual(found(), []);
   await clock.advance(100);
   lose(A);
-  assert.deepEqual(found(), [`${A} at 100: 0 0`]);
+  assert.deepEqual(found(), [`${A} at 100: 0`]);
   counted.length = 0;
   // A gateway that has gone before any probe of it was missed.
   losses.ended({ aborted: 1, forgotten: 1 }, [B]);
   losses.left([B]);
   assert.deepEqual(counted, ["ended 1 1"]);
-  assert.deepEqual(found(), [`${A} at 100: 0 0`]);
+  assert.deepEqual(found(), [`${A} at 100: 0`]);
 });
