@@ -79,11 +79,12 @@ function followGateways(
       reporter.trigger();
     },
   });
+  const metrics = new GatewayMetrics(
+    dependencies.registry,
+    () => gatewayStates(prober, setup().ready),
+  );
   const losses = new Losses({
-    metrics: new GatewayMetrics(
-      dependencies.registry,
-      () => gatewayStates(prober.health, setup().ready),
-    ),
+    metrics,
     lost: () => prober.lost,
   });
   const reporter = new LossReporter({
@@ -92,6 +93,7 @@ function followGateways(
     answering: () => answering(prober.health, setup().ready),
     losses: () => losses.list,
     suspects: () => prober.suspects,
+    metrics,
   });
   return { source, tokens, announcer, prober, losses, reporter };
 }

@@ -24,7 +24,8 @@ export type GatewayHealth =
     readonly sinceMs: number;
   }
   | {
-    readonly kind: "suspect";
+    /** Its last probes have had no answer. */
+    readonly kind: "doubted";
     readonly losses: number;
     readonly sinceMs: number;
     readonly misses: number;
@@ -69,7 +70,7 @@ export function afterProbe(
 
 /** Whether a gateway may be lost soon. */
 export function isInDoubt(health: GatewayHealth): boolean {
-  return health.kind === "suspect" ||
+  return health.kind === "doubted" ||
     health.kind === "held" && health.misses > 0;
 }
 
@@ -83,7 +84,7 @@ function afterAnswer(
       return { kind: "healthy", losses: 0, sinceMs: nowMs };
     case "healthy":
       return health;
-    case "suspect": {
+    case "doubted": {
       const { losses, sinceMs } = health;
       return { kind: "healthy", losses, sinceMs };
     }
@@ -115,8 +116,8 @@ function afterMiss(
     }
     default: {
       const { losses, sinceMs } = health;
-      const misses = health.kind === "suspect" ? health.misses + 1 : 1;
-      if (misses < enough) return { kind: "suspect", losses, sinceMs, misses };
+      const misses = health.kind === "doubted" ? health.misses + 1 : 1;
+      if (misses < enough) return { kind: "doubted", losses, sinceMs, misses };
       const isCalm = nowMs - sinceMs >= limits.calmMs;
       return { kind: "lost", losses: isCalm ? 1 : losses + 1 };
     }

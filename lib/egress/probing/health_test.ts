@@ -36,7 +36,7 @@ Deno.test("afterProbe() loses a gateway after three misses in a row, and holds i
   const kinds = ["", "-", "--", "--+", "---", "----", "---+"]
     .map((answers) => probed(answers).kind);
   assert.deepEqual(kinds, [
-    ...["healthy", "suspect", "suspect", "healthy"],
+    ...["healthy", "doubted", "doubted", "healthy"],
     ...["lost", "lost", "held"],
   ]);
   const again = ["---+--", "---+--+--", "---+---"]
@@ -65,7 +65,7 @@ Deno.test("afterProbe() never loses a gateway of which at most two probes in a r
   const answers = fc.array(fc.constantFrom("+", "-+", "--+"))
     .map((parts) => parts.join(""));
   fc.assert(fc.property(answers, (answers) => {
-    assert.ok(["healthy", "suspect"].includes(probed(answers).kind));
+    assert.ok(["healthy", "doubted"].includes(probed(answers).kind));
   }));
 });
 
@@ -95,7 +95,7 @@ Deno.test("avoided() has all lost gateways, and none that may work unless it is 
       [...gateways].filter(([, { kind }]) => kinds.includes(kind))
         .map(([name]) => name);
     for (const name of namesOf("lost")) assert.ok(result.has(name), name);
-    for (const name of namesOf("suspect", "healthy", "unknown")) {
+    for (const name of namesOf("doubted", "healthy", "unknown")) {
       assert.ok(!result.has(name), name);
     }
     const held = namesOf("held");

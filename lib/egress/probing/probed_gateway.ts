@@ -57,7 +57,7 @@ export class ProbedGateway implements Disposable {
   /** Whether it works, and many probes of it are lost on the way. */
   get isSuspect(): boolean {
     const { kind } = this.#health;
-    return this.#loss.isBad && (kind === "healthy" || kind === "suspect");
+    return this.#loss.isBad && (kind === "healthy" || kind === "doubted");
   }
 
   /** When the last probe was sent. */
@@ -75,7 +75,7 @@ export class ProbedGateway implements Disposable {
     return this.#isAwaiting ? this.#missedMs : undefined;
   }
 
-  /** Whether it may be lost soon, for all that other gateways show. */
+  /** Whether it has missed probes that other gateways answer, and may be lost soon. */
   get isDoubted(): boolean {
     return this.#isDoubted;
   }

@@ -323,7 +323,7 @@ Deno.test("GatewayProber asks no faster while nobody answers", async () => {
   assert.ok(asked <= 45, `${asked}`);
 });
 
-Deno.test("GatewayProber does not probe faster for a suspected gateway without a witness, even when gateways of other Egresses answer", async () => {
+Deno.test("GatewayProber does not probe faster for a doubted gateway without a witness, even when gateways of other Egresses answer", async () => {
   await using lab = new Lab([A, B, C]);
   lab.groups = [
     { name: "internet/nat", gateways: [A, B] },

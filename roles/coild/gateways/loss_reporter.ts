@@ -12,6 +12,7 @@ import type { GatewayGroup } from "../../../lib/egress/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
 import { splitKey } from "../../../lib/kube/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
+import type { GatewayMetrics } from "../observe/gateway_metrics.ts";
 import type { Loss } from "./losses.ts";
 import type { NamespacedName } from "../../../lib/names/mod.ts";
 
@@ -31,6 +32,7 @@ export interface LossReporterOptions {
   readonly losses: () => readonly Loss[];
   /** Gateways that work and of which many probes are lost, as text. */
   readonly suspects: () => ReadonlySet<string>;
+  readonly metrics: Pick<GatewayMetrics, "reported">;
   readonly clock?: Clock;
   /** In [0, 1). */
   readonly random?: () => number;
@@ -48,6 +50,8 @@ export class LossReporter {
   #changed = new Gate();
   /** Where each Egress' losses were reported last, as long as there are any. */
   readonly #reported = new Map<string, Address>();
+  /** Egresses whose last report failed. */
+  readonly #failing = new Set<string>();
 
   constructor(options: LossReporterOptions) {
     this.#with = options;
@@ -83,6 +87,10 @@ export class LossReporter {
     const byName = Map.groupBy(this.#with.groups(), ({ name }) => name);
     for (const name of this.#reported.keys()) {
       if (!byName.has(name)) this.#reported.delete(name);
+    }
+    for (const name of this.#failing) {
+      // mutate: only frees memory.
+      if (!byName.has(name)) this.#failing.delete(name);
     }
     const losses = this.#with.losses();
     const suspected = this.#with.suspects();
@@ -122,10 +130,16 @@ export class LossReporter {
     // What was not taken is said again, and forgotten by who has it otherwise.
     if (lost.length + suspects.length === 0) this.#reported.delete(name);
     else this.#reported.set(name, address);
-    if (result === "accepted") return;
-    log.debug("Cannot report lost gateways", {
+    this.#with.metrics.reported(result);
+    if (result === "accepted") {
+      this.#failing.delete(name);
+      return;
+    }
+    const level = this.#failing.has(name) ? "debug" : "warn";
+    this.#failing.add(name);
+    log[level]("Cannot report lost gateways of an Egress; retrying", {
       egress: name,
-      to: address.toString(),
+      gateway: address.toString(),
       result,
       reason,
     });

@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
+import type { AnnounceResult } from "../../../lib/announce/mod.ts";
 import { TaskGroup } from "../../../lib/async/mod.ts";
 import { FakeClock, settle } from "../../../lib/async/testing.ts";
 import { Address } from "../../../lib/inet/mod.ts";
+import { loggedLines } from "../../../lib/telemetry/testing.ts";
 import { LossReporter } from "./loss_reporter.ts";
 
 const [A, B, C] = ["10.2.0.1", "10.2.0.2", "10.2.0.3"]
@@ -15,6 +17,8 @@ function reporterLab() {
   const losses = new Map<Address, number>();
   const suspects = new Set<string>();
   const reports: string[] = [];
+  const counted: string[] = [];
+  let result: AnnounceResult = "accepted";
   let groups = [
     { name: "internet/nat", gateways: [A, B, C] },
     { name: "other/nat", gateways: [C] },
@@ -29,7 +33,7 @@ function reporterLab() {
         reports.push(
           `${namespace}/${name} to ${address}: ${lost.join("; ") || "none"}`,
         );
-        return Promise.resolve({ ...target, result: "accepted" });
+        return Promise.resolve({ ...target, result });
       },
     },
     groups: () => groups,
@@ -38,17 +42,18 @@ function reporterLab() {
       [...losses].map(([gateway, sinceMs]) => ({
         gateway,
         sinceMs,
-        clients: 1,
         ended: 7,
       })),
     suspects: () => suspects,
+    metrics: { reported: (result) => void counted.push(result) },
     clock,
     random: () => 0.5,
   });
   group.run("reporter", (signal) => reporter.run(signal));
   return {
     clock,
-    reports,
+    counted,
+    answer: (next: AnnounceResult) => void (result = next),
     lose(gateway: Address): void {
       answering.delete(gateway.toString());
       losses.set(gateway, clock.nowMs());
@@ -133,6 +138,27 @@ Deno.test("LossReporter reports a gateway of which packets are lost to another o
   lab.find(A);
   lab.suspect();
   assert.deepEqual(await lab.within(200), [`internet/nat to ${B}: none`]);
+});
+
+Deno.test("LossReporter counts its reports, and warns once of an Egress until one is taken", async () => {
+  await using lab = reporterLab();
+  const lines = loggedLines();
+  lab.answer("no-token");
+  lab.lose(A);
+  await lab.within(3 + 2 * 63);
+  lab.answer("accepted");
+  await lab.within(63);
+  lab.answer("failed");
+  await lab.within(63);
+  assert.deepEqual(lab.counted, [
+    ...["no-token", "no-token", "no-token", "accepted", "failed"],
+  ]);
+  const warnings = lines.filter((line) => line.includes("warn"))
+    .map((line) => JSON.parse(line));
+  assert.deepEqual(
+    warnings.map(({ egress, result }) => `${egress} ${result}`),
+    ["internet/nat no-token", "internet/nat failed"],
+  );
 });
 
 Deno.test("LossReporter forgets an Egress that has no client here", async () => {

@@ -1,3 +1,4 @@
+import type { AnnounceResult } from "../../../lib/announce/mod.ts";
 import {
   type Counter,
   type Histogram,
@@ -11,7 +12,7 @@ const SILENCE_BUCKETS_S = [0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 30];
 
 /** What a node thinks of gateways, as metric labels. */
 const STATES = [
-  ...["unknown", "healthy", "suspect", "lost", "held", "draining"],
+  ...["unknown", "healthy", "suspect", "doubted", "lost", "held", "draining"],
 ];
 
 /** Metrics of the gateways that clients of this node choose from. */
@@ -19,6 +20,7 @@ export class GatewayMetrics {
   readonly #silence: Histogram;
   readonly #switch: Histogram;
   readonly #ended: Counter<"how">;
+  readonly #reports: Counter<"result">;
 
   /** The gauge reads `states` when it is scraped: of each gateway what the node thinks of it. */
   constructor(registry: Registry, states: () => Iterable<string>) {
@@ -38,6 +40,10 @@ export class GatewayMetrics {
       labels: ["how"],
     });
     for (const how of ["aborted", "forgotten"]) this.#ended.inc({ how }, 0);
+    this.#reports = make.counter("coil_coild_egress_loss_reports_total", {
+      help: "Reports of lost gateways to other gateways, by result",
+      labels: ["result"],
+    });
     make.gauge("coil_coild_egress_gateways", {
       help: "Gateways that this node probes, by state",
       labels: ["state"],
@@ -58,6 +64,11 @@ export class GatewayMetrics {
     this.#switch.observe(sinceLossMs / 1_000);
   }
 
+  /** Counts a report of lost gateways. */
+  reported(result: AnnounceResult): void {
+    this.#reports.inc({ result });
+  }
+
   /** Counts connections that were ended. */
   ended(
     { aborted, forgotten }: {
@@ -70,14 +81,18 @@ export class GatewayMetrics {
   }
 }
 
-/** The state of each gateway: what probes say, unless it is healthy and takes no new connections. */
+/** The state of each gateway: what probes say, unless it is suspect, or is healthy and takes no new connections. */
 export function gatewayStates(
-  health: ReadonlyMap<string, string>,
+  { health, suspects }: {
+    readonly health: ReadonlyMap<string, string>;
+    readonly suspects: ReadonlySet<string>;
+  },
   ready: ReadonlySet<string>,
 ): string[] {
-  return [...health].map(([gateway, state]) =>
-    state === "healthy" && !ready.has(gateway) ? "draining" : state
-  );
+  return [...health].map(([gateway, state]) => {
+    if (state === "healthy" && !ready.has(gateway)) return "draining";
+    return suspects.has(gateway) ? "suspect" : state;
+  });
 }
 
 /** The gateways that answer, and take new connections. */

@@ -10,6 +10,7 @@ Deno.test("GatewayMetrics has times in seconds, and every state at any time", as
   metrics.switched(20);
   metrics.switched(40);
   metrics.ended({ aborted: undefined, forgotten: 2 });
+  metrics.reported("no-token");
   const lines = async () =>
     [...(await registry.metrics()).matchAll(/^coil_coild_egress_(.*)$/gm)]
       .map(([, line = ""]) => line)
@@ -18,6 +19,7 @@ Deno.test("GatewayMetrics has times in seconds, and every state at any time", as
     ...["gateway_loss_seconds_sum 0.7", "gateway_loss_seconds_count 1"],
     ...["client_switch_seconds_sum 0.06", "client_switch_seconds_count 2"],
     'connections_ended_total{how="forgotten"} 2',
+    'loss_reports_total{result="no-token"} 1',
     ...['gateways{state="healthy"} 2', 'gateways{state="lost"} 1'],
   ]);
   states = [];
@@ -26,10 +28,22 @@ Deno.test("GatewayMetrics has times in seconds, and every state at any time", as
   assert.match(text, /gateways\{state="draining"\} 0$/m);
 });
 
-Deno.test("gatewayStates() distinguishes healthy gateways that take no new connections", () => {
-  const health = new Map([["a", "healthy"], ["b", "healthy"], ["c", "lost"]]);
+Deno.test("gatewayStates() distinguishes healthy gateways that take no new connections, and those of which many probes are lost", () => {
+  const health = new Map(Object.entries({
+    a: "healthy",
+    b: "healthy",
+    c: "lost",
+    d: "healthy",
+    e: "doubted",
+    f: "doubted",
+    g: "healthy",
+  }));
+  const suspects = new Set(["d", "e", "g"]);
   assert.deepEqual(
-    gatewayStates(health, new Set(["a"])),
-    ["healthy", "draining", "lost"],
+    gatewayStates({ health, suspects }, new Set(["a", "d", "e", "f"])),
+    [
+      ...["healthy", "draining", "lost"],
+      ...["suspect", "suspect", "doubted", "draining"],
+    ],
   );
 });

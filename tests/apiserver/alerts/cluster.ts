@@ -362,9 +362,9 @@ export const CLUSTER: readonly Situation[] = [
     fires: { CoilGatewayLossUnreported: "" },
   },
   {
-    name: "a gateway is suspected now and then",
+    name: "a gateway is doubted now and then",
     series: {
-      [`coil_coild_egress_gateways{${COILD},state="suspect"}`]: always(1),
+      [`coil_coild_egress_gateways{${COILD},state="doubted"}`]: always(1),
     },
   },
   {
