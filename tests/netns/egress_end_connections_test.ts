@@ -107,6 +107,8 @@ netnsTest(
     const peer = { address: Address.parse("127.0.0.1"), port: PORTS.lost };
     using unanswered = openDatagramSocket(peer, { netns });
     unanswered.sendNow(new Uint8Array(1));
+    const signal = AbortSignal.abort();
+    await assert.rejects(endConnections([LOST], { netns, signal }), /abort/i);
     const ended = await endConnections([LOST], { netns });
     assert.deepEqual(ended, { aborted: 3, forgotten: 3 });
     assert.deepEqual(await protocolsThrough(LOST, netns), [UDP]);

@@ -99,14 +99,14 @@ export async function applyClient(
  */
 export async function applyChoices(
   plan: ClientPlan,
-  { netns }: ClientOptions,
+  options: ClientOptions,
 ): Promise<void> {
   {
     // Closed on another thread: the kernel makes it wait for what is replaced.
-    using nft = NetfilterSocket.open({ netns });
+    using nft = NetfilterSocket.open(options);
     if (await nft.refillTable(refillOf(plan))) return;
   }
-  await applyClient(plan, { netns });
+  await applyClient(plan, options);
 }
 
 const refills = new Recent<NftRefill>();

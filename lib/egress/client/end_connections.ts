@@ -35,7 +35,7 @@ const NONE: EndedConnections = { aborted: 0, forgotten: 0 };
  */
 export async function endConnections(
   gateways: readonly Address[],
-  { netns }: Pick<ClientOptions, "netns">,
+  { netns, signal }: ClientOptions,
 ): Promise<EndedConnections> {
   const marks = new Set(gateways.map(gatewayMark));
   const isThrough = (
@@ -44,6 +44,7 @@ export async function endConnections(
   using sockets = TcpSockets.open({ netns });
   const open = await sockets.list();
   if (open?.length === 0) return NONE;
+  signal?.throwIfAborted();
   await using conntrack = ConntrackSocket.open({ netns });
   if (open === undefined) {
     const forgotten = await conntrack.deleteWhere((flow) =>
@@ -56,6 +57,7 @@ export async function endConnections(
   );
   const found = tracked.filter(isThrough);
   if (found.length === 0) return NONE;
+  signal?.throwIfAborted();
   const ends = new Set(found.map(endsText));
   // First, so that what TCP says to the other end still goes the old way.
   const aborted = await sockets.destroy(

@@ -127,7 +127,7 @@ async function portProblems(
     .map((each) => `${portText(each)} is missing`);
 }
 
-/** Of all that `applyClient()` opens. */
+/** The reverse path checks that are on, of all that `applyClient()` switches off. */
 // mutate: tests/vm/egress_client_inspect_test.ts does this; it takes a kernel with Foo over UDP.
 function reversePathProblems(
   { ifname, receiverFamilies }: ClientPlan,

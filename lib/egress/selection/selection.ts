@@ -206,7 +206,7 @@ function endpointsOf(
   });
 }
 
-/** Where a pod has the address of one that ends, the one that is ready counts. */
+/** The UIDs of gateways by address. Where another pod has the address of a gateway that ends, the gateway that is ready counts. */
 function uidsOf(endpoints: readonly Endpoint[]): ReadonlyMap<string, string> {
   const ordered = endpoints.toSorted((a, b) =>
     Number(a.ready) - Number(b.ready)

@@ -15,9 +15,9 @@ const GATHER_MS = 5_000;
 const FORGET_MS = 180_000;
 /** How long a gateway that answers again is remembered. */
 const KEEP_MS = 3_600_000;
-/** As many as the status has. */
+/** The most gateways that the status has. */
 const MAX_SHOWN = 8;
-/** As many as are remembered; a node can name 64 at a time. */
+/** The most addresses that are remembered; a node can name 64 at a time. */
 const MAX_LOSSES = 256;
 const MAX_NAMES = 3;
 /** More nodes than a cluster has. */

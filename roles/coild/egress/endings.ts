@@ -7,6 +7,7 @@ import type { Address } from "../../../lib/inet/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { Attachment } from "../calls/attachment.ts";
+import type { CallOptions } from "../calls/attachments.ts";
 import { endingOf } from "../gateways/chosen_gateways.ts";
 import type { EgressPlane } from "./plane.ts";
 
@@ -36,7 +37,7 @@ export class ConnectionEndings {
   /** Leaves lost gateways, once for each loss, when new connections go elsewhere. */
   async leave(
     attachment: Attachment,
-    { gateways, lost, isNew }: {
+    { gateways, lost, isNew, signal }: CallOptions & {
       readonly gateways: readonly ClientGateway[];
       readonly lost: readonly Address[];
       /** Whether the pod had no gateways before. */
@@ -50,7 +51,7 @@ export class ConnectionEndings {
     if (ended.length > 0) {
       using netns = await attachment.openNetns();
       if (netns === undefined) return "not found";
-      await this.end(attachment, ended, { netns });
+      await this.end(attachment, ended, { netns, signal });
     }
     this.noteLeft(attachment, lost);
     if (due.length > 0 && !isNew) this.#with.onSwitched(due);
@@ -68,18 +69,21 @@ export class ConnectionEndings {
   async end(
     { pod }: Attachment,
     gateways: readonly Address[],
-    { netns }: { readonly netns: Netns },
+    { netns, signal }: CallOptions & { readonly netns: Netns },
   ): Promise<void> {
     if (gateways.length === 0) return;
     const { plane, onEnded } = this.#with;
-    const done = await plane.endConnections(gateways, { netns });
+    const done = await plane.endConnections(gateways, { netns, signal });
     onEnded(done, gateways);
     if (done.forgotten === 0) return;
-    log.info("Ended a pod's connections through lost gateways", {
-      ...pod,
-      ...done,
-      gateways: gateways.map(String),
-    });
+    log.info(
+      "Ended a pod's connections through gateways that are lost or gone",
+      {
+        ...pod,
+        ...done,
+        gateways: gateways.map(String),
+      },
+    );
   }
 
   forget(key: AttachmentKey): void {

@@ -21,12 +21,12 @@ export interface Step {
  */
 export function firstStep(
   before: Extract<ClientState, { readonly kind: "client" }>,
-  { plan, gateways }: {
+  { plan, gateways, planWithout }: {
     readonly plan: ClientPlan;
     readonly gateways: readonly ClientGateway[];
+    /** What the pod has, but for new connections by these gateways. */
+    readonly planWithout: (left: ReadonlySet<string>) => ClientPlan;
   },
-  /** What the pod has, but for new connections by these gateways. */
-  planWithout: (left: ReadonlySet<string>) => ClientPlan,
 ): Step | undefined {
   const isStep = ({ plan }: Step) =>
     differsInReadyAlone(before, planText(plan));

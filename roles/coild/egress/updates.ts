@@ -22,7 +22,7 @@ import {
   lostOf,
 } from "../gateways/chosen_gateways.ts";
 import { keepChoices } from "../gateways/kept_choices.ts";
-import { recall, unknownGateways } from "../gateways/lost_egresses.ts";
+import { fillIn, unknownGateways } from "../gateways/unknown_egresses.ts";
 import type { ClientApplier } from "./applier.ts";
 import type { ConnectionEndings } from "./endings.ts";
 import { firstStep } from "./first_step.ts";
@@ -73,9 +73,9 @@ export class ClientUpdates {
     if (selection === undefined) return await this.#clear(attachment);
     const state = this.#states.get(attachment.key);
     const known = gatewaysOf(state);
-    const { gateways: recalled, lost } = recall(selection, known);
+    const { gateways: filled, unknown } = fillIn(selection, known);
     const gateways = keepChoices(
-      recalled,
+      filled,
       ({ name }) => known.get(name)?.direct !== undefined,
     );
     const plan = this.#with.planner.plan(attachment, gateways);
@@ -85,9 +85,10 @@ export class ClientUpdates {
         gateways,
         lost: lostOf(gateways, this.#with.health),
         isNew: known.size === 0,
+        signal,
       });
     const gone = goneOf(gateways, known);
-    const isDone = lost.length + gone.length === 0;
+    const isDone = unknown.length + gone.length === 0;
     if (isDone && isSettled(state, planText(plan))) {
       const settled = { ...selection, gateways };
       this.#with.book.settle(attachment, { plan, selection: settled });
@@ -95,10 +96,10 @@ export class ClientUpdates {
     }
     using netns = await attachment.openNetns();
     if (netns === undefined) return "not found";
-    if (await this.#choose(attachment, { plan, gateways, netns })) {
+    if (await this.#choose(attachment, { plan, gateways, netns, signal })) {
       return "again";
     }
-    const refused = lost.length === 0
+    const refused = unknown.length === 0
       ? []
       : await this.#with.plane.refused({ netns });
     // What was chosen before a start is known from the kernel alone.
@@ -107,13 +108,16 @@ export class ClientUpdates {
       : gateways;
     try {
       // While their packets take the old way; on another one only those that send would notice.
-      await this.#with.endings.end(attachment, gone, { netns });
+      await this.#with.endings.end(attachment, gone, { netns, signal });
     } finally {
       await this.#converge(attachment, {
         netns,
         signal,
         selection,
-        gateways: [...kept, ...unknownGateways(lost, refused, gateways)],
+        gateways: [
+          ...kept,
+          ...unknownGateways(unknown, { refused, others: gateways }),
+        ],
       });
     }
     return await leave();
@@ -127,7 +131,7 @@ export class ClientUpdates {
    */
   async #choose(
     attachment: Attachment,
-    { plan, gateways, netns }: {
+    { plan, gateways, netns, signal }: CallOptions & {
       readonly plan: ClientPlan;
       readonly gateways: readonly ClientGateway[];
       readonly netns: Netns;
@@ -135,16 +139,20 @@ export class ClientUpdates {
   ): Promise<boolean> {
     const before = this.#states.get(attachment.key);
     if (before?.kind !== "client") return false;
-    const next = firstStep(before, { plan, gateways }, (left) => {
-      const kept = [...before.gateways.values()];
-      return this.#with.planner.plan(attachment, kept, { left });
+    const next = firstStep(before, {
+      plan,
+      gateways,
+      planWithout: (left) => {
+        const kept = [...before.gateways.values()];
+        return this.#with.planner.plan(attachment, kept, { left });
+      },
     });
     if (next === undefined) return false;
     this.#states.set(attachment.key, {
       kind: "unsettled",
       gateways: before.gateways,
     });
-    await this.#with.plane.choose(next.plan, { netns });
+    await this.#with.plane.choose(next.plan, { netns, signal });
     this.#states.set(attachment.key, {
       ...before,
       gateways: next.gateways,
@@ -214,7 +222,7 @@ export class ClientUpdates {
     using netns = await attachment.openNetns();
     if (netns === undefined) return "not found";
     if (await this.#with.plane.clear({ netns })) {
-      log.info("Ended an egress client", { ...attachment.pod });
+      log.info("A pod is no longer an egress client", { ...attachment.pod });
     }
     this.#with.book.settleNone(attachment);
     return "done";

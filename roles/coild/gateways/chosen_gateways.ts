@@ -9,7 +9,7 @@ import { type Address, distinct, FAMILIES } from "../../../lib/inet/mod.ts";
 export interface GatewayHealthView {
   /** Gateways that get no new connections. */
   readonly avoided: ReadonlySet<string>;
-  /** Those of them that do not answer. */
+  /** The gateways among the avoided ones that do not answer. */
   readonly lost: ReadonlySet<string>;
   /** Has gateways in both that were lost before a start, until they answer. */
   recall(gateways: readonly Address[]): void;
@@ -31,7 +31,7 @@ export function chosenGroups(
   }).filter((group) => group.gateways.length > 0);
 }
 
-/** Those that do not answer. */
+/** The gateways that do not answer. */
 export function lostOf(
   gateways: readonly ClientGateway[],
   { lost }: Pick<GatewayHealthView, "lost">,
@@ -40,22 +40,22 @@ export function lostOf(
     .filter((each) => lost.has(each.toString()));
 }
 
-/** Those whose connections are to be ended when they are lost. */
+/** The gateways whose connections are to be ended when they are lost. */
 export function endingOf(gateways: readonly ClientGateway[]): Address[] {
   return distinct(
     gateways.filter(({ keepsLost }) => keepsLost !== true).flatMap(chosenOf),
   );
 }
 
-/** Those that new connections may use, as far as the API server says. */
+/** The gateways that new connections may use, as far as the API server says. */
 export function readyOf(gateways: readonly ClientGateway[]): Address[] {
   return distinct(gateways.flatMap(({ direct = [] }) => direct));
 }
 
 /**
- * Those that their Egress has no more, and whose connections are to be ended;
- * so are those of one whose address another pod has now. None where it has no
- * gateway left: that may be a gap of the API server's.
+ * The gateways that their Egress has no more, and whose connections are to be
+ * ended; so are those of one whose address another pod has now. None where the
+ * Egress has no gateway left: that may be a gap of the API server's.
  */
 export function goneOf(
   gateways: readonly ClientGateway[],
@@ -84,7 +84,7 @@ function uidsOf(
   return new Map(gateways.flatMap(({ uids = new Map() }) => [...uids]));
 }
 
-/** Those whose marks are among these. */
+/** The gateways whose marks are among these. */
 export function markedOf(
   gateways: readonly ClientGateway[],
   marks: ReadonlySet<number>,
@@ -94,7 +94,7 @@ export function markedOf(
     .filter((each) => marks.has(gatewayMark(each)));
 }
 
-/** Those that got new connections, and are not to get any now. */
+/** The gateways that got new connections, and are not to get any now. */
 export function leftOf(
   gateways: readonly ClientGateway[],
   known: ReadonlyMap<string, ClientGateway>,
@@ -106,7 +106,7 @@ export function leftOf(
   );
 }
 
-/** Connections may go through any that the client once chose. */
+/** The gateways that connections of the client may go through: any that it once chose. */
 function chosenOf({ direct, senders }: ClientGateway): readonly Address[] {
   return direct === undefined ? [] : distinct([...direct, ...senders]);
 }

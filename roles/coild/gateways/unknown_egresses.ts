@@ -3,9 +3,9 @@ import type { Prefix } from "../../../lib/inet/mod.ts";
 import { type NamespacedName, nameText } from "../../../lib/names/mod.ts";
 
 /** Gateways, and the Egresses of which nothing is known. */
-export interface Recalled {
+export interface FilledIn {
   readonly gateways: readonly ClientGateway[];
-  readonly lost: readonly NamespacedName[];
+  readonly unknown: readonly NamespacedName[];
 }
 
 /**
@@ -13,12 +13,12 @@ export interface Recalled {
  * annotations name an Egress that was deleted goes on refusing what went
  * through it: it was not configured to go another way.
  */
-export function recall(
+export function fillIn(
   { gateways, missing }: Selection,
   known: ReadonlyMap<string, ClientGateway> = new Map(),
-): Recalled {
+): FilledIn {
   const filled = [...gateways];
-  const lost: NamespacedName[] = [];
+  const unknown: NamespacedName[] = [];
   for (const { kind, ...ref } of missing) {
     const before = known.get(nameText(ref));
     if (kind === "Service") {
@@ -28,12 +28,12 @@ export function recall(
       if (gateway === undefined || before === undefined) continue;
       filled[i] = { ...gateway, service: before.service };
     } else if (before === undefined) {
-      lost.push(ref);
+      unknown.push(ref);
     } else {
       filled.push({ ...before, available: [], senders: [] });
     }
   }
-  return { gateways: filled, lost };
+  return { gateways: filled, unknown };
 }
 
 /**
@@ -41,15 +41,17 @@ export function recall(
  * were there is left what the pod refuses, as far as no other Egress has it.
  */
 export function unknownGateways(
-  lost: readonly NamespacedName[],
-  refused: readonly Prefix[],
-  others: readonly ClientGateway[],
+  unknown: readonly NamespacedName[],
+  { refused, others }: {
+    readonly refused: readonly Prefix[];
+    readonly others: readonly ClientGateway[];
+  },
 ): ClientGateway[] {
   const owned = new Set(
     others.flatMap(({ destinations }) => destinations.map(String)),
   );
   const left = refused.filter((prefix) => !owned.has(prefix.toString()));
-  return lost.map((ref, i) => ({
+  return unknown.map((ref, i) => ({
     name: nameText(ref),
     service: {},
     // Which one had what is not known, and makes no difference.

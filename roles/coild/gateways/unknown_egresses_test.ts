@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { type ClientGateway, planClient } from "../../../lib/egress/mod.ts";
 import { Address, Prefix } from "../../../lib/inet/mod.ts";
-import { recall, unknownGateways } from "./lost_egresses.ts";
+import { fillIn, unknownGateways } from "./unknown_egresses.ts";
 
 function gateway(
   name: string,
@@ -27,27 +27,27 @@ const NONE = { gateways: [], missing: [], invalid: [], targets: [] };
 const EGRESS = { kind: "Egress", namespace: "nat", name: "a" } as const;
 const SERVICE = { ...EGRESS, kind: "Service" } as const;
 
-Deno.test("recall() keeps a deleted Egress' destinations, as unavailable", () => {
+Deno.test("fillIn() keeps a deleted Egress' destinations, as unavailable", () => {
   const before = known(gateway("nat/a"), gateway("nat/other"));
-  const { gateways, lost } = recall({ ...NONE, missing: [EGRESS] }, before);
+  const { gateways, unknown } = fillIn({ ...NONE, missing: [EGRESS] }, before);
   assert.deepEqual(gateways, [
     gateway("nat/a", { available: [], senders: [] }),
   ]);
-  assert.deepEqual(lost, []);
+  assert.deepEqual(unknown, []);
 });
 
-Deno.test("recall() keeps the families of a Service that is gone", () => {
+Deno.test("fillIn() keeps the families of a Service that is gone", () => {
   const now = gateway("nat/a", { service: {}, available: [] });
   const selection = { ...NONE, gateways: [now], missing: [SERVICE] };
-  const { gateways } = recall(selection, known(gateway("nat/a")));
+  const { gateways } = fillIn(selection, known(gateway("nat/a")));
   assert.deepEqual(gateways, [gateway("nat/a", { available: [] })]);
-  assert.deepEqual(recall(selection).gateways, [now]);
+  assert.deepEqual(fillIn(selection).gateways, [now]);
 });
 
-Deno.test("recall() says of which Egress nothing is known", () => {
-  const { gateways, lost } = recall({ ...NONE, missing: [EGRESS] });
+Deno.test("fillIn() says of which Egress nothing is known", () => {
+  const { gateways, unknown } = fillIn({ ...NONE, missing: [EGRESS] });
   assert.deepEqual(gateways, []);
-  assert.deepEqual(lost, [{ namespace: "nat", name: "a" }]);
+  assert.deepEqual(unknown, [{ namespace: "nat", name: "a" }]);
 });
 
 Deno.test("unknownGateways() go on refusing what no other Egress has", () => {
@@ -55,8 +55,7 @@ Deno.test("unknownGateways() go on refusing what no other Egress has", () => {
   const refused = ["192.0.2.0/24", "::/0", "198.51.100.0/24"];
   const gateways = unknownGateways(
     [EGRESS, { namespace: "nat", name: "b" }],
-    refused.map((text) => Prefix.parse(text)),
-    [other],
+    { refused: refused.map((text) => Prefix.parse(text)), others: [other] },
   );
   const plan = planClient({
     addresses: {
