@@ -248,10 +248,12 @@ function giveTraffic(kernel: ClientsKernel): void {
     });
   kernel.readFlows = () =>
     Promise.resolve({
+      flows: 1,
       established: 0,
       clients: [{ address, flows: 1 }],
       ports: [{
-        protocol: "tcp",
+        protocol: 6,
+        largest: address,
         destination: Address.parse("192.0.2.1"),
         port: 443,
         used: 1,

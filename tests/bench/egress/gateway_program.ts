@@ -67,7 +67,7 @@ async function openPlane(
     },
     async readFlows() {
       await kernel.conntrack.visit(() => {}, { family: "ipv4" });
-      return { established: 0, ports: [], clients: [] };
+      return { flows: 0, established: 0, ports: [], clients: [] };
     },
     readLimited: () => Promise.resolve([]),
     limits: { isSupported: true },
