@@ -4,6 +4,7 @@
 import { jittered } from "../../../lib/async/mod.ts";
 import { sleep } from "../../lab/mod.ts";
 import { eventually } from "../../lab/wait.ts";
+import { announceDrain } from "../../vm/announced_drain.ts";
 import { type Client, EgressCluster } from "../../vm/e2e_cluster.ts";
 import type { Gateway } from "../../vm/e2e_kubelet.ts";
 import { FailoverWatch, type SeenFailure } from "../../vm/failover_watch.ts";
@@ -44,7 +45,8 @@ export async function failover(options: {
     (figures[`failover.${name}`] ??= { unit, samples: [] }).samples.push(value);
   for (let round = 0; round < options.rounds; round++) {
     for (const failure of FAILURES) {
-      const seen = await measure(cluster, { clients, failure });
+      const { seen, commandMs } = await measure(cluster, { clients, failure });
+      note(`${failure}.command`, "ms", commandMs);
       for (const [mode, each] of seen) {
         const { gaps, moved, connections, waiting, lost } = each;
         const name = `${failure}.${mode}`;
@@ -60,6 +62,16 @@ export async function failover(options: {
       options.say(`round ${round}, ${failure}: ${text}`);
       await options.report(figures);
     }
+    const [gateway] = await cluster.gatewaysReady("direct", 2);
+    if (gateway === undefined) throw new Error("no gateway");
+    const drain = await announceDrain(cluster, {
+      egress: "direct",
+      client: clients.direct,
+      gateway,
+    });
+    note("drain", "ms", drain.ms);
+    await drain.undo();
+    await options.report(figures);
   }
 }
 
@@ -82,7 +94,11 @@ async function measure(
     readonly clients: Readonly<Record<Mode, Client>>;
     readonly failure: Failure;
   },
-): Promise<ReadonlyMap<Mode, SeenFailure>> {
+): Promise<{
+  readonly seen: ReadonlyMap<Mode, SeenFailure>;
+  /** What the command took that causes the failure: `tcp.*` begin before it. */
+  readonly commandMs: number;
+}> {
   const [, node] = cluster.nodes;
   const gateways: Gateway[] = [];
   await using stack = new AsyncDisposableStack();
@@ -98,7 +114,9 @@ async function measure(
   }
   await sleep(jittered(CALM_MS));
   for (const watch of watches.values()) watch.failing();
+  const startMs = performance.now();
   const heal = await failGateways(failure, { cluster, gateways });
+  const commandMs = performance.now() - startMs;
   try {
     await sleep(LEAST_MS);
     const isOver = () => watches.values().every((watch) => watch.isOver);
@@ -107,7 +125,7 @@ async function measure(
     await eventually("the end of all gaps", isOver, options).catch(() => {});
     const seen = new Map<Mode, SeenFailure>();
     for (const [mode, watch] of watches) seen.set(mode, await watch.seen());
-    return seen;
+    return { seen, commandMs };
   } finally {
     await heal();
   }

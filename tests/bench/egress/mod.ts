@@ -7,6 +7,7 @@
 import * as path from "node:path";
 import type { Log } from "../../lab/mod.ts";
 import { ensureVm, runInVm, type Vm } from "../../lab/vm/mod.ts";
+import { type Failure, FAILURES } from "../../vm/gateway_failures.ts";
 import { type HostLab, startHostLab } from "../../vm/host_lab.ts";
 import { type Figure, figure } from "../figures.ts";
 import { createPodsElsewhere } from "../scale/objects.ts";
@@ -92,7 +93,10 @@ async function switchFigures({ log, quick }: EgressBench): Promise<Figure[]> {
     const samples = await switchTimes({ clients, connections: 5, rounds });
     figures.push(...figuresOf(samples, {
       prefix: "egress.",
-      targets: { "switch.1000": "p50 <= 1000" },
+      targets: {
+        "switch.1000": "max <= 1000",
+        "switch.1000.processor": "max <= 1000",
+      },
     }));
   }
   return figures;
@@ -156,8 +160,24 @@ async function failoverFigures(
   });
   return figuresOf(samples, {
     prefix: "egress.",
-    targets: { "failover.wrong": "max <= 0" },
+    targets: {
+      "failover.wrong": "max <= 0",
+      "failover.drain": "max <= 100",
+      ...Object.assign({}, ...FAILURES.map(directTargets)),
+    },
   });
+}
+
+/** What clients that choose are to see of a failure. */
+function directTargets(failure: Failure): Readonly<Record<string, string>> {
+  const name = `failover.${failure}.direct`;
+  const within = "p50 <= 600, p99 <= 1000";
+  return {
+    [`${name}.udp.moved`]: within,
+    [`${name}.tcp.new`]: within,
+    [`${name}.tcp.open`]: "max <= 1000",
+    [`${name}.other.lost`]: "max <= 0",
+  };
 }
 
 interface Where {
