@@ -98,26 +98,29 @@ export class FlowCounter {
     const { port, limit } = portClassOf(flow);
     const { protocol, originalDestination: destination } = flow;
     const key = [protocol, keyOf(destination), port, limit].join();
+    const { address } = client;
     let use = this.#uses.get(key);
     if (use === undefined) {
-      use = { protocol, destination, port, limit, used: 0, shares: new Map() };
+      use = { protocol, destination, port, limit, used: 0, first: address };
       this.#uses.set(key, use);
     }
+    if (use.shares === undefined && address !== use.first) {
+      use.shares = new Map([[use.first, use.used]]);
+    }
     use.used++;
-    use.shares.set(
-      client.address,
-      (use.shares.get(client.address) ?? 0) + 1,
-    );
+    use.shares?.set(address, (use.shares.get(address) ?? 0) + 1);
   }
 
   /** The sum, with the `top` worst destinations and the `top` largest clients. */
   summary(top: number): FlowSummary {
     const ports = this.#uses.values().toArray()
       .toSorted((a, b) => b.used / b.limit - a.used / a.limit)
-      .slice(0, top).flatMap(({ shares, ...use }) => {
-        const [largest] = [...shares].toSorted(([, a], [, b]) => b - a);
-        return largest === undefined ? [] : [{ ...use, largest: largest[0] }];
-      });
+      .slice(0, top).map(
+        ({ first, shares = new Map<Address, number>(), ...use }) => {
+          const [most] = [...shares].toSorted(([, a], [, b]) => b - a);
+          return { ...use, largest: most?.[0] ?? first };
+        },
+      );
     const clients = this.#clients.values().filter(({ flows }) => flows > 0)
       .toArray().toSorted((a, b) => b.flows - a.flows).slice(0, top);
     const [flows, established] = [this.#flows, this.#established];
@@ -127,8 +130,9 @@ export class FlowCounter {
 
 interface Use extends Omit<PortUse, "largest"> {
   used: number;
-  /** How many of them each client has. */
-  readonly shares: Map<Address, number>;
+  readonly first: Address;
+  /** How many of them each client has; absent while the first has all, as with most destinations. */
+  shares?: Map<Address, number>;
 }
 
 /** A family and a number: a bigint is quicker to make a key of than the text is. */

@@ -25,6 +25,13 @@ Deno.test("chosenGroups() has the gateways of all clients that choose, each once
     groups.map(({ name, gateways }) => `${name}: ${gateways.join()}`),
     [`internet/nat: ${A4},${B4}`, `internet/nat: ${A6}`],
   );
+  const [nat] = NAT;
+  assert.ok(nat);
+  const uids = new Map([[`${A4}`, "a"], [`${A6}`, "a"]]);
+  assert.deepEqual(
+    chosenGroups([{ ...nat, uids }]).map((group) => group.uids),
+    [uids, uids],
+  );
 });
 
 Deno.test("lostOf() has the lost gateways of clients that choose", () => {
