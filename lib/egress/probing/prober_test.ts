@@ -122,7 +122,8 @@ Deno.test("GatewayProber recalls what was lost before a start, until it answers;
 Deno.test("GatewayProber takes a pod that has the address of a lost one for another gateway, which may never answer", async () => {
   await using lab = new Lab([A, B], [B]);
   const withUid = (uid: string) => [{
-    ...{ name: "internet/nat", gateways: [A, B] },
+    name: "internet/nat",
+    gateways: [A, B],
     uids: new Map([[`${A}`, uid], [`${B}`, "b"]]),
   }];
   lab.groups = withUid("old");
