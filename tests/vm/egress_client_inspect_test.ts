@@ -86,7 +86,7 @@ Deno.test("of a client in originating-only mode too", async () => {
   const state = await lab.state();
   await shell(
     lab.client,
-    "ip rule del priority 1000; ip -6 rule del priority 1000; nft flush chain inet coil output",
+    "ip rule del priority 1000; ip -6 rule del priority 1000; nft flush chain inet coil answers",
   );
   const problems = await inspectClient(plan, { netns });
   assert.match(problems[0] ?? "", /^ip rule "1000: from all fwmark .*missing$/);
