@@ -168,8 +168,7 @@ const FLAGS = defineFlags({
   "egress-announce-token": {
     type: "string",
     help: "Of earlier versions: file with the token for gateways",
-    deprecated:
-      "coild requests a token for each Egress from the API server",
+    deprecated: "coild requests a token for each Egress from the API server",
   },
   "egress-announce-timeout": {
     type: "duration",

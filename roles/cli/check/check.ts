@@ -69,10 +69,9 @@ const FLAGS = defineFlags({
   },
   "socket": {
     type: "string",
-    help:
-      `Socket of coild, with --local and --nodes; default: ${
-        SOCKETS.join(" or ")
-      }, if it exists`,
+    help: `Socket of coild, with --local and --nodes; default: ${
+      SOCKETS.join(" or ")
+    }, if it exists`,
   },
   "min-age": {
     type: "duration",

@@ -106,7 +106,8 @@ type Values = FlagValues<typeof FLAGS>;
 /** `coil connectivity test`: whether pods of all nodes reach each other, and why not. */
 export const CONNECTIVITY_TEST: Command = defineCommand({
   path: "connectivity test",
-  about: "Test whether pods of all nodes reach each other, and diagnose failures",
+  about:
+    "Test whether pods of all nodes reach each other, and diagnose failures",
   flags: FLAGS,
   details:
     `Runs a pod of Coil's image on each node, in a new namespace. Each pod sends requests to

@@ -43,8 +43,7 @@ const SUBJECTS = ["clients", "gateways", "sources"] as const;
 const FLAGS = defineFlags({
   "pod": {
     type: "string",
-    help:
-      "Only this pod (NAMESPACE/NAME) and the Egresses that it uses",
+    help: "Only this pod (NAMESPACE/NAME) and the Egresses that it uses",
   },
   ...TABLE_FLAGS,
   ...CONNECTION_FLAGS,

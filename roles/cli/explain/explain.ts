@@ -57,7 +57,8 @@ const FLAGS = defineFlags({
 /** `coil explain`: who has an address, and how a pod's packets leave. */
 export const EXPLAIN: Command = defineCommand({
   path: "explain",
-  about: "Show who has an address, and the way of a pod's packets out of the cluster",
+  about:
+    "Show who has an address, and the way of a pod's packets out of the cluster",
   flags: FLAGS,
   details:
     `Shows who has an address, or the addresses of a pod: pod, block, pool, node, since

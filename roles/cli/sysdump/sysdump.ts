@@ -39,8 +39,7 @@ const FLAGS = defineFlags({
   },
   "redact": {
     type: "bool",
-    help:
-      "Replace names of objects and addresses, consistently in all files",
+    help: "Replace names of objects and addresses, consistently in all files",
   },
   "timeout": {
     type: "duration",

@@ -48,7 +48,8 @@ const TRANSIENT: readonly Transient[] = [
   {
     type: CONDITION_INCONSISTENT,
     ended: "InconsistencyEnded",
-    message: () => "Pods' addresses and blocks of the pool are consistent again",
+    message: () =>
+      "Pods' addresses and blocks of the pool are consistent again",
   },
 ];
 

@@ -22,8 +22,7 @@ export class SweepMetrics {
       help: "ENIs deleted because no instance had them.",
     });
     this.#errors = make.counter("coil_controller_vpc_sweep_errors_total", {
-      help:
-        "Failures to find or delete detached ENIs; each is retried.",
+      help: "Failures to find or delete detached ENIs; each is retried.",
     });
   }
 

@@ -31,9 +31,12 @@ export function reportShared(
 ): void {
   const names = [...pods].filter(({ uid }) => uids.includes(uid))
     .map(({ namespace, name }) => `${namespace}/${name}`);
-  log.warn("Several live pods have one address; keeping it until the last pod ends", {
-    address,
-    uids,
-    pods: names,
-  });
+  log.warn(
+    "Several live pods have one address; keeping it until the last pod ends",
+    {
+      address,
+      uids,
+      pods: names,
+    },
+  );
 }

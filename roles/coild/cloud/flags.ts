@@ -122,7 +122,8 @@ export const VPC_FLAGS: VpcFlags = {
   "no-snat-cidrs": {
     type: "stringList",
     default: [],
-    help: "Further IPv4 networks, besides the VPC's, to which source addresses of pods are not translated",
+    help:
+      "Further IPv4 networks, besides the VPC's, to which source addresses of pods are not translated",
   },
   "node-ports": {
     type: "bool",

@@ -60,7 +60,10 @@ export class NodeAddresses {
         routes,
       });
     } catch (error) {
-      log.warn("Cannot set the Node's addresses as sources of pod routes; retrying", { err: error });
+      log.warn(
+        "Cannot set the Node's addresses as sources of pod routes; retrying",
+        { err: error },
+      );
       this.#runner.trigger();
     }
   }

@@ -51,9 +51,12 @@ export class ClientApplier {
     try {
       await this.#plane.clear({ netns });
     } catch (err) {
-      log.error("Cannot undo a failed egress set-up; removing the pod's network", {
-        err,
-      });
+      log.error(
+        "Cannot undo a failed egress set-up; removing the pod's network",
+        {
+          err,
+        },
+      );
     }
   }
 }

@@ -246,7 +246,10 @@ export class EgressReconciler {
       reason: "EgressRefused",
       message,
     });
-    log.warn("Ignoring the egress annotation of a gateway pod", { namespace, name });
+    log.warn("Ignoring the egress annotation of a gateway pod", {
+      namespace,
+      name,
+    });
   }
 
   /** Once, not at each attempt. */

@@ -68,11 +68,14 @@ export class RepairReports {
     const count = this.#repairs.length;
     if (count > EVENT_REPAIRS && now - this.#loggedAtMs < LOG_MS) return;
     this.#loggedAtMs = now;
-    log.warn("Restored parts of the node's network that another program removed", {
-      what: this.#kinds(),
-      repairs: count,
-      withinMs: WINDOW_MS,
-    });
+    log.warn(
+      "Restored parts of the node's network that another program removed",
+      {
+        what: this.#kinds(),
+        repairs: count,
+        withinMs: WINDOW_MS,
+      },
+    );
   }
 
   #record(now: number): void {

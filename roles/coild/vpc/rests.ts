@@ -46,7 +46,10 @@ export class KernelRests implements RestStore {
         if (over.length === 0) continue;
         await this.#table.end(over.map(({ address }) => address));
       } catch (err) {
-        log.warn("Cannot delete expired entries of the cooldown table; retrying", { err });
+        log.warn(
+          "Cannot delete expired entries of the cooldown table; retrying",
+          { err },
+        );
       }
     }
   }
