@@ -28,6 +28,7 @@ export {
   ENDPOINT_SLICES,
   EVENTS,
   isPathSegment,
+  keyOf,
   LEASES,
   NAMESPACES,
   NODES,

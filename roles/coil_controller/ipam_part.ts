@@ -1,9 +1,4 @@
-import {
-  ADDRESS_BLOCKS,
-  ADDRESS_POOLS,
-  type AddressBlock,
-  type BlockRequest,
-} from "../../lib/api/mod.ts";
+import { ADDRESS_POOLS, type BlockRequest } from "../../lib/api/mod.ts";
 import {
   abortable,
   type Clock,
@@ -21,20 +16,17 @@ import {
   referenceTo,
 } from "../../lib/kube/mod.ts";
 import { HeapKeeper } from "../../lib/linux/mod.ts";
-import { describeError, getLogger } from "../../lib/telemetry/mod.ts";
+import { getLogger } from "../../lib/telemetry/mod.ts";
 import type { CachedPod } from "./base/cached_pod.ts";
 import { AddressPoolReconciler } from "./pools/addresspool_reconciler.ts";
-import {
-  BlockRequestReconciler,
-  REASON_NODE_LIMIT,
-} from "./blocks/blockrequest_reconciler.ts";
+import { BlockReports } from "./blocks/block_reports.ts";
+import { BlockRequestReconciler } from "./blocks/blockrequest_reconciler.ts";
 import { Cluster } from "./ipam/cluster.ts";
 import { ClusterRanges } from "./pools/cluster_ranges.ts";
 import { GarbageCollector } from "./blocks/garbage_collector.ts";
 import { countPools, Growth } from "./pools/growth.ts";
 import type { IpamMetrics } from "./ipam/metrics.ts";
 import { NodeAddressKeeper } from "./blocks/node_addresses.ts";
-import { nodeEvent } from "./blocks/node_event.ts";
 import { NodeLimit } from "./blocks/node_limit.ts";
 import { AuditReports } from "./pools/audit_reports.ts";
 import { PoolAudit } from "./pools/pool_audit.ts";
@@ -46,7 +38,6 @@ import { RequestBlocks } from "./blocks/request_blocks.ts";
 import { type IpamBooks, subscribeIpam } from "./blocks/subscriptions.ts";
 
 const log = getLogger("setup");
-const requestLog = getLogger("blockrequest-reconciler");
 
 const CONCURRENT_POOLS = 4;
 
@@ -121,7 +112,7 @@ async function leadIpam(
   const { pools, answers, ranges } = dependencies;
   const poolController = makePoolController(options, dependencies);
   const requestController = makeRequestController(options, dependencies);
-  const gc = makeGarbageCollector(options, cluster);
+  const gc = makeGarbageCollector(options, dependencies);
   const nodes = makeNodeAddresses(options, cluster);
   using _subscriptions = subscribeIpam(dependencies, {
     onBlock: () => options.heap.note(),
@@ -171,8 +162,11 @@ function makeDependencies(
     },
 ): Dependencies {
   const blocks = cluster.blocks.store;
+  const nodes = cluster.nodes.store;
+  const reports = new BlockReports({ events, metrics, nodes });
   return {
     cluster,
+    reports,
     usage,
     pools: new Pools({ client, blocks, metrics, onConcerned: onPool }),
     answers: new RequestBlocks(client),
@@ -182,18 +176,11 @@ function makeDependencies(
       blocks,
       factor: options.nodeAddressFactor,
       maxPods: options.maxPodsPerNode,
-      onDisbelief({ node, message }) {
-        log.warn("A Node allows more pods than --max-pods-per-node", {
-          node,
-          detail: message,
-        });
-        const reason = "PodCountTooLarge";
-        nodeEvent({ events }, cluster, { node, reason, message });
-      },
+      onDisbelief: (said) => reports.disbelieved(said),
     }),
     ranges: new ClusterRanges({
       client,
-      nodes: cluster.nodes.store,
+      nodes,
       intervalMs: options.gcIntervalMs,
       onChanged: onRanges,
     }),
@@ -201,6 +188,7 @@ function makeDependencies(
 }
 
 interface Dependencies extends IpamBooks {
+  readonly reports: BlockReports;
   readonly audits: AuditReports;
   readonly ranges: ClusterRanges;
   readonly usage: PoolUsage | undefined;
@@ -297,8 +285,8 @@ function makeNodeAddresses(
 }
 
 function makeRequestController(
-  { client, events, metrics, kubeMetrics, concurrentRequests }: IpamPartOptions,
-  { cluster, pools, answers, limit }: Dependencies,
+  { client, kubeMetrics, concurrentRequests }: IpamPartOptions,
+  { cluster, pools, answers, limit, reports }: Dependencies,
 ): Controller {
   const reconciler = new BlockRequestReconciler({
     client,
@@ -308,27 +296,7 @@ function makeRequestController(
     answers,
     allocator: pools,
     limit,
-    onAnswered(request: BlockRequest, answer) {
-      const { poolName, nodeName } = request.spec;
-      metrics.requests.inc({ pool: poolName, result: answer.result });
-      metrics.requestAnswered(request.metadata.uid ?? "");
-      const fields = { pool: poolName, node: nodeName };
-      if (answer.result === "allocated") {
-        requestLog.info("Allocated block", { ...fields, block: answer.block });
-      } else {
-        requestLog.warn("Refused block", {
-          ...fields,
-          reason: answer.reason,
-          detail: answer.message,
-        });
-        if (answer.reason !== REASON_NODE_LIMIT) return;
-        nodeEvent({ events }, cluster, {
-          node: nodeName,
-          reason: "BlockLimitReached",
-          message: answer.message,
-        });
-      }
-    },
+    onAnswered: (request, answer) => reports.answered(request, answer),
   });
   return new Controller({
     name: "blockrequest",
@@ -339,8 +307,8 @@ function makeRequestController(
 }
 
 function makeGarbageCollector(
-  { client, events, metrics, kubeMetrics, ...options }: IpamPartOptions,
-  cluster: Cluster,
+  { client, metrics, kubeMetrics, ...options }: IpamPartOptions,
+  { cluster, reports }: Dependencies,
 ): GarbageCollector {
   return new GarbageCollector({
     client,
@@ -349,18 +317,7 @@ function makeGarbageCollector(
     kubeMetrics,
     intervalMs: options.gcIntervalMs,
     graceMs: options.nodeGraceMs,
-    onReleased(node, message) {
-      const reason = "BlocksReleased";
-      nodeEvent({ events }, cluster, { node, type: "Normal", reason, message });
-    },
-    onFailure(block: AddressBlock, error) {
-      events.event(referenceTo(ADDRESS_BLOCKS, block), {
-        type: "Warning",
-        reason: "ReleaseFailed",
-        message: `Cannot release the block of a deleted node: ${
-          describeError(error)
-        }`,
-      });
-    },
+    onReleased: (node, message) => reports.released(node, message),
+    onFailure: (block, error) => reports.releaseFailed(block, error),
   });
 }

@@ -8,6 +8,7 @@ import {
 import { abortable, KeyedMutex, withTimeout } from "../../../lib/async/mod.ts";
 import {
   Informer,
+  keyOf,
   type KubeClient,
   type Store,
   type V1Pod,
@@ -288,8 +289,4 @@ function hasMetadata(
     .every(([label, value]) => metadata.labels?.[label] === value) &&
     metadata.ownerReferences?.length === 1 &&
     metadata.ownerReferences[0]?.uid === owner?.uid;
-}
-
-function keyOf({ metadata }: EgressClientSlice): string {
-  return `${metadata.namespace}/${metadata.name}`;
 }

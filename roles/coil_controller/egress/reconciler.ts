@@ -10,6 +10,7 @@ import {
 import type { Clock } from "../../../lib/async/mod.ts";
 import {
   type EventInfo,
+  keyOf,
   type KubeClient,
   POD_DISRUPTION_BUDGETS,
   type ReconcileResult,
@@ -255,8 +256,4 @@ function withStatus(
   status: EgressStatus | undefined,
 ): { readonly status?: EgressStatus } {
   return status === undefined ? {} : { status };
-}
-
-function keyOf({ metadata }: Egress): string {
-  return `${metadata.namespace}/${metadata.name}`;
 }
