@@ -47,7 +47,7 @@ export interface VpcNodeStatus {
   readonly maxEnis?: number;
   /** Addresses of all interfaces. */
   readonly addresses?: VpcAddressCounts & {
-    /** How many pods the instance has room for. */
+    /** Maximum number of pods on the instance. */
     readonly capacity: number;
   };
   /** Lowest device first. */

@@ -535,7 +535,7 @@ Deno.test("a pool says which pods' addresses do not fit, as long as they do not"
     inconsistent(),
     "True AddressesDoNotFit: Pod team/twin-a: has 10.64.0.2 on Node n1, and so has team/twin-b on Node n1; " +
       "Pod team/twin-b: has 10.64.0.2 on Node n1, and so has team/twin-a on Node n1; " +
-      "Pod team/outside: has 10.64.0.9 on Node n1, in no AddressBlock: another pod can be given it. What to do: coil ipam check",
+      "Pod team/outside: has 10.64.0.9 on Node n1, in no AddressBlock: another pod may get it. What to do: coil ipam check",
   );
   assert.deepEqual(await findings(), [
     "duplicate-address 2",

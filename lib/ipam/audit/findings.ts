@@ -119,7 +119,7 @@ function ofAddresses({ pods, blocks, pools }: Books): Finding[] {
           ...found,
           code: "address-outside-of-blocks",
           message:
-            `has ${own} on Node ${node}, in no AddressBlock: another pod can be given it`,
+            `has ${own} on Node ${node}, in no AddressBlock: another pod may get it`,
         }];
       case "other-node":
         return [{

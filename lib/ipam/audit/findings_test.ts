@@ -63,7 +63,7 @@ Deno.test("findingsOf() finds pods outside of their node's blocks", () => {
   const moved = pod("moved", "n1", { ipv4: "10.2.0.41", ipv6: "fd02::29" });
   assert.deepEqual(found({ pods: [lost, moved] }), [
     "address-of-another-node Pod apps/moved: has 10.2.0.41 and fd02::29 on Node n1, but AddressBlock default-1 belongs to another node",
-    "address-outside-of-blocks Pod apps/lost: has 10.2.0.200 and fd02::c8 on Node n2, in no AddressBlock: another pod can be given it",
+    "address-outside-of-blocks Pod apps/lost: has 10.2.0.200 and fd02::c8 on Node n2, in no AddressBlock: another pod may get it",
   ]);
 });
 

@@ -26,7 +26,7 @@ export function diagnose(
       node: from.node,
       text: `the source of ${
         NAMES[family]
-      } packets to pods is translated: NetworkPolicies see another address than the pod's`,
+      } packets to pods is translated, so NetworkPolicies do not see the pod's address`,
       see: "policies",
     };
   }
@@ -36,7 +36,7 @@ export function diagnose(
       node: to.node,
       text: `another server answers at the ${
         NAMES[family]
-      } address of its pod: it may have been given twice`,
+      } address of its pod: two pods may have the address`,
       see: "addresses",
     };
   }
@@ -75,7 +75,7 @@ function ofTarget(
       cause: "proxy",
       node,
       text:
-        `pods reach all others directly, and not by the ${name}address of a Service (${why}): the node's proxy of Services`,
+        `pods reach all others directly, but not by the ${name}address of a Service (${why}): check the node's Service proxy`,
       see: "proxy",
     };
   }
@@ -84,7 +84,7 @@ function ofTarget(
       cause: "proxy",
       node,
       text:
-        `pods do not reach a port of the host, at ${address} (${why}): the plugin portmap on that node, or a packet filter`,
+        `pods do not reach a port of the host, at ${address} (${why}): check the plugin portmap and packet filters on that node`,
       see: "host-port",
     };
   }
@@ -92,7 +92,7 @@ function ofTarget(
     cause: "proxy",
     node,
     text:
-      `pods do not reach the API server at ${address} (${why}): the node's proxy of Services, a network policy, or the API server's way back to pods`,
+      `pods do not reach the API server at ${address} (${why}): check the node's Service proxy, network policies, and the API server's route to pods`,
     see: "api-server",
   };
 }
@@ -106,9 +106,9 @@ function ofEgress({ probe, trouble }: Failure): Diagnosis {
       node,
       text: `${target} sees ${
         trouble.seen || "no address"
-      }, which is no gateway's (${
+      }, which is not a gateway's address (${
         sources.join(", ")
-      }): its address is no destination of the Egress, or something behind the gateways translates`,
+      }): the target is not a destination of the Egress, or a device behind the gateways translates again`,
       see: "egress",
     };
   }

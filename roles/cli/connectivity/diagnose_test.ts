@@ -262,7 +262,7 @@ const CASES: Readonly<Record<string, Case>> = {
       [
         "proxy",
         "Node node1",
-        /not by the IPv4 address of a Service \(refused\): the node's proxy/,
+        /not by the IPv4 address of a Service \(refused\): check the node's Service proxy/,
         "kubectl -n kube-system get pods -o wide --field-selector=spec.nodeName=node1",
       ],
       [
@@ -333,7 +333,7 @@ Deno.test("diagnosis: the target of an Egress sees another address, or is not re
   const findings = findingsOf({ results, evidence: evidenceOf() }, STEPS);
   assert.match(
     findings[0]?.message ?? "",
-    /sees 192\.168\.0\.1, which is no gateway's \(10\.0\.9\.9, fd00::99\)/,
+    /sees 192\.168\.0\.1, which is not a gateway's address \(10\.0\.9\.9, fd00::99\)/,
   );
   assert.match(
     findings[1]?.message ?? "",

@@ -170,7 +170,7 @@ for (
       "in no block",
       "10.2.0.200",
       [pod("a", ["10.2.0.200"])],
-      /1 problem:.*in no AddressBlock: another pod can be given it/s,
+      /1 problem:.*in no AddressBlock: another pod may get it/s,
     ],
     [
       "in a block without node",

@@ -34,7 +34,7 @@ export function convertNamespaces(
         severity: "note",
         subject: `pool ${pool}`,
         message:
-          `there is no namespace with its name; annotate the namespaces that use it with ${POOL_ANNOTATION}=${pool}`,
+          `a namespace of its name does not exist; annotate the namespaces that use it with ${POOL_ANNOTATION}=${pool}`,
       });
     } else if (present !== undefined && present !== pool) {
       findings.push({

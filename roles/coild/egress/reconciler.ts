@@ -288,7 +288,7 @@ export class EgressReconciler {
     if (isConflict && this.#notes.get(key)?.conflict !== text) {
       const { namespace = "", name = "" } = pod.metadata ?? {};
       const message =
-        `Pod "${text}" on this node has an address of this pod; their egress stays as it is until one of them is gone`;
+        `Pod "${text}" on this node has the same address as this pod; the egress of both stays unchanged until one of them is gone`;
       this.#with.events.record({ namespace, name }, {
         type: "Warning",
         reason: "AddressConflict",

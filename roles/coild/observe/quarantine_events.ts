@@ -35,9 +35,9 @@ export class QuarantineEvents {
           type: "Warning",
           // As of an ADD or CHECK of the pod.
           reason: "AddressQuarantined",
-          message: `no block of the node has address ${
+          message: `the node no longer has this pod's address ${
             addresses.join(" and ")
-          } any longer: it was taken away while the pod runs, whose packets may be lost; delete the pod, so that it gets another one`,
+          }, so its packets may be lost; delete the pod to get another address`,
         });
       }
     }

@@ -37,7 +37,7 @@ Deno.test("QuarantineEvents report a pod once for each time that its address is 
   const unknown = recordOf("c3", "10.0.1.7");
   events.report([web, unknown]);
   assert.deepEqual(told, [
-    "team/web Warning AddressQuarantined no block of the node has address 10.0.1.5 any longer: it was taken away while the pod runs, whose packets may be lost; delete the pod, so that it gets another one",
+    "team/web Warning AddressQuarantined the node no longer has this pod's address 10.0.1.5, so its packets may be lost; delete the pod to get another address",
   ]);
   names.set("10.0.1.7", "late");
   events.report([web, db, unknown]);
