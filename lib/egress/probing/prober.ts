@@ -84,7 +84,7 @@ export class GatewayProber implements Disposable {
     return this.#avoided;
   }
 
-  /** Those of them that do not answer: connections through them have no future. */
+  /** The gateways among the avoided ones that do not answer: connections through them have no future. */
   get lost(): ReadonlySet<string> {
     return this.#lost;
   }
