@@ -43,7 +43,7 @@ for (
     // It does the work itself.
     [
       "coordinator",
-      /^(roles\/coordinator|lib\/(async|cni|coordinator|inet|linux|names|netlink|plugin|podnet|probe|telemetry\/base))\//,
+      /^(roles\/coordinator|lib\/(async|bytes|cni|coordinator|inet|linux|names|netlink|plugin|podnet|probe|telemetry\/base))\//,
       [150, 200],
     ],
   ] as const
