@@ -9,6 +9,7 @@ export { BoundedMap } from "./locks/bounded_map.ts";
 export { type Clock, systemClock } from "./time/clock.ts";
 export { CoalescedRunner } from "./tasks/coalesced_runner.ts";
 export { forEachConcurrently } from "./tasks/concurrency.ts";
+export { FreshRun } from "./tasks/fresh_run.ts";
 export { Gate } from "./locks/gate.ts";
 export { jittered } from "./time/jittered.ts";
 export { LookLoop } from "./tasks/look_loop.ts";

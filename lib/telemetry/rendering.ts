@@ -1,4 +1,4 @@
-import { sleep } from "../async/mod.ts";
+import { FreshRun, sleep } from "../async/mod.ts";
 
 /** After a rendering, none begins for so many times what it took: a tenth of the time goes into it, if one takes up to 0.1 s. */
 const REST_FACTOR = 9;
@@ -18,34 +18,30 @@ export interface Rendered {
  * begins share one rendering, and the next begins only after a rest. What one gets was rendered after one has asked.
  */
 export class Rendering {
-  readonly #render: () => Promise<string>;
-  readonly #signal: AbortSignal;
-  #next: Promise<Rendered> | undefined;
-  #current: Promise<unknown> = Promise.resolve();
+  readonly #runs: FreshRun<Rendered>;
   #restUntilMs = -Infinity;
 
   constructor(render: () => Promise<string>, signal: AbortSignal) {
-    this.#render = render;
-    this.#signal = signal;
+    this.#runs = new FreshRun(
+      () => this.#run(render),
+      () => this.#rest(signal),
+    );
   }
 
   /** @throws what rendering throws */
   get(): Promise<Rendered> {
-    this.#next ??= this.#run(this.#current);
-    return this.#next;
+    return this.#runs.do();
   }
 
-  async #run(previous: Promise<unknown>): Promise<Rendered> {
-    await previous;
+  async #rest(signal: AbortSignal): Promise<void> {
     const restMs = this.#restUntilMs - performance.now();
-    if (restMs > 0) await sleep(restMs, { signal: this.#signal });
+    if (restMs > 0) await sleep(restMs, { signal });
+  }
+
+  async #run(render: () => Promise<string>): Promise<Rendered> {
     const startMs = performance.now();
-    const rendering = this.#render();
-    this.#next = undefined;
-    // A failure is for those who asked, and not for later callers.
-    this.#current = rendering.then(() => {}, () => {});
     try {
-      return toRendered(new TextEncoder().encode(await rendering));
+      return toRendered(new TextEncoder().encode(await render()));
     } finally {
       const endMs = performance.now();
       const tookMs = endMs - startMs;

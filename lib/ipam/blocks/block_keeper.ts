@@ -1,6 +1,7 @@
 import {
   abortable,
   type Clock,
+  FreshRun,
   jittered,
   sleep,
   type TaskGroup,
@@ -11,7 +12,6 @@ import type { AddressTable } from "../table/address_table.ts";
 import { type Adoption, BlockSupply } from "./block_supply.ts";
 import { type BlockChanges, BlockView } from "./block_view.ts";
 import { decide } from "./decide.ts";
-import { FreshRun } from "./fresh_run.ts";
 import { giveBack } from "./give_back.ts";
 import type { HeldBlock } from "../table/held_block.ts";
 import type {

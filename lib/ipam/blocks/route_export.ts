@@ -2,11 +2,11 @@ import {
   abortable,
   Backoff,
   type Clock,
+  FreshRun,
   type TaskGroup,
 } from "../../async/mod.ts";
 import { getLogger } from "../../telemetry/mod.ts";
 import type { AddressTable } from "../table/address_table.ts";
-import { FreshRun } from "./fresh_run.ts";
 import type { RouteSink } from "../base/ports.ts";
 
 const log = getLogger("node-ipam");
