@@ -13,6 +13,7 @@ import { formatTable } from "../lab/plan_text/nft_table.ts";
 import {
   dumpRules,
   EXAMPLE_TABLE,
+  saddrIn,
 } from "../../lib/netlink/netfilter/testing.ts";
 import { listTable, recordRules } from "./netfilter_testing.ts";
 import { netnsTest, tempNetns } from "./testing.ts";
@@ -103,7 +104,7 @@ function statements(
     fc.tuple(address, NOT).map(([value, not]) => nft.saddr(value, not)),
     fc.tuple(address, NOT).map(([value, not]) => nft.daddr(value, not)),
     fc.tuple(prefixes(address), NOT)
-      .map(([value, not]) => nft.saddrIn(value, not)),
+      .map(([value, not]) => saddrIn(value, not)),
     fc.tuple(prefixes(address), NOT)
       .map(([value, not]) => nft.daddrIn(value, not)),
     NOT.map((not) => nft.inSet([`${ip} saddr`], `one${digit}`, not)),

@@ -9,9 +9,23 @@ import { Address, Prefix } from "../../inet/mod.ts";
 import { MessageWriter } from "../message/message_writer.ts";
 import { writeTree } from "./wire/attributes.ts";
 import { formatRule } from "./text/format_rule.ts";
-import type { NftChain, NftRule, NftTable } from "./model/model.ts";
+import type {
+  NftChain,
+  NftRule,
+  NftStatement,
+  NftTable,
+} from "./model/model.ts";
 import { encodeRule } from "./wire/rule_encoder.ts";
 import * as nft from "./model/statements.ts";
+
+/** The packet's source is in that prefix, or is not. */
+export function saddrIn(
+  prefix: Prefix,
+  { not = false }: { readonly not?: boolean } = {},
+): NftStatement {
+  const field = prefix.family === "ipv4" ? "ip saddr" : "ip6 saddr";
+  return { kind: "prefix", field, prefix, not };
+}
 
 const V4 = Address.parse("192.0.2.1");
 const V6 = Address.parse("2001:db8::1");
@@ -129,7 +143,7 @@ const EXAMPLES: readonly NftChain[] = [
         nft.daddrIn(Prefix.parse("10.0.97.16/28"), { not: true }),
         nft.accept(),
       ]),
-      nft.rule([nft.saddrIn(Prefix.parse("2001:db8::/61")), nft.accept()]),
+      nft.rule([saddrIn(Prefix.parse("2001:db8::/61")), nft.accept()]),
       nft.rule([nft.nfproto("ipv4"), nft.reject("admin-prohibited")]),
       nft.rule([nft.nfproto("ipv6"), nft.reject("host-unreachable")]),
       nft.rule([nft.iifname("tunnel*"), nft.setSaddr(V4)]),

@@ -229,7 +229,7 @@ async function cordon(work: Drain): Promise<void> {
 async function replaceAll(work: Drain, first: DrainPlan): Promise<void> {
   const { values, terminal } = work;
   const { force } = values;
-  const pods = chosen(first, force);
+  const pods = chosen(first, { force });
   const progress = new Progress({
     err: (text) => terminal.err(text),
     isInteractive: terminal.isScreen ?? false,
@@ -246,12 +246,15 @@ async function replaceAll(work: Drain, first: DrainPlan): Promise<void> {
       perNode: values.parallel,
       perNamespace: values.parallel,
     },
-    look: async () => chosen((await look(work)).plan, force),
+    look: async () => chosen((await look(work)).plan, { force }),
     comesBack,
   });
 }
 
-function chosen({ toReplace, kept }: DrainPlan, force: boolean): LivePod[] {
+function chosen(
+  { toReplace, kept }: DrainPlan,
+  { force }: { readonly force: boolean },
+): LivePod[] {
   const lonely = kept.filter(({ why }) => why === "no controller");
   return [...toReplace, ...(force ? lonely.map(({ pod }) => pod) : [])];
 }

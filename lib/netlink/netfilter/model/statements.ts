@@ -94,12 +94,6 @@ export function daddrIn(prefix: Prefix, options: Negation = {}): NftStatement {
   return { kind: "prefix", field, prefix, not: options.not ?? false };
 }
 
-/** The packet's source is in that prefix; it has to be of the prefix's family. */
-export function saddrIn(prefix: Prefix, options: Negation = {}): NftStatement {
-  const field = saddrField(prefix.family);
-  return { kind: "prefix", field, prefix, not: options.not ?? false };
-}
-
 /** The source of the packet in a UDP datagram; a test of the datagram's port has to come before. */
 export function innerSaddr(address: Address): NftStatement {
   const field = `inner ${saddrField(address.family)}` as const;
