@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { FreshRun, Gate } from "../mod.ts";
+import { settle } from "../testing.ts";
 
 Deno.test("FreshRun.do() joins a run that has not begun, and never one that has", async () => {
   const gates: Gate[] = [];
@@ -10,13 +11,14 @@ Deno.test("FreshRun.do() joins a run that has not begun, and never one that has"
     return count;
   });
   const first = [runs.do(), runs.do()];
-  await Promise.resolve();
-  await Promise.resolve();
+  await settle();
   assert.equal(gates.length, 1);
   const second = [runs.do(), runs.do()];
+  await settle();
+  assert.equal(gates.length, 1, "one at a time");
   gates[0]?.open();
   assert.deepEqual(await Promise.all(first), [1, 1]);
-  while (gates.length < 2) await Promise.resolve();
+  await settle();
   gates[1]?.open();
   assert.deepEqual(await Promise.all(second), [2, 2]);
 });
@@ -36,8 +38,7 @@ Deno.test("FreshRun rests before each run; who comes in the rest joins the run",
   let runs = 0;
   const fresh = new FreshRun(() => Promise.resolve(++runs), () => rest.wait());
   const first = fresh.do();
-  await Promise.resolve();
-  await Promise.resolve();
+  await settle();
   const second = fresh.do();
   assert.equal(runs, 0);
   rest.open();
