@@ -4,7 +4,26 @@ import { ROOT } from "./ranks.ts";
 import { sources } from "./sources.ts";
 
 /** Most have fewer than 200. */
-const MOST_LINES = 500;
+const MOST_LINES = 350;
+/** Also of those in {@linkcode LONGER}, and of what only tests use. */
+const MOST_LINES_EVER = 500;
+/** Files with more, and why they are one file. */
+const LONGER: Readonly<Record<string, string>> = {
+  "lib/egress/plan/plan.ts":
+    "one pure function: what a client pod has, its links, rules and routes, follows from the same choice of gateways",
+  "lib/grpc/connection/server_connection.ts":
+    "the states of one HTTP/2 connection, which frames of every kind change",
+  "lib/kube/cache/informer.ts":
+    "list, watch and what is read again share one version and one store",
+  "lib/kube/client/client.ts":
+    "one short method for each verb, most lines say what it takes and throws",
+  "lib/podnet/pod_network.ts":
+    "what lib/podnet offers for pods: one short method for each call, with its documentation",
+  "roles/coild/cluster/pod_source.ts":
+    "every question about this node's pods, answered from the same two caches",
+  "roles/coild/vpc/fleet.ts":
+    "one loop: look, plan, call, learn; the plan itself is in lib/vpc",
+};
 /** A folder with more is cut into rooms. */
 const MOST_FILES = 15;
 
@@ -19,13 +38,15 @@ for (const dir of ["deploy", "lib", "roles"]) {
   }
 }
 
-Deno.test(`sizes: no source file has more than ${MOST_LINES} lines`, async () => {
+Deno.test(`sizes: a source file with more than ${MOST_LINES} lines has a reason`, async () => {
   const long: string[] = [];
   for (const path of files) {
     const { length } = (await Deno.readTextFile(ROOT + path)).split("\n");
-    if (length > MOST_LINES + 1) long.push(`${path}: ${length - 1}`);
+    const isForTests = path.endsWith("/testing.ts");
+    if (length > MOST_LINES + 1 && !isForTests) long.push(path);
+    assert.ok(length <= MOST_LINES_EVER + 1, `${path}: ${length - 1}`);
   }
-  assert.deepEqual(long, []);
+  assert.deepEqual(long.sort(), Object.keys(LONGER));
 });
 
 Deno.test(`sizes: no folder has more than ${MOST_FILES} source files`, () => {

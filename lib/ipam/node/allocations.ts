@@ -55,7 +55,10 @@ export interface AllocationsOptions {
   readonly onFreed: (addresses: DualStack<Address>) => void;
 }
 
-/** The life of attachments' addresses: given, kept, released. The half of `NodeIpam` that ADD and DEL use. */
+/**
+ * The life of attachments' addresses: given, kept, released. The half of `NodeIpam` that ADD and DEL use. It is a
+ * superclass, since `NodeIpam` would only pass on each of its seven calls.
+ */
 export abstract class Allocations {
   readonly #options: AllocationsOptions;
   readonly #table: AddressTable;
