@@ -9,7 +9,6 @@
 export { NoAnswerError } from "./errors.ts";
 export { isOwnNetns } from "./netns.ts";
 export {
-  type Answer,
   answerWith,
   type Outside,
   type PluginCall,

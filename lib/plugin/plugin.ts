@@ -1,3 +1,4 @@
+import type { PluginAnswer } from "../cnirpc/plugin/mod.ts";
 import {
   checkCommandVersion,
   type CniEnv,
@@ -22,7 +23,7 @@ export interface Outside {
   /** Called once, and not for VERSION. */
   readonly readStdin: () => Uint8Array;
   /** Takes a call to coild; not called for VERSION, and for what is refused before. */
-  readonly perform: (call: PluginCall) => Promise<Answer>;
+  readonly perform: (call: PluginCall) => Promise<PluginAnswer>;
   /** Whether a path is the network namespace that the runtime is in. */
   readonly isOwnNetns: (path: string) => boolean;
   /** Where coild listens unless the configuration says otherwise. */
@@ -38,14 +39,8 @@ export interface PluginCall {
   readonly request: CniRequest;
 }
 
-/** What the runtime gets. */
-export interface Answer {
-  readonly stdout: string;
-  readonly exitCode: 0 | 1;
-}
-
 /** Does what `CNI_COMMAND` says. Never throws: errors are answers. */
-export async function runPlugin(outside: Outside): Promise<Answer> {
+export async function runPlugin(outside: Outside): Promise<PluginAnswer> {
   let version = CURRENT_CNI_VERSION;
   let command: Command = "VERSION";
   try {
@@ -82,7 +77,7 @@ export async function runPlugin(outside: Outside): Promise<Answer> {
 export function answerWith(
   { conf }: PluginCall,
   given: Result | undefined,
-): Answer {
+): PluginAnswer {
   if (given === undefined) return { stdout: "", exitCode: 0 };
   // In a chain the result is that of the plugins before.
   const result = convertResult(conf.prevResult ?? given, conf.cniVersion);

@@ -2,9 +2,10 @@ import {
   decodeAnswer,
   encodeRequest,
   PLUGIN_SOCKET_SUFFIX,
+  type PluginAnswer,
   SOCKET_VARIABLE,
 } from "../../lib/cnirpc/plugin/mod.ts";
-import { type Answer, NoAnswerError } from "../../lib/plugin/mod.ts";
+import { NoAnswerError } from "../../lib/plugin/mod.ts";
 
 /** coild gives up after 60 s and says so; without that it hangs. */
 export const PATIENCE_MS = 70_000;
@@ -30,7 +31,7 @@ export interface Question {
  */
 export async function askCoild(
   question: Question,
-): Promise<Answer | undefined> {
+): Promise<PluginAnswer | undefined> {
   const { socketPath, patienceMs = PATIENCE_MS } = question;
   const connecting = connect(socketPath + PLUGIN_SOCKET_SUFFIX, patienceMs);
   using connection = await connecting.catch(async (cause) => {
@@ -124,6 +125,7 @@ async function exchange(
   }
 }
 
+/** As `writeAll()` of lib/async, which the plugin does not load: it starts for every pod. */
 async function writeAll(
   connection: Deno.UnixConn,
   bytes: Uint8Array,

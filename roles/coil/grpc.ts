@@ -1,3 +1,4 @@
+import type { PluginAnswer } from "../../lib/cnirpc/plugin/mod.ts";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { startTimer } from "../../lib/async/mod.ts";
 import { CniError, parseResult, type Result } from "../../lib/cni/mod.ts";
@@ -9,7 +10,6 @@ import {
 } from "../../lib/cnirpc/mod.ts";
 import { exchange, GrpcError, StatusCode } from "../../lib/grpc/mod.ts";
 import {
-  type Answer,
   answerWith,
   NoAnswerError,
   type PluginCall,
@@ -36,7 +36,7 @@ const METHODS = {
 export async function askByGrpc(
   call: PluginCall,
   { patienceMs = PATIENCE_MS }: { readonly patienceMs?: number } = {},
-): Promise<Answer> {
+): Promise<PluginAnswer> {
   const { command, socketPath } = call;
   try {
     const answer = await callMethod(call, patienceMs);

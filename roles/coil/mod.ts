@@ -5,12 +5,9 @@
  *
  * @module
  */
+import type { PluginAnswer } from "../../lib/cnirpc/plugin/mod.ts";
 import { COILD_SOCKET } from "../../lib/names/mod.ts";
-import {
-  type Answer,
-  type PluginCall,
-  servePlugin,
-} from "../../lib/plugin/mod.ts";
+import { type PluginCall, servePlugin } from "../../lib/plugin/mod.ts";
 import { askCoild } from "./ask.ts";
 
 /** Answers the runtime and ends the process. */
@@ -23,7 +20,7 @@ export async function main(): Promise<void> {
   });
 }
 
-async function perform(call: PluginCall): Promise<Answer> {
+async function perform(call: PluginCall): Promise<PluginAnswer> {
   const { socketPath, request } = call;
   const env = Deno.env.toObject();
   const question = { socketPath, env, stdin: request.stdinData };

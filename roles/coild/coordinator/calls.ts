@@ -1,3 +1,4 @@
+import type { PluginAnswer } from "../../../lib/cnirpc/plugin/mod.ts";
 import type { KeyedMutex } from "../../../lib/async/mod.ts";
 import {
   isLogged,
@@ -7,7 +8,7 @@ import {
   type PodArgs,
   runCoordinator,
 } from "../../../lib/coordinator/mod.ts";
-import type { Answer, PluginCall } from "../../../lib/plugin/mod.ts";
+import type { PluginCall } from "../../../lib/plugin/mod.ts";
 import { getLogger, withLogContext } from "../../../lib/telemetry/mod.ts";
 import { NotReadyError, PodNotFoundError } from "../base/errors.ts";
 import { isUnanswered, type PodSource } from "../cluster/pod_source.ts";
@@ -40,7 +41,7 @@ export class CoordinatorCalls {
   async perform(
     call: PluginCall,
     caller: { readonly signal: AbortSignal },
-  ): Promise<Answer> {
+  ): Promise<PluginAnswer> {
     return await withLogContext(
       fieldsOf(call),
       () => this.#recorded(call, caller),
@@ -50,7 +51,7 @@ export class CoordinatorCalls {
   async #recorded(
     call: PluginCall,
     { signal }: { readonly signal: AbortSignal },
-  ): Promise<Answer> {
+  ): Promise<PluginAnswer> {
     const { metrics } = this.#with;
     const startedMs = performance.now();
     const facts: Record<string, unknown> = {};

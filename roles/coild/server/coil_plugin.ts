@@ -1,10 +1,9 @@
 import { CniError } from "../../../lib/cni/mod.ts";
-import { SOCKET_VARIABLE } from "../../../lib/cnirpc/plugin/mod.ts";
 import {
-  type Answer,
-  answerWith,
-  type PluginCall,
-} from "../../../lib/plugin/mod.ts";
+  type PluginAnswer,
+  SOCKET_VARIABLE,
+} from "../../../lib/cnirpc/plugin/mod.ts";
+import { answerWith, type PluginCall } from "../../../lib/plugin/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import { CallError } from "../base/errors.ts";
 import type { CniCalls } from "../service/cni_calls.ts";
@@ -57,7 +56,7 @@ async function perform(
   calls: Pick<CniCalls, "call">,
   call: PluginCall,
   { signal }: Caller,
-): Promise<Answer> {
+): Promise<PluginAnswer> {
   try {
     const result = await calls.call({
       method: METHODS[call.command],

@@ -2,11 +2,11 @@ import { onAbort, startTimer, TaskGroup } from "../../../lib/async/mod.ts";
 import {
   encodeAnswer,
   PLUGIN_SOCKET_SUFFIX,
+  type PluginAnswer,
   type PluginRequest,
 } from "../../../lib/cnirpc/plugin/mod.ts";
 import { COILD_SOCKET } from "../../../lib/names/mod.ts";
 import {
-  type Answer,
   isOwnNetns,
   type PluginCall,
   runPlugin,
@@ -38,7 +38,7 @@ export interface PluginServerOptions {
   readonly perform: (
     call: PluginCall,
     caller: Caller,
-  ) => Promise<Answer | undefined>;
+  ) => Promise<PluginAnswer | undefined>;
   /** Path of the daemon's socket; this server listens beside it, at the path with {@linkcode PLUGIN_SOCKET_SUFFIX}. */
   readonly socketPath: string;
   /** Ends the server: no new calls, running ones may finish. */
@@ -152,7 +152,7 @@ class PluginServer {
   async #plugin(
     request: PluginRequest,
     connection: PluginConnection,
-  ): Promise<Answer | undefined> {
+  ): Promise<PluginAnswer | undefined> {
     const { env, stdin } = request;
     const caller = new AbortController();
     this.#tasks.run("end of a plugin call", async () => {
