@@ -136,7 +136,7 @@ async function check(
   return repairs.length > 0 ? EXIT.problems : exitCodeOf(report);
 }
 
-/** What a check found. */
+/** Result of a check. */
 export interface Report<F = Finding | NodeFinding> {
   /** With --repair only. */
   readonly repairs?: readonly Repair[];

@@ -5,7 +5,7 @@ import {
   type Registry,
 } from "../../../lib/telemetry/mod.ts";
 
-/** What is known of the ENIs that deleted nodes have left. */
+/** Metrics of the ENIs of deleted nodes. */
 export class SweepMetrics {
   readonly #loose: Gauge<"cluster">;
   readonly #deleted: Counter;

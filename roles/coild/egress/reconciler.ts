@@ -47,7 +47,7 @@ export interface EgressReconcilerOptions {
   readonly kubeMetrics?: KubeMetrics;
 }
 
-/** What was last seen of a pod, so that it is not reported again. */
+/** Reported problems of a pod, so that they are not reported again. */
 interface PodNotes {
   /** Between looks for its network namespace, which is not found. */
   readonly wait?: Backoff | undefined;
