@@ -56,7 +56,7 @@ export interface VpcNodeStatus {
   readonly conditions?: readonly Condition[];
 }
 
-/** What a node has of its VPC, cluster scoped, of the name of its Node; it has no spec. */
+/** A node's ENIs and addresses of its VPC; cluster scoped, named as its Node, without a spec. */
 export interface VpcNode {
   readonly apiVersion: typeof GROUP_VERSION;
   /** The kind of the object. */

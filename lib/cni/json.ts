@@ -1,6 +1,6 @@
 import { CniError, ErrorCode } from "./errors.ts";
 
-/** What JSON.parse() gives for an object. */
+/** An object from JSON.parse(). */
 export type JsonObject = { readonly [key: string]: unknown };
 
 /** An error about JSON that does not have the shape of the specification. */

@@ -8,7 +8,7 @@ export interface Way {
   readonly isDefault: boolean;
 }
 
-/** What a node knows of an address. */
+/** A node's facts about an address. */
 export interface AddressFacts {
   /** The link of the host route to it: it is a pod's of this node, and has such a route. */
   readonly podLink?: string | undefined;
@@ -16,7 +16,7 @@ export interface AddressFacts {
   readonly way?: Way | undefined;
 }
 
-/** What a node's kernel says about addresses. */
+/** Facts of a node's kernel about addresses. */
 export interface NodeFacts {
   /** Families whose packets it forwards. */
   readonly forwards: readonly string[];

@@ -26,7 +26,7 @@ export interface UrlQuestion {
 /** A destination to try. */
 export type Question = ProbeQuestion | ConnectQuestion | UrlQuestion;
 
-/** What a probe is asked to do. */
+/** Requests for a probe. */
 export interface Questions {
   /** For all of them together; each is tried until then. */
   readonly timeoutMs: number;
@@ -46,7 +46,7 @@ const REASONS: readonly string[] = [
   ...["no answer", "refused", "unreachable", "too large", "other"],
 ];
 
-/** What came of a question. */
+/** Outcome of a question. */
 export type Outcome =
   | {
     readonly state: "answered";

@@ -34,7 +34,7 @@ export function completion(
   }
 }
 
-/** What may come next on a command line. */
+/** Possible next words of a command line. */
 export interface Candidates {
   readonly words: readonly string[];
   /** Arguments that make the program list further words, first in each line. */

@@ -104,7 +104,7 @@ export const LOGGING_FLAGS: LoggingFlags = {
   "one_output": klogBool(false),
 };
 
-/** What the logging flags ask for, in the shape that telemetry's configureLogging takes. */
+/** Values of the logging flags, in the shape that telemetry's configureLogging takes. */
 export interface LoggingChoice {
   /** The lowest level written. */
   readonly level: "debug" | "info" | "warn" | "error" | "panic";

@@ -16,7 +16,7 @@ export class UsageError extends Error {
   override readonly name = "UsageError";
 }
 
-/** What a program says about itself. */
+/** A program's name, version and description. */
 export interface ProgramInfo {
   /** The name it was started as. */
   readonly program: string;
@@ -38,7 +38,7 @@ export interface ParsedFlags<S extends FlagSpec> {
   readonly given: ReadonlySet<string>;
 }
 
-/** What the command line asks for. */
+/** A parsed command line. */
 export type CommandLine<S extends FlagSpec> =
   | ({ readonly kind: "run" } & ParsedFlags<S>)
   | { readonly kind: "print"; readonly text: string };

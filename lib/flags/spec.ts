@@ -1,4 +1,4 @@
-/** What every flag has. */
+/** Properties of every flag. */
 export interface FlagCommon {
   /** One sentence for usage and documentation, without a full stop. */
   readonly help: string;

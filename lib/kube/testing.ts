@@ -14,7 +14,7 @@ import type {
 
 export { type MemoryServer, serveTransport } from "./http/testing.ts";
 
-/** What a {@link FakeTransport}'s function answers. */
+/** Answer of a {@link FakeTransport}'s function. */
 export interface FakeAnswer {
   /** Default 200. */
   readonly status?: number;

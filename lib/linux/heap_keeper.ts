@@ -26,7 +26,7 @@ const BUSY_BYTES = 12 * 1024 * 1024;
 /** Objects parsed between two measurements; parsing them yields to no timer. */
 const OBJECTS_PER_LOOK = 50;
 
-/** What a process holds, in bytes. */
+/** Memory of a process, in bytes. */
 export interface HeldMemory {
   /** Objects of V8's heap and what they hold outside of it, garbage included. */
   readonly heap: number;

@@ -207,7 +207,7 @@ export function closeFile(fd: number): void {
   libc().symbols.close(fd);
 }
 
-/** What identifies an open file: device and inode. */
+/** Identity of an open file: device and inode. */
 export interface FileIdentity {
   readonly device: bigint;
   readonly inode: bigint;

@@ -17,7 +17,7 @@ import {
 import { toCniError } from "./errors.ts";
 import { buildRequest, type CniRequest } from "./request.ts";
 
-/** What the plugin needs of the outside. */
+/** Environment of the plugin. */
 export interface Outside {
   readonly env: (name: string) => string | undefined;
   /** Called once, and not for VERSION. */

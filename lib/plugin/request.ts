@@ -7,7 +7,7 @@ import {
   type Result,
 } from "../cni/mod.ts";
 
-/** What coild is asked, whichever door it comes by: pkg.cnirpc.CNIArgs. */
+/** Request to coild, through either door: pkg.cnirpc.CNIArgs. */
 export interface CniRequest {
   readonly containerId: string;
   readonly netns: string;

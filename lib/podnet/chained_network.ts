@@ -24,7 +24,7 @@ export interface PlacedPod extends ChainedPod {
   readonly netnsPath: string;
 }
 
-/** What `adopt()` did. */
+/** Result of `adopt()`. */
 export interface Adopted {
   /** Name of the host's end; absent when there is none, or another program marked it. */
   readonly hostName?: string;

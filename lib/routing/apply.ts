@@ -29,7 +29,7 @@ export interface RouteFailure {
   readonly error: Error;
 }
 
-/** What a synchronisation did. A failure of one route stops none of the others. */
+/** Result of a synchronisation. A failure of one route stops none of the others. */
 export interface SyncResult {
   /** How many routes are new. */
   readonly added: number;
@@ -43,7 +43,7 @@ export interface SyncResult {
   readonly foreign: readonly Route[];
 }
 
-/** What all routes of one synchroniser have in common. */
+/** Attributes that all routes of one synchroniser share. */
 export interface RouteDefaults {
   readonly table: number;
   readonly protocol: number;
@@ -54,7 +54,7 @@ export interface RouteDefaults {
 /** The most changes made at a time: 50,000 requests at once would be much memory. */
 const BATCH = 1_000;
 
-/** What is to be done: routes that are wanted, and our routes that are not. */
+/** Plan: routes to set, and our routes to delete. */
 export interface RoutePlan {
   readonly add: readonly WantedRoute[];
   readonly move: readonly WantedRoute[];

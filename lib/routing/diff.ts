@@ -4,7 +4,7 @@ import { type Route, wasAddedBy } from "../netlink/mod.ts";
 /** The wanted routes of a table: gateways by destination as text; undefined: straight to the device. */
 export type WantedRoutes = ReadonlyMap<string, Address | undefined>;
 
-/** What to do so that the routes of our protocol are exactly the wanted ones. */
+/** Changes that make the routes of our protocol exactly the desired ones. */
 export interface RouteDiff {
   /** Destinations that have no route of ours yet. */
   readonly add: readonly string[];

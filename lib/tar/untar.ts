@@ -8,7 +8,7 @@ export class TarError extends Error {
   override readonly name = "TarError";
 }
 
-/** What GNU and pax headers say of the entry that follows. */
+/** GNU and pax headers of the next entry. */
 interface Extra {
   path?: string;
   linkpath?: string;

@@ -1,6 +1,6 @@
 import { Counter, Gauge, Histogram, type Registry } from "prom-client";
 
-/** What a metric has beside its name. */
+/** Properties of a metric, besides its name. */
 export interface MetricOptions<L extends string, M> {
   /** What it counts or measures. */
   readonly help: string;

@@ -23,7 +23,7 @@ const INTERVAL_MS = 50;
 /** Egresses of which it is known when they were written last; pods may name any that do not exist. */
 const MAX_KEYS = 1_024;
 
-/** What writes EgressClientSlices, and what triggers it; disposal ends the triggers. */
+/** Writer of EgressClientSlices, with its triggers; disposal ends these. */
 export interface ClientsPart extends Disposable {
   readonly slices: ClientSlices;
   readonly controller: Controller;

@@ -143,7 +143,7 @@ const FLAGS = defineFlags({
 /** The flags of coil-controller, for documentation and completion. */
 export const CONTROLLER_FLAGS: FlagSpec = FLAGS;
 
-/** What takes the place of a default. */
+/** Replacement of a default. */
 interface Preset {
   readonly "enable-ipam"?: boolean;
   readonly "enable-egress"?: boolean;

@@ -68,7 +68,7 @@ export async function main(
   });
 }
 
-/** What tests set. */
+/** Options for tests. */
 export interface RunOptions {
   /** Path. Default: as kubectl finds the API server. */
   readonly kubeconfig?: string;

@@ -103,7 +103,7 @@ const VARIABLES: Readonly<Record<string, string>> = {
 /** The flags of coil-installer, for documentation and completion. */
 export const INSTALLER_FLAGS: FlagSpec = FLAGS;
 
-/** What coil-installer can do. */
+/** Command of coil-installer. */
 export type Command = "install" | "uninstall";
 
 /** coil-installer's options. */

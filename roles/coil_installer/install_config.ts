@@ -136,7 +136,7 @@ function report(notices: readonly Notice[]): void {
   for (const { level, message, fields } of notices) log[level](message, fields);
 }
 
-/** What the plugins beside ours support; each is asked once. */
+/** CNI versions of the other plugins; each is asked once. */
 class PluginVersions {
   readonly #request: InstallRequest;
   readonly #signal: AbortSignal;

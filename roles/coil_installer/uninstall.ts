@@ -16,7 +16,7 @@ import { applySteps } from "./apply/steps.ts";
 import type { Step } from "./plan/step.ts";
 import { exists, readConfigs } from "./read/directory.ts";
 
-/** What to remove. */
+/** Files to remove. */
 export interface UninstallRequest extends HostPlaces {
   readonly keepConfig: boolean;
   readonly keepExecutable: boolean;

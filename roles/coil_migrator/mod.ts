@@ -20,7 +20,7 @@ import { processTerminal, type Terminal } from "./command/terminal.ts";
 
 export type { MigrationStatus } from "./status/migration_status.ts";
 
-/** What a command is run with. */
+/** Context of a command. */
 interface Call {
   readonly program: string;
   readonly args: readonly string[];

@@ -12,7 +12,7 @@ const MAX_ANSWER_BYTES = 400;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 
-/** What a probe says of who asked it. */
+/** A probe's answer about its client. */
 export interface Seen {
   /** Its own name. */
   readonly by: string;

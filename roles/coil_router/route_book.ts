@@ -8,7 +8,7 @@ import {
 import { compareText } from "../../lib/names/mod.ts";
 import type { GatewayRoute, GatewayRoutes } from "../../lib/routing/mod.ts";
 
-/** What is kept of a block, no more than its routes follow from: there may be 50,000. */
+/** Cached facts of a block, no more than its routes need: there may be 50,000. */
 export interface RoutedBlock {
   /** Name of the object. */
   readonly name: string;

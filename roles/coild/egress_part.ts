@@ -35,7 +35,7 @@ export interface EgressPart {
   readonly loops: Loops;
 }
 
-/** What egress needs besides. */
+/** Dependencies of egress. */
 export interface EgressDependencies extends NodeDependencies {
   readonly attachments: Attachments;
   /** The network inside pods. */

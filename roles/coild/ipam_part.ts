@@ -38,7 +38,7 @@ import type { Supply } from "./blocks/supply.ts";
 /** What the network outside routes to the node anyway. */
 const NO_EXPORT: RouteSink = { sync: () => Promise.resolve() };
 
-/** What a supply can be made of. */
+/** Dependencies of a supply. */
 export interface SupplyContext {
   readonly node: NodeSource;
   readonly network: PodNetwork;

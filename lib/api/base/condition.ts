@@ -16,7 +16,7 @@ export interface Condition {
   readonly message: string;
 }
 
-/** What is known of a condition before it is dated. */
+/** A condition without its times. */
 export type ConditionDraft = Omit<
   Condition,
   "lastTransitionTime" | "observedGeneration"

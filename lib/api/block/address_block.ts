@@ -34,7 +34,7 @@ export interface AddressBlock {
   readonly ipv6?: string;
 }
 
-/** What an {@linkcode AddressBlock} says, parsed. */
+/** A parsed {@linkcode AddressBlock}. */
 export interface Block {
   /** Name of the object. */
   readonly name: string;

@@ -124,7 +124,7 @@ export interface EgressSuspect {
   readonly nodeNames: readonly string[];
 }
 
-/** What one pod of an {@linkcode Egress} reports. */
+/** Report of one pod of an {@linkcode Egress}. */
 export interface EgressGatewayStatus {
   /** Name of the pod. */
   readonly name: string;

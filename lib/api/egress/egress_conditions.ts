@@ -53,7 +53,7 @@ export interface EgressWorkload {
   };
 }
 
-/** What the status of an Egress is computed from. */
+/** Input of the status of an Egress. */
 export interface EgressObservation {
   /** Absent as long as there is no Deployment. */
   readonly workload?: EgressWorkload;

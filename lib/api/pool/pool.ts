@@ -14,7 +14,7 @@ import { parseReserved } from "./reserved_entries.ts";
 /** A subnet of a pool, parsed: one prefix, or one of each family with equally many addresses. */
 export type Subnet = DualStack<Prefix>;
 
-/** What an {@linkcode AddressPool} says, parsed. */
+/** A parsed {@linkcode AddressPool}. */
 export interface Pool {
   /** Name of the object. */
   readonly name: string;

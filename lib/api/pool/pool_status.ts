@@ -53,13 +53,13 @@ export const REASON_IN_POD_CIDR = "InPodCIDR";
 /** Condition of an AddressPool, there only while it is true: pods' addresses and blocks of the pool are inconsistent. */
 export const CONDITION_INCONSISTENT = "Inconsistent";
 
-/** What an audit of a pool's addresses has found. */
+/** Findings of an audit of a pool's addresses. */
 export interface PoolAuditReport {
   /** The inconsistencies, and what to do; undefined if there are none. */
   readonly problem?: string | undefined;
 }
 
-/** What the cluster uses addresses of a pool for. */
+/** The cluster's own uses of addresses of a pool. */
 export interface ClusterUse {
   /** How much it matters. */
   readonly reason:
@@ -77,7 +77,7 @@ export interface PoolOverlapReport {
   readonly message: string;
 }
 
-/** What the status of a pool is computed from. */
+/** Input of the status of a pool. */
 export interface PoolFacts {
   /** Index of each existing block, reserved ones included, in any order. */
   readonly allocated: readonly number[];

@@ -14,7 +14,7 @@ interface Positions {
   readonly last: bigint;
 }
 
-/** What of a pool's blocks is reserved. */
+/** Reserved addresses of a pool's blocks. */
 export interface ReservedBlocks {
   /** Blocks of which nothing can be given; sorted, none twice. */
   readonly whole: readonly Span[];

@@ -47,7 +47,7 @@ const ADVICE: Readonly<Record<string, string>> = {
   SignatureDoesNotMatch: "check the node's credentials and its clock",
 };
 
-/** What an answer says that refuses a call. */
+/** The error in AWS' answer to a call. */
 export interface AwsRefusal {
   /** Name of the call, for example "AssignPrivateIpAddresses". */
   readonly call: string;

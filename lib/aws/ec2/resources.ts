@@ -40,7 +40,7 @@ export interface NetworkInterface {
   readonly attachment: InterfaceAttachment | undefined;
 }
 
-/** What a type of instance allows. */
+/** Limits of an instance type. */
 export interface InstanceType {
   readonly instanceType: string;
   /** Interfaces of the first network card, the primary one included. */
@@ -58,13 +58,13 @@ export type AddressRequest =
   | { readonly addresses: number; readonly prefixes?: undefined }
   | { readonly prefixes: number; readonly addresses?: undefined };
 
-/** What an interface got. */
+/** Addresses assigned to an interface. */
 export interface AddressGrant {
   readonly addresses: readonly Address[];
   readonly prefixes: readonly Prefix[];
 }
 
-/** What an interface loses. */
+/** Addresses to unassign from an interface. */
 export type GivenBack = Partial<AddressGrant>;
 
 /** The interface to create. */

@@ -26,7 +26,7 @@ const MAX_ATTEMPTS = 5;
 /** Before another attempt after a failure of AWS or of the network. */
 const BACKOFF = { initialMs: 200, maxMs: 10_000, jitter: 1 };
 
-/** What a call is. */
+/** Name and kind of a call. */
 export interface Call {
   readonly name: string;
   readonly kind: CallKind;
@@ -64,7 +64,7 @@ interface Lane {
   readonly pause: Pause;
 }
 
-/** What a node may ask of AWS: paces all its calls, and makes them again where that can help. */
+/** A node's budget of AWS calls: paces all of them, and retries them where that can help. */
 export class CallBudget {
   readonly #clock: Clock;
   readonly #random: () => number;

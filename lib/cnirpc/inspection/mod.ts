@@ -79,7 +79,7 @@ export interface ReleaseRequest {
   readonly dryRun: boolean;
 }
 
-/** What became of one entry, or would have. */
+/** Result of the release of one entry, or of its dry run. */
 export interface ReleaseResult extends SeenEntry {
   readonly addresses: readonly string[];
   /** `gone`: coild no longer has the entry that was seen. */

@@ -44,7 +44,7 @@ export interface PluginRequest {
   readonly stdin: Uint8Array;
 }
 
-/** What the runtime is to get. */
+/** Exit code and output for the runtime. */
 export interface PluginAnswer {
   readonly exitCode: 0 | 1;
   readonly stdout: string;

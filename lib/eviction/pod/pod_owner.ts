@@ -38,7 +38,7 @@ const KINDS: readonly ResourceType<Workload>[] = [
   workload("apps", "daemonsets", "DaemonSet"),
 ];
 
-/** What a controller wants now. */
+/** Current desired state of a controller. */
 export interface Desired {
   /** How many pods, where that is known. */
   readonly replicas?: number;

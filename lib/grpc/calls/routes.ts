@@ -10,7 +10,7 @@ import type { BoundMethod } from "./call.ts";
 import { Reflection } from "./reflection.ts";
 import { asV1Alpha } from "./v1alpha.ts";
 
-/** What answers the calls of a path. */
+/** Handler of the calls of a path. */
 export type Route =
   | { readonly kind: "unary"; readonly method: BoundMethod }
   /** A stream: each message is answered at once. */

@@ -1,7 +1,7 @@
 import type { HeaderField } from "../base/hpack.ts";
 import { GrpcError, StatusCode } from "../base/status.ts";
 
-/** What the header and trailer fields of an answer say. */
+/** Status in the header and trailer fields of an answer. */
 export class ResponseStatus {
   readonly #http: string;
   readonly #fields: ReadonlyMap<string, string>;

@@ -1,4 +1,4 @@
-/** What a peer wants. */
+/** Event from a peer. */
 export type ConnectionEvent =
   | {
     readonly type: "call";

@@ -44,7 +44,7 @@ const OPENING = concatenate([
 
 const NOTHING = new Uint8Array();
 
-/** What a connection has to send, as far as the peer's windows allow. */
+/** Output of a connection, as far as the peer's windows allow. */
 export class ConnectionOutput {
   #parts: Uint8Array[] = [OPENING];
   #size = OPENING.length;

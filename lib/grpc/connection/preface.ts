@@ -2,7 +2,7 @@ import { CONNECTION_PREFACE, Http2Error } from "../base/http2_frames.ts";
 
 const PREFACE = new TextEncoder().encode(CONNECTION_PREFACE);
 
-/** What a client sends before its first frame: RFC 9113, section 3.4. */
+/** The connection preface of a client: RFC 9113, section 3.4. */
 export class Preface {
   #seen = 0;
 

@@ -1,6 +1,6 @@
 import { flowControlError } from "../base/frame_checks.ts";
 
-/** What a peer may send before it is granted more: RFC 9113, section 5.2. */
+/** Flow control of received data: RFC 9113, section 5.2. */
 export class ReceiveWindow {
   readonly #size: number;
   #left: number;

@@ -1,7 +1,7 @@
 import type { HeaderField } from "../base/hpack.ts";
 import { GrpcError, StatusCode } from "../base/status.ts";
 
-/** What the header of a request asks for. */
+/** Parsed header of a request. */
 export interface RequestHead {
   /** `/package.Service/Method` */
   readonly path: string;

@@ -19,7 +19,7 @@ const MAX_OUTPUT = 64 * 1024;
 const MAX_STALL_MS = 20_000;
 const MAX_QUIET_MS = 300_000;
 
-/** What the connections of a server have in common. */
+/** Options that all connections of a server share. */
 export interface SessionOptions {
   readonly routes: Routes;
   readonly limits: MessageLimits;

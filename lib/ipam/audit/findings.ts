@@ -16,7 +16,7 @@ import {
   type PodAddresses,
 } from "./rows.ts";
 
-/** What kind of thing a finding is, for programs. */
+/** Kind of a finding, for programs. */
 export type FindingCode =
   | AddressFindingCode
   | "block-without-node"

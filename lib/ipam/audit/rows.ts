@@ -13,7 +13,7 @@ import {
 } from "../../names/mod.ts";
 import { blockFinder, poolFinder, readableBlocks } from "./block_index.ts";
 
-/** What is needed of a pod. */
+/** The parts of a pod that an audit reads. */
 export interface PodAddresses {
   readonly namespace: string;
   readonly name: string;

@@ -21,7 +21,7 @@ export interface BlockInfo {
   readonly deleting: boolean;
 }
 
-/** What is known of a pool without asking the API server; `low`: it has few blocks left. */
+/** State of a pool in the cache; `low`: it has few blocks left. */
 export type PoolState =
   | "unknown"
   | "absent"
@@ -67,7 +67,7 @@ export interface BlockSource {
   reserved(pool: string): readonly AddressRange[];
 }
 
-/** What a node has of a pool, in addresses. A dual-stack pair is one. */
+/** A node's addresses of a pool; a dual-stack pair counts as one. */
 export interface PoolRoom {
   readonly pool: string;
   /** Size of the lowest block; 0 when there is none. */

@@ -9,7 +9,7 @@ import { keyText } from "../../cni/mod.ts";
 
 const log = getLogger("node-ipam");
 
-/** What a live list changed. */
+/** Changes by a live list. */
 export interface BlockChanges {
   readonly adopted: readonly HeldBlock[];
   /** Blocks that are gone without having been given back, with the attachments that lost their cover. */

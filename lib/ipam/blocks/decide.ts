@@ -20,7 +20,7 @@ export interface Situation {
   readonly flying: ReadonlySet<HeldBlock>;
 }
 
-/** What is to be done about a node's blocks. */
+/** Decision about a node's blocks. */
 export interface Decision {
   /** Pools to ask for another block, before a pod needs it. */
   readonly fetch: readonly string[];

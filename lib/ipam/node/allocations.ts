@@ -19,7 +19,7 @@ import { Waiters } from "../base/waiters.ts";
 import type { Clock } from "../../async/mod.ts";
 import { type AttachmentKey, keyText } from "../../cni/mod.ts";
 
-/** What to allocate for. */
+/** The container, interface and pool of an allocation. */
 export interface AllocationRequest extends AttachmentKey {
   readonly pool: string;
 }

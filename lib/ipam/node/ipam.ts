@@ -88,7 +88,7 @@ export interface NodeIpamOptions {
   readonly isBusy?: (key: string) => boolean;
 }
 
-/** What {@linkcode NodeIpam.reconcile} found and did. */
+/** Findings and changes of {@linkcode NodeIpam.reconcile}. */
 export interface ReconcileReport extends PodReport {
   /** What the live list of blocks changed, nothing if it was not due; or why there was none. */
   readonly blocks: BlockChanges | { readonly error: unknown };

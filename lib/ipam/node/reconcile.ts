@@ -27,7 +27,7 @@ export interface DuplicateAddress {
   readonly holders: readonly AllocationRecord[];
 }
 
-/** What a comparison of the table with the kernel found and did. */
+/** Findings and changes of a comparison of the table with the kernel. */
 export interface PodReport {
   /** Pods of the kernel that were not known and are now. */
   readonly registered: readonly AllocationRecord[];

@@ -15,7 +15,7 @@ import {
   theirBlocks,
 } from "./shared_range.ts";
 
-/** What a pool has in common with others. */
+/** Addresses that a pool has in common with others. */
 export interface PoolOverlap {
   /** Subnets that another pool has too, or the pool itself twice. */
   readonly subnets: readonly {

@@ -1,7 +1,7 @@
 import type { HeldBlock } from "./held_block.ts";
 import { SortedSet } from "./sorted_set.ts";
 
-/** What one block adds to the answers of its pool. */
+/** Contribution of one block to the answers of its pool. */
 interface Share {
   readonly free: number;
   readonly held: number;

@@ -53,7 +53,7 @@ export interface ObjectMeta {
   readonly managedFields?: readonly unknown[];
 }
 
-/** What every Kubernetes object is. */
+/** A Kubernetes object of any kind. */
 export interface KubeObject {
   readonly apiVersion?: string;
   readonly kind?: string;

@@ -1,6 +1,6 @@
 import type { KubeObject } from "../api/objects.ts";
 
-/** What became of an object. */
+/** Change of an object in a store. */
 export interface StoreChange<T> {
   readonly type: "added" | "updated" | "deleted";
   /** The new object; of a deletion the last known one. */

@@ -14,7 +14,7 @@ import {
 } from "../api/resource.ts";
 import type { KubeObject } from "../api/objects.ts";
 
-/** What {@link toCall} makes a {@link Call} of. */
+/** Parts of a {@link Call}. */
 export type CallParts = Omit<Call, "path" | "resource" | "kind"> & {
   readonly query?: URLSearchParams;
 };

@@ -22,7 +22,7 @@ Di3O+kIt1V9EEgo0hMxvBWzleRkDbdZ9KaqzlS4s9Su45I3ifQpXYxsy
 -----END PRIVATE KEY-----
 `;
 
-/** What answers at a port of the loopback. */
+/** A server at a port of the loopback. */
 export interface MemoryServer extends AsyncDisposable {
   /** A file that leads there. */
   readonly kubeconfig: string;

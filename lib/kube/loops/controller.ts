@@ -4,7 +4,7 @@ import { KubeApiError, TerminalError } from "../http/errors.ts";
 import type { KubeMetrics } from "./metrics.ts";
 import { WorkQueue, type WorkQueueOptions } from "./work_queue.ts";
 
-/** What a reconciler asks for when it succeeds: nothing, or to be called again. */
+/** Result of a successful reconciliation: done, or to be called again. */
 export type ReconcileResult = void | { readonly requeueAfterMs: number };
 
 export interface ControllerOptions extends WorkQueueOptions {

@@ -16,7 +16,7 @@ const LABELS = ["name", "controller"] as const;
 
 type Label = typeof LABELS[number];
 
-/** What a queue's metrics are read of. */
+/** Source of a queue's metrics. */
 export interface QueueReading {
   /** How many keys wait. */
   readonly depth: () => number;

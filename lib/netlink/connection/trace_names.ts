@@ -24,7 +24,7 @@ import {
   NFNL_SUBSYS_NFTABLES,
 } from "../message/nfnetlink.ts";
 
-/** What the message types of a protocol are called. Each protocol has its own. */
+/** Names of the message types of a protocol. */
 export type TypeNames = ReadonlyMap<number, string>;
 
 const COMMON_NAMES: readonly [number, string][] = [

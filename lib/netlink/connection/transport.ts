@@ -1,6 +1,6 @@
 import type { Bytes } from "../../linux/mod.ts";
 
-/** What carries datagrams to the kernel and back; a `NetlinkSocket` of `lib/linux` is one. */
+/** Carrier of datagrams to the kernel and back, such as a `NetlinkSocket` of `lib/linux`. */
 export interface Transport extends Disposable {
   /** The port id that replies carry. */
   readonly portId: number;

@@ -181,7 +181,7 @@ export class FouSocket implements Disposable {
   }
 }
 
-/** What came of a question. */
+/** Answer of the kernel. */
 interface Answer {
   /** What the kernel refused, if anything. */
   readonly error: NetlinkError | undefined;

@@ -71,7 +71,7 @@ export function linkAddVeth(veth: NewVeth): Request {
   );
 }
 
-/** What `linkSet()` can change. */
+/** Changes that `linkSet()` can make. */
 export interface LinkChange {
   /** Sets it up or down. */
   readonly up?: boolean | undefined;

@@ -17,7 +17,7 @@ import type { MessageWriter } from "../message/message_writer.ts";
 import { checkInterfaceName, parseMac } from "../message/names.ts";
 import type { Request } from "../message/request.ts";
 
-/** What a new link may be given at once. An alias is not among it: the kernel ignores it here. */
+/** Properties of a new link. An alias is not among them: the kernel ignores it here. */
 export interface NewLink {
   /** The name, at most 15 bytes. */
   readonly name: string;

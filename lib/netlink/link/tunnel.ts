@@ -23,7 +23,7 @@ const TUNNEL_ENCAP_FLAG_CSUM6 = 2;
 /** IP6_TNL_F_IGN_ENCAP_LIMIT of `<linux/ip6_tunnel.h>`: no option that limits nesting. */
 const IP6_TNL_F_IGN_ENCAP_LIMIT = 1;
 
-/** What differs between the two kinds; all else is one way for both. */
+/** Differences between the two kinds of tunnels. */
 interface Kind {
   /** The family of the outer packet. */
   readonly family: Family;

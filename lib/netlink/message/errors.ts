@@ -15,7 +15,7 @@ import type { Message } from "./message_reader.ts";
  */
 export type Lost = "request" | "answer";
 
-/** What the kernel said about a request. */
+/** The kernel's verdict on a request. */
 export interface Verdict {
   /** Zero when it was carried out. */
   readonly errno: number;

@@ -20,7 +20,7 @@ const NDA_PROTOCOL = 12;
 /** struct ndmsg. */
 const NDMSG_SIZE = 12;
 
-/** What is known about a neighbour, NUD_… of `<linux/neighbour.h>`. */
+/** State of a neighbour, NUD_… of `<linux/neighbour.h>`. */
 export type NeighbourState =
   | "none"
   | "incomplete"

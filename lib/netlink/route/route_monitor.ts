@@ -49,7 +49,7 @@ const TABLE_COMPAT = 252;
 const RTA_TABLE = 15;
 const RTMSG_SIZE = 12;
 
-/** What a monitor is to report. The kernel drops what is not named. */
+/** Events that a monitor reports. The kernel drops all others. */
 export interface MonitorInterests {
   /** Rules that come or go. */
   readonly rules?: boolean;

@@ -2,7 +2,7 @@ import type { AttachmentKey } from "../../cni/mod.ts";
 import { HUSK_ALIAS_PREFIX, LINK_ALIAS_PREFIX } from "../../names/mod.ts";
 import { LinkNameError } from "./errors.ts";
 
-/** What the alias of a host veth says. */
+/** Owner of a host veth, as its alias names it. */
 export interface LinkIdentity extends AttachmentKey {
   /** The address pool; empty in the egress-only mode, where the container ID is the pod's UID. */
   readonly pool: string;

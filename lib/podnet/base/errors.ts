@@ -59,7 +59,7 @@ export class LinkNameError extends Error {
   override readonly name: string = "LinkNameError";
 }
 
-/** What `check()` found missing or wrong, one sentence each. */
+/** Findings of `check()`, one sentence each. */
 export class PodCheckError extends Error {
   /** The class, for logs. */
   override readonly name: string = "PodCheckError";

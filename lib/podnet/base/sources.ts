@@ -4,7 +4,7 @@ import type { Ipv4Conf, Link } from "../../netlink/mod.ts";
 /** Which sources a pod's packets may have: the pod's addresses (`own`), or any. */
 export type PodSources = "own" | "any";
 
-/** What a host veth is given for it. */
+/** Source check settings of a host veth. */
 export interface SourceSettings {
   /** The rules of the node's nftables table go by the link group. */
   readonly group: number;

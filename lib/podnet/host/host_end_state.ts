@@ -2,7 +2,7 @@ import type { Address } from "../../inet/mod.ts";
 import { type HostEndInput, hostEndSteps, type Step } from "../plan/plan.ts";
 import type { PodLink } from "../state/survey.ts";
 
-/** What a pod's end on the host can lack. */
+/** Part that a pod's host interface can lack. */
 export type EndLack = "link" | "address" | "route";
 
 /** The host's end of a pod as it is. */

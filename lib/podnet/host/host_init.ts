@@ -21,7 +21,7 @@ export interface HostOptions extends HostSettings {
   readonly netns?: Netns | undefined;
 }
 
-/** What {@linkcode ensureHost} did, and could not do. */
+/** Changes and failures of {@linkcode ensureHost}. */
 export interface HostReport {
   /** What was missing and is there now. */
   readonly repaired: readonly HostLack[];

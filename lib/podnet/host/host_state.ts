@@ -2,7 +2,7 @@ import { FAMILIES, type Family } from "../../inet/mod.ts";
 import { FORWARDING } from "../../linux/mod.ts";
 import { describeRule, type Rule } from "../../netlink/mod.ts";
 
-/** What every node has so that its pods are reached: see {@linkcode planHost}. */
+/** Rules and routes of every node, so that its pods are reached: see {@linkcode planHost}. */
 export interface HostSettings {
   readonly tableId: number;
   readonly rulePriority: number;

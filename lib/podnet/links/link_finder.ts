@@ -13,7 +13,7 @@ export interface FoundLink {
   readonly state: "pod" | "husk" | "unfinished";
 }
 
-/** What a link is to a key: its own, or another's. */
+/** Relation of a link to a key: its own, or another's. */
 export type Ownership = FoundLink | "other";
 
 /** Finds host veths by key: by their name where it follows from the key, else by alias among all links. */

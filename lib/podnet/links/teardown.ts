@@ -15,7 +15,7 @@ import { formatHuskAlias, type LinkIdentity } from "../base/alias.ts";
 import { type Husk, isGone } from "./husk_reaper.ts";
 import type { FoundLink } from "./link_finder.ts";
 
-/** What `cutOff()` needs beside the link. */
+/** Options of `cutOff()`. */
 export interface CutOff {
   /** The pod's addresses by the host's routes. */
   readonly addresses: DualStack<Address>;

@@ -5,7 +5,7 @@ import { NetnsNotFoundError } from "../base/errors.ts";
 import type { NetnsIndex } from "./netns_index.ts";
 import { openPodNetns } from "./pod_netns.ts";
 
-/** What is known of a pod from outside its network namespace. */
+/** Facts about a pod from outside its network namespace. */
 export interface PodOutside {
   /** The host's end. */
   readonly link: Link;
@@ -53,7 +53,7 @@ async function openIfOf(
   });
 }
 
-/** What an interface in a network namespace must be like. */
+/** Conditions for an interface in a network namespace. */
 export interface Wanted {
   readonly ifname: string;
   readonly addresses: DualStack<Address>;

@@ -188,7 +188,7 @@ function isAddress({ kind }: Step): boolean {
   return kind === "address";
 }
 
-/** What decides how the host's end should be. */
+/** Input for the plan of the host's end. */
 export interface HostEndInput extends
   Pick<
     PodPlanInput,

@@ -6,7 +6,7 @@ import type { PodSources } from "../base/sources.ts";
 import type { AttachmentKey } from "../../cni/mod.ts";
 import type { NamespacedName } from "../../names/mod.ts";
 
-/** What `setup()` is asked to make. */
+/** Request of `setup()`. */
 export interface SetupRequest extends LinkIdentity {
   /** The pod's network namespace (`CNI_NETNS`). */
   readonly netnsPath: string;
@@ -18,7 +18,7 @@ export interface SetupRequest extends LinkIdentity {
   readonly sources?: PodSources;
 }
 
-/** What `setup()` made. */
+/** Result of `setup()`. */
 export interface SetupResult {
   /** Name of the host's end. */
   readonly hostName: string;
@@ -46,7 +46,7 @@ export interface SeenLink extends AttachmentKey {
   readonly index: number | undefined;
 }
 
-/** What `beginTeardownOf()` found and did. */
+/** Findings and changes of `beginTeardownOf()`. */
 export interface SeenTeardown {
   /** Undefined when the link that was seen is gone. */
   readonly teardown: Teardown | undefined;
@@ -54,7 +54,7 @@ export interface SeenTeardown {
   readonly isLast: boolean;
 }
 
-/** What `check()` is to confirm. */
+/** Request of `check()`. */
 export interface CheckRequest extends AttachmentKey {
   /** The addresses that the pod should have. */
   readonly addresses: DualStack<Address>;
@@ -64,7 +64,7 @@ export interface CheckRequest extends AttachmentKey {
   readonly pod?: NamespacedName;
 }
 
-/** What `init()` found and could not do. */
+/** Findings and failures of `init()`. */
 export interface InitReport {
   /** The MTU that new pods get; 0 leaves it to the kernel. */
   readonly mtu: number;

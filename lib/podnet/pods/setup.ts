@@ -13,7 +13,7 @@ import { type LinkIndexes, POD_END_INDEX } from "../links/link_indexes.ts";
 import type { PodPlan } from "../plan/plan.ts";
 import { stepRequests, vethRequest } from "../plan/requests.ts";
 
-/** What `connectPod()` needs of its surroundings. */
+/** Dependencies of `connectPod()`. */
 export interface SetupContext {
   /** In the host's network namespace. */
   readonly host: RouteSocket;

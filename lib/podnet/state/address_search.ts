@@ -3,7 +3,7 @@ import type { Netns } from "../../linux/mod.ts";
 import { RouteSocket } from "../../netlink/mod.ts";
 import { namespacePaths, tryOpenPodNetns } from "../netns/pod_netns.ts";
 
-/** What is looked for. */
+/** Target of a search. */
 export interface Sought {
   readonly ifname: string;
   readonly addresses: DualStack<Address>;

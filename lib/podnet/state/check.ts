@@ -5,7 +5,7 @@ import { messageOf } from "../base/errors.ts";
 import { openPodNetns } from "../netns/pod_netns.ts";
 import { sourcesOf } from "../base/sources.ts";
 
-/** What `checkHost()` and `checkPod()` compare with. */
+/** Desired state for `checkHost()` and `checkPod()`. */
 export interface Expectation {
   readonly host: Link;
   readonly ifname: string;

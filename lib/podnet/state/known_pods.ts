@@ -2,14 +2,14 @@ import { type Address, type DualStack, valuesOf } from "../../inet/mod.ts";
 import type { RouteSocket } from "../../netlink/mod.ts";
 import { addressesByLink, type PodLink } from "./survey.ts";
 
-/** What is remembered of a pod. */
+/** Cached facts about a pod. */
 interface KnownPod {
   readonly addresses: DualStack<Address>;
   /** Where this process set it up. */
   readonly netnsPath?: string;
 }
 
-/** What we know of pods' links by index; saves listing at DEL. The kernel knows all of it too, but for the paths. */
+/** Cache of pods' links by index, which saves listing at DEL. The kernel has all of it, except the paths. */
 export class KnownPods {
   readonly #lists: RouteSocket;
   readonly #tableId: number;

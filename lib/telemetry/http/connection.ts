@@ -32,7 +32,7 @@ const UNTAKEN_MS = 1_000;
 
 const decoder = new TextDecoder("latin1");
 
-/** What a connection needs of its server. */
+/** Options that a connection gets from its server. */
 export interface ConnectionOptions {
   readonly limits: HttpLimits;
   readonly handler: HttpHandler;

@@ -17,7 +17,7 @@ const REQUEST_LINE =
 /** RFC 9110, section 5.5, without obs-text. */
 const FIELD_VALUE = /^[\t\x20-\x7e]*$/;
 
-/** What a request says before its body. */
+/** Head of a request. */
 export interface RequestHead {
   readonly method: string;
   /** Path and query. */

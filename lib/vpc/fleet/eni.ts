@@ -1,6 +1,6 @@
 import { Address, FAMILIES, type Family, Prefix } from "../../inet/mod.ts";
 
-/** What a slot of an ENI holds: one address (/32), or a delegated prefix of 16 (/28). */
+/** Content of an ENI's slot: one address (/32), or a delegated prefix of 16 (/28). */
 export type BlockKind = "address" | "prefix";
 
 /** Addresses in a delegated IPv4 prefix: EC2 delegates /28 only. */

@@ -11,7 +11,7 @@ import { slotsOf } from "./limits.ts";
 import { atMostOf, exhaustedUntil, pausedUntil } from "./pace.ts";
 import { fillsEnis, shortOf, urgentOf } from "./targets.ts";
 
-/** What a node needs more of. */
+/** Addresses that a node needs. */
 export interface Growth {
   readonly actions: readonly Action[];
   /** Addresses that are short when all of it is done. */

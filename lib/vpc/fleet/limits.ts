@@ -1,6 +1,6 @@
 import { type BlockKind, sizeOf } from "./eni.ts";
 
-/** What an instance type allows. */
+/** Limits of an instance type. */
 export interface Limits {
   /** The most ENIs, the primary included. */
   readonly enis: number;
@@ -10,7 +10,7 @@ export interface Limits {
   readonly prefixes: boolean;
 }
 
-/** What an admin says about the limits. */
+/** Limits from the admin's flags. */
 export interface LimitOptions {
   /** `--max-enis`. */
   readonly maxEnis?: number | undefined;

@@ -1,7 +1,7 @@
 import type { Action, Outcome } from "./calls.ts";
 import type { BlockKind } from "./eni.ts";
 
-/** What was learned from calls that failed. Lost with the process: it is learned again. */
+/** Lessons of failed calls. Lost with the process, and then learned again. */
 export type Pace = ReadonlyMap<string, Pause>;
 
 /** When something may be tried again. */

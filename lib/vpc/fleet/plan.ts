@@ -12,7 +12,7 @@ import { grow, type Unmet, unprovided } from "./grow.ts";
 import { nextTry, pausedUntil } from "./pace.ts";
 import { giveBack, MIN_ATTACHED_MS, retire } from "./shrink.ts";
 
-/** What is to be done now. */
+/** Next steps. */
 export interface Plan {
   /** Calls to begin, one for each ENI at the most. */
   readonly actions: readonly Action[];

@@ -2,7 +2,7 @@ import type { Link } from "../../netlink/mod.ts";
 import type { HostEni } from "./host_settings.ts";
 import { VpcHostProblem } from "./host_problem.ts";
 
-/** What finds an ENI among links. */
+/** Facts that identify an ENI among links. */
 export type LinkFacts = Pick<Link, "index" | "name" | "mac" | "kind">;
 
 /**

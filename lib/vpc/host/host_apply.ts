@@ -37,7 +37,7 @@ export interface VpcHostOptions {
   readonly hostNetns?: Netns | undefined;
 }
 
-/** What {@linkcode VpcHost.ensure} did, and could not do. */
+/** Changes and failures of {@linkcode VpcHost.ensure}. */
 export interface VpcHostReport {
   /** What was changed, one phrase each. */
   readonly changed: readonly string[];

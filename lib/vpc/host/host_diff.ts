@@ -26,7 +26,7 @@ import type { PlannedLink, VpcHostPlan } from "./host_plan.ts";
 import type { VpcHostSettings } from "./host_settings.ts";
 import { VpcHostProblem } from "./host_problem.ts";
 
-/** What the kernel has of it. */
+/** The kernel's state of a {@linkcode VpcHostPlan}. */
 export interface FoundVpcHost {
   /** The families that the kernel has. */
   readonly families: readonly Family[];
@@ -47,7 +47,7 @@ export interface Change {
   readonly request: Request;
 }
 
-/** What makes the node as planned. */
+/** Changes that make the node as planned. */
 export interface VpcHostChanges {
   readonly add: readonly Change[];
   /** To be carried out after all of `add`. */

@@ -29,7 +29,7 @@ export interface PlannedLink {
   readonly isPrimary: boolean;
 }
 
-/** What a node should have. */
+/** Desired state of a node. */
 export interface VpcHostPlan {
   readonly families: readonly Family[];
   readonly links: readonly PlannedLink[];

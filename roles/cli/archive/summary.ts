@@ -12,7 +12,7 @@ export interface Included {
   readonly chars: number;
 }
 
-/** What an archive has and lacks. */
+/** Contents of an archive, and what it lacks. */
 export interface Contents {
   /** Of the command that wrote it. */
   readonly version: string;

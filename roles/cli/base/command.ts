@@ -19,7 +19,7 @@ export interface Terminal {
   readonly colours?: boolean | undefined;
 }
 
-/** What a command is run with. */
+/** Context of a command. */
 export interface CommandContext {
   readonly terminal: Terminal;
   /** The executable's name. */
@@ -42,7 +42,7 @@ export interface Command {
   run(context: CommandContext): Promise<number | void>;
 }
 
-/** What a command is run with, its arguments read. */
+/** Context of a command, with its parsed arguments. */
 export interface Call<S extends FlagSpec> extends CommandContext {
   readonly values: FlagValues<S>;
   readonly positionals: readonly string[];

@@ -7,7 +7,7 @@ export interface CoilContainer {
   readonly container: string;
 }
 
-/** What came of a command in a pod. */
+/** Result of a command in a pod. */
 export interface Ran {
   readonly code: number;
   readonly stdout: string;

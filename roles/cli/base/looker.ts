@@ -5,7 +5,7 @@ import {
 } from "../../../lib/kube/mod.ts";
 import { listPages } from "./pages.ts";
 
-/** What could not be looked at: objects, or, `unknown`, a node. */
+/** Objects, or a node (`unknown`), that could not be read. */
 export interface Unseen {
   readonly what: string;
   readonly why: "forbidden" | "not served" | "unknown";

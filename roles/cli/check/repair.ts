@@ -9,7 +9,7 @@ export interface Repair {
   readonly message: string;
 }
 
-/** What comes of findings: each is a repair, remains a problem, or is over. */
+/** Result of a repair: each finding is repaired, remains a problem, or is gone. */
 export interface Mended<F extends AnyFinding = AnyFinding> {
   readonly repairs: readonly Repair[];
   readonly problems: readonly F[];

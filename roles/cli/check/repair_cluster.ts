@@ -78,7 +78,7 @@ export async function repairCluster(
   return { repairs: [...repairs.values()], problems };
 }
 
-/** What became of an object; `over`: it went without us. */
+/** Result for an object; `over`: it was gone before the repair. */
 type Outcome =
   | { readonly kind: "done"; readonly message: string }
   /** Without a reason: that of the finding's kind. */

@@ -28,7 +28,7 @@ export interface Asking {
   readonly say: (text: string) => void;
 }
 
-/** What came of the questions, and of whom nothing is known. */
+/** Outcomes of the questions, and the pods without an answer. */
 export interface Asked {
   readonly results: readonly Result[];
   readonly unasked: readonly { readonly pod: TestPod; readonly why: string }[];

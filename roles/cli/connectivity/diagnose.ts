@@ -3,7 +3,7 @@ import { ofKernel, ofPath, ofSize } from "./diagnose_path.ts";
 import type { Evidence } from "./evidence.ts";
 import { type Failure, type ResultIndex, troubleText } from "./results.ts";
 
-/** What a failure is judged by. */
+/** Input for the diagnosis of a failure. */
 export interface Judging {
   readonly results: ResultIndex;
   readonly evidence: Evidence;

@@ -1,6 +1,6 @@
 import type { Family } from "../../../lib/inet/mod.ts";
 
-/** What is likely wrong. */
+/** Likely cause. */
 export type Cause =
   | "route"
   | "rule"
@@ -15,7 +15,7 @@ export type Cause =
   | "egress"
   | "unknown";
 
-/** What is likely wrong, and where. */
+/** Likely cause, and its node. */
 export interface Diagnosis {
   readonly cause: Cause;
   readonly node: string;

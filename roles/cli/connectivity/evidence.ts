@@ -6,7 +6,7 @@ import { askFrom, type Asking, lookFrom } from "./ask.ts";
 import { addressOf } from "./plan.ts";
 import type { Failure } from "./results.ts";
 
-/** What nodes with failures say of themselves. */
+/** Kernel facts of nodes with failures. */
 export interface Evidence {
   /** By the name of the node; absent where it could not be asked. */
   readonly facts: ReadonlyMap<string, NodeFacts>;

@@ -15,7 +15,7 @@ export const CONTAINER = "probe";
 /** Label with the pod's {@linkcode PodKind}. */
 export const KIND_LABEL = "coil.cybozu.com/connectivity-test";
 
-/** What the pods are made of. */
+/** Input for the probe pods. */
 export interface Making {
   readonly namespace: string;
   readonly image: string;

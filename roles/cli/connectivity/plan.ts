@@ -4,7 +4,7 @@ import { type Address, FAMILIES, type Family } from "../../../lib/inet/mod.ts";
 /** Nodes that are tested unless all are asked for: the number of probes grows with its square. */
 export const MAX_NODES = 20;
 
-/** What a pod is for: asked by all others; asked by pods of its node, and by a port of that; a client of the Egress. */
+/** Purpose of a pod: target of all others; target of its node's pods and of a host port; client of the Egress. */
 export type PodKind = "probe" | "host-port" | "egress";
 
 /** A pod of the test with its network. */
@@ -41,7 +41,7 @@ export interface Probe {
   readonly sources?: readonly string[] | undefined;
 }
 
-/** What pods ask beside each other. */
+/** Targets of the pods, besides each other. */
 export interface Targets {
   /** Of the Service that has the pods. */
   readonly service: readonly Address[];

@@ -19,7 +19,7 @@ import {
   troubleText,
 } from "./results.ts";
 
-/** What is likely wrong on a node, with all that fails for it. */
+/** Likely cause on a node, with all failures that it explains. */
 export interface Finding extends Problem {
   readonly cause: Cause | "start";
   readonly node: string;
@@ -35,7 +35,7 @@ interface ProbeRow {
   readonly trouble?: string | undefined;
 }
 
-/** What the command shows. */
+/** Report of the command. */
 export interface Report {
   /** Nodes that were tested, and how many Linux nodes there are. */
   readonly nodes: readonly string[];

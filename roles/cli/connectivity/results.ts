@@ -2,7 +2,7 @@ import type { FailureReason, Outcome } from "../../../lib/connectivity/mod.ts";
 import type { Family } from "../../../lib/inet/mod.ts";
 import { type Check, CHECKS, type Probe } from "./plan.ts";
 
-/** What is wrong with an outcome. */
+/** Reason for which an outcome is a failure. */
 export type Trouble =
   | {
     readonly why: FailureReason;

@@ -28,7 +28,7 @@ export interface SiteNode {
   readonly addresses: readonly Address[];
 }
 
-/** What the test finds in the cluster. */
+/** Facts of the cluster that the test needs. */
 export interface Site {
   readonly nodes: readonly SiteNode[];
   readonly image: string;

@@ -38,7 +38,7 @@ export interface NotStarted {
   readonly why: string;
 }
 
-/** What was started, and what was not. */
+/** Pods that were started, and those that were not. */
 export interface Started {
   readonly pods: readonly TestPod[];
   readonly notStarted: readonly NotStarted[];

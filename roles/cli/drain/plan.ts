@@ -14,7 +14,7 @@ import type { V1Namespace } from "../../../lib/kube/mod.ts";
 import { nameText, POOL_ANNOTATION } from "../../../lib/names/mod.ts";
 import { CommandError } from "../base/errors.ts";
 
-/** What is drained: a whole pool, or a range of it. */
+/** Target of a drain: a whole pool, or a range of it. */
 export interface DrainTarget {
   readonly pool: Pool;
   /** The whole pool without it. */
@@ -36,7 +36,7 @@ export interface DrainView {
   readonly pods: readonly LivePod[];
 }
 
-/** What is left to do. */
+/** Remaining work. */
 export interface DrainPlan extends Selection {
   /** Those that would get no address elsewhere, with the reason. */
   readonly homeless: readonly string[];

@@ -6,7 +6,7 @@ import { formatProblems } from "../base/problem.ts";
 import type { AddressReport, Holder } from "./address.ts";
 import type { WayReport } from "./way.ts";
 
-/** What `coil explain` shows. */
+/** Output of `coil explain`. */
 export interface Explanation {
   readonly addresses: readonly AddressReport[];
   readonly ways: readonly WayReport[];

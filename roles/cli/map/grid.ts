@@ -4,7 +4,7 @@ export interface Cell {
   readonly colour: Colour;
 }
 
-/** What colours say: all is well, it gets tight, something is wrong, nothing is there. */
+/** Meaning of a colour: good, nearly full, bad, or empty. */
 export type Colour = "good" | "tight" | "bad" | "none";
 
 /** Select Graphic Rendition of ECMA-48, section 8.3.117. */

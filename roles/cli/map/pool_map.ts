@@ -29,7 +29,7 @@ import { POOL_LABEL, VPC_POOL } from "../../../lib/names/mod.ts";
 import { type PoolRow, poolRows } from "../ipam/rows.ts";
 import { vpcPoolRows } from "../ipam/vpc_rows.ts";
 
-/** What a map is made of, of all pools and nodes: others may have addresses of the pool, too. */
+/** Input of a map, of all pools and nodes: others may have addresses of the pool, too. */
 export interface MapSource {
   readonly pools: readonly AddressPool[];
   readonly blocks: readonly AddressBlock[];
@@ -107,7 +107,7 @@ export function poolMaps(source: MapSource): PoolMap[] {
   });
 }
 
-/** What the maps of all pools are made of. */
+/** Input of the maps of all pools. */
 interface Rows {
   readonly pools: readonly PoolRow[];
   readonly blocks: ReadonlyMap<string, readonly BlockRow[]>;

@@ -13,7 +13,7 @@ export interface Changes {
   readonly gone: readonly string[];
 }
 
-/** What is known of the cluster. */
+/** State of the cluster. */
 export interface ClusterState {
   /** Undefined until it has been read. */
   readonly status: StatusView | undefined;

@@ -5,7 +5,7 @@ import { formatProblems } from "../base/problem.ts";
 import { formatTable } from "../base/table.ts";
 import type { Snapshot } from "./snapshot.ts";
 
-/** What `coil status` shows. */
+/** Output of `coil status`. */
 export interface Report {
   readonly parts: readonly PartRow[];
   readonly leases: readonly LeaseRow[];

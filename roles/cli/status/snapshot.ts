@@ -75,7 +75,7 @@ export interface NodeFacts {
   readonly networkUnavailable: string | undefined;
 }
 
-/** What is seen of a cluster at once; absent is what could not be read. */
+/** Snapshot of a cluster; kinds that could not be read are absent. */
 export interface Snapshot {
   readonly workloads?: readonly Workload[] | undefined;
   readonly parts?: readonly Part[] | undefined;

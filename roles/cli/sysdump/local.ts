@@ -6,7 +6,7 @@ import { askHere, callsHere, checkHere } from "../check/check.ts";
 import type { Missing } from "../archive/summary.ts";
 import { NETWORK_FILES } from "./network.ts";
 
-/** What a pod of Coil's says of itself and its node. */
+/** Diagnostics of one of Coil's pods and its node. */
 export interface LocalReport {
   readonly version: string;
   /** Texts by the name of their file. */

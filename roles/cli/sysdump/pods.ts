@@ -13,7 +13,7 @@ import { isCoild } from "../check/nodes.ts";
 import type { Collection } from "../archive/collection.ts";
 import { type LocalReport, parseLocal } from "./local.ts";
 
-/** What Coil's pods are asked with. */
+/** Options of the requests to Coil's pods. */
 export interface PodsOptions {
   readonly client: Pick<KubeClient, "raw">;
   readonly exec: Exec;

@@ -1,6 +1,6 @@
 import { Gate } from "../../../lib/async/mod.ts";
 
-/** What the page shows, each entry as JSON by its key. */
+/** Contents of the page, each entry as JSON by its key. */
 export type Entries = ReadonlyMap<string, string>;
 
 /** A comment goes out when nothing has changed for so long: a connection that is lost shows itself. */

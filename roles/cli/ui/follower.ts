@@ -17,7 +17,7 @@ const ASK_AGAIN_MS = 30_000;
 /** The API server shows at least every minute that a watch goes on: see Informer. */
 const STALE_MS = 150_000;
 
-/** What to follow, and which of it. */
+/** Resource to follow, and a filter. */
 export interface FollowOptions<T> extends InformerOptions<T> {
   /** Most clusters have none: that they cannot be read is not worth a word. */
   readonly isOptional?: boolean;

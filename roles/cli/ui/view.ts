@@ -127,7 +127,7 @@ function blockView({ addresses, ...block }: BlockMap): BlockView {
   return { ...block, holders };
 }
 
-/** What {@linkcode egressEntries} are made of. */
+/** Input of {@linkcode egressEntries}. */
 export interface EgressSource {
   readonly egresses: readonly Egress[];
   readonly slices: readonly EgressClientSlice[];

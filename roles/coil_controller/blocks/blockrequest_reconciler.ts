@@ -82,7 +82,7 @@ export interface BlockRequestReconcilerOptions {
   readonly now?: () => Date;
 }
 
-/** What a request is answered. */
+/** Answer to a request. */
 export type Answer =
   | { readonly result: "allocated"; readonly block: string }
   | {

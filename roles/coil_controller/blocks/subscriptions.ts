@@ -18,7 +18,7 @@ import type { RequestBlocks } from "./request_blocks.ts";
 const STATUS_INTERVAL_MS = 300;
 const STATUS_INTERVAL_PER_BLOCK_MS = 0.04;
 
-/** What watch events lead to; keys only, except where only the deleted object has the facts. */
+/** Queues for watch events; keys only, except where only the deleted object has the facts. */
 export interface IpamKeys {
   /** A block is looked at; a new leader looks at all at once. */
   readonly onBlock: () => void;
@@ -35,7 +35,7 @@ export interface IpamKeys {
   readonly onNode: (name: string, isThere: boolean) => void;
 }
 
-/** What watch events are noted in, before they lead to keys. */
+/** Indexes that watch events update before they lead to keys. */
 export interface IpamBooks {
   readonly cluster: Cluster;
   readonly pools: Pools;

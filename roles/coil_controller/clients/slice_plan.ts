@@ -18,7 +18,7 @@ export interface SliceWrite {
   readonly clients: readonly EgressClient[];
 }
 
-/** What to do, in this order: a client that leaves a slice is in one of a lower number by then. */
+/** Steps in this order: a client that leaves a slice is in one of a lower number by then. */
 export interface SlicePlan {
   readonly writes: readonly SliceWrite[];
   /** Numbers of slices that are empty and not needed. */

@@ -21,9 +21,9 @@ const NAMESPACE = "kube-system";
 const MANAGER = "component=kube-controller-manager";
 
 /**
- * What the API server says about the cluster's networks. What is not there is
- * undefined; what it does not show us, or is malformed, is a
- * {@linkcode CidrsUnknownError}. Other failures are thrown, too.
+ * The cluster's networks as the API server has them. Missing objects are
+ * undefined; forbidden or malformed ones are a {@linkcode CidrsUnknownError}.
+ * Other failures are thrown, too.
  */
 export class Lookup {
   readonly #client: Pick<KubeClient, "listAll" | "tryGet">;

@@ -28,7 +28,7 @@ export interface SpiderReconcilerOptions {
   readonly onEvent: (resource: SpiderCoordinator, event: EventInfo) => void;
 }
 
-/** What was written, and how often it did not last. */
+/** Written status, and how often another program changed it. */
 interface Written {
   readonly uid: string | undefined;
   readonly generation: number | undefined;

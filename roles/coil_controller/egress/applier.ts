@@ -11,7 +11,7 @@ import {
   type OwnedObject,
 } from "../gateway/transform.ts";
 
-/** What to apply, and what is known of the object. */
+/** Object to apply, and its known state. */
 export interface ApplyOptions extends NamespacedName {
   /** All that the controller wants; what it applied before and is not in it is removed. */
   readonly plan: object;

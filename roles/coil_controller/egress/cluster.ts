@@ -40,7 +40,7 @@ import {
 /** Selects one object by its name, which the rights to watch can be limited to. */
 const named = (name: string) => ({ fieldSelector: `metadata.name=${name}` });
 
-/** What the egress half of the controller knows of the cluster, kept up to date by watches. */
+/** Caches of the controller's egress half, kept up to date by watches. */
 export class EgressCluster {
   /** Indexed by "namespace". */
   readonly egresses: Informer<Egress>;
@@ -136,7 +136,7 @@ export class EgressCluster {
   }
 }
 
-/** What all informers have in common. */
+/** Common part of all informers. */
 interface Runnable {
   readonly synced: Promise<void>;
   run(signal: AbortSignal): Promise<void>;

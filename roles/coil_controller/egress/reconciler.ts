@@ -231,7 +231,7 @@ export class EgressReconciler {
   }
 }
 
-/** What was refused, with the error. */
+/** A refused object, with the error. */
 interface Failure {
   readonly problem: EgressProblem;
   readonly error: unknown;

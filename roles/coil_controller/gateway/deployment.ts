@@ -34,7 +34,7 @@ const DEFAULT_ROLLING_UPDATE: NonNullable<EgressStrategy["rollingUpdate"]> = {
   maxUnavailable: "25%",
 };
 
-/** What is planned of a Deployment; the rest belongs to the API server, or to others that write to it. */
+/** Planned fields of a Deployment; the rest belongs to the API server, or to others that write to it. */
 export interface DeploymentPlan {
   readonly metadata: PlannedMetadata;
   readonly spec: {

@@ -19,13 +19,13 @@ export interface GatewaySettings {
   readonly leaseNamespace: string;
 }
 
-/** What is planned of a Service; the rest is the API server's. */
+/** Planned fields of a Service; the rest is the API server's. */
 export interface ServicePlan {
   readonly metadata: PlannedMetadata;
   readonly spec: NonNullable<V1Service["spec"]>;
 }
 
-/** What is planned of a PodDisruptionBudget. */
+/** Planned fields of a PodDisruptionBudget. */
 export interface DisruptionBudgetPlan {
   readonly metadata: PlannedMetadata;
   readonly spec: NonNullable<V1PodDisruptionBudget["spec"]>;

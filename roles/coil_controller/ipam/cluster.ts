@@ -39,7 +39,7 @@ export const BLOCK_INDEXES: Indexes<CachedBlock> = {
   },
 };
 
-/** What the controller knows of the cluster: four kinds of objects, kept up to date by watches. */
+/** Caches of the controller: four kinds of objects, kept up to date by watches. */
 export class Cluster {
   readonly pools: Informer<AddressPool>;
   /** Indexed by {@linkcode BLOCK_INDEXES}. */

@@ -20,7 +20,7 @@ import {
 /** What an address of a pool can be. */
 const ADDRESS_STATES = ["used", "idle", "free", "unavailable"] as const;
 
-/** What coil-controller counts. Names are upstream's where it has them. */
+/** Metrics of address management. Names are upstream's where it has them. */
 export class IpamMetrics {
   readonly maxBlocks: Gauge<"pool">;
   readonly allocatedBlocks: Gauge<"pool">;

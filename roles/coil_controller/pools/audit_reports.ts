@@ -7,7 +7,7 @@ import {
 import type { IpamMetrics } from "../ipam/metrics.ts";
 import type { PoolFinding } from "./pool_audit.ts";
 
-/** What the last audit has found: as a metric, and for the status of each pool. */
+/** Findings of the last audit: as a metric, and for the status of each pool. */
 export class AuditReports {
   readonly #metrics: Pick<IpamMetrics, "findings">;
   readonly #onChanged: (pool: string) => void;

@@ -34,7 +34,7 @@ export interface NetworkList {
   readonly plugins: readonly PluginEntry[];
 }
 
-/** What the installer noted in a list. */
+/** Note of the installer in a list. */
 export interface InstallerNote {
   /** Types of the plugins that it wrote. */
   readonly plugins: readonly string[];

@@ -6,7 +6,7 @@ import type { NetworkList } from "../base/network_list.ts";
 import type { ConfigFile, OwnFile, Situation } from "../read/situation.ts";
 import { CONFIG_MODE, type Step } from "./step.ts";
 
-/** What to do with other networks' configurations that a runtime takes before ours. */
+/** Handling of other networks' configurations that a runtime takes before ours. */
 export type Others = "keep" | "disable";
 
 /** A log record for the admin. */

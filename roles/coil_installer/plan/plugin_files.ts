@@ -12,7 +12,7 @@ import {
 } from "./request.ts";
 import type { Step } from "./step.ts";
 
-/** What the node has of the plugin. */
+/** The plugin's files on the node. */
 export interface InstalledPlugin {
   readonly plugin: InstalledState;
   readonly former: FormerExecutable;

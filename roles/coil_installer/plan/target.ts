@@ -11,7 +11,7 @@ import type { ConfigFile } from "../read/situation.ts";
 /** Upstream's name of the network configuration's file. */
 export const DEFAULT_CONF_NAME = "10-coil.conflist";
 
-/** What was asked for: a list, or a plugin in the list of another network. */
+/** Requested configuration: a list, or a plugin in the list of another network. */
 export type Wanted =
   | { readonly kind: "list"; readonly list: NetworkList }
   | { readonly kind: "chained"; readonly entry: PluginEntry };

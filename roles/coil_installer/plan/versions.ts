@@ -2,7 +2,7 @@ import { compareVersions, type JsonObject } from "../../../lib/cni/mod.ts";
 import { InstallError } from "../base/errors.ts";
 import { type NetworkList, typesOf, versionsOf } from "../base/network_list.ts";
 
-/** What a list offers to the runtime, and what it had to leave out. */
+/** CNI versions that a list offers to the runtime, and those that it had to omit. */
 export interface Negotiated {
   /** The list, with `cniVersion` and `cniVersions` as all its plugins have them. */
   readonly json: JsonObject;

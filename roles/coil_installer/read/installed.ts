@@ -65,7 +65,7 @@ export async function isInstalled(path: string): Promise<boolean> {
   });
 }
 
-/** What is in the place of the second file that the plugin had in former versions. */
+/** State of the second file that the plugin had in former versions. */
 export type FormerExecutable =
   | { readonly kind: "absent" }
   | { readonly kind: "executable" }
@@ -74,7 +74,7 @@ export type FormerExecutable =
   /** Not the installer's. */
   | { readonly kind: "foreign" };
 
-/** What is in the place of a link to the plugin. */
+/** State of a link to the plugin. */
 export type PluginLink = "absent" | "ours" | "foreign";
 
 /** Looks at the place of a link to the plugin. */

@@ -26,7 +26,7 @@ export type OwnFile =
     | { readonly kind: "foreign" }
   );
 
-/** What there is in the directory, as far as it matters. */
+/** The relevant contents of the directory. */
 export interface Situation {
   readonly own?: OwnFile;
   /** Files that the installer wrote under other names. */

@@ -25,7 +25,7 @@ import { findV1Pods, type V1Pods } from "./v1_pods.ts";
 /** How long the API server may take for a moment. */
 const PATIENCE_MS = 20_000;
 
-/** What there is in the cluster. */
+/** Objects of the cluster that a migration depends on. */
 export interface Survey extends V1Pods {
   readonly pools: readonly Pool[];
   /** Reserved or not. */

@@ -27,7 +27,7 @@ export interface AddressedPod {
   readonly addresses: readonly Address[];
 }
 
-/** What the conversion needs to know of the cluster. */
+/** Facts of the cluster for the conversion. */
 export interface ClusterFacts {
   readonly nodes: ReadonlySet<string>;
   readonly namespaces: readonly V1Namespace[];
@@ -35,7 +35,7 @@ export interface ClusterFacts {
   readonly pods: readonly AddressedPod[];
 }
 
-/** What is to be applied, and what the admin has to know. */
+/** Objects to apply, and notes for the admin. */
 export interface Conversion {
   readonly pools: readonly AddressPool[];
   readonly blocks: readonly AddressBlock[];

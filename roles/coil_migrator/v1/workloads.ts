@@ -24,7 +24,7 @@ export interface V1Workload {
   readonly uid: string;
 }
 
-/** What removing needs. */
+/** Options of the removal. */
 export interface RemovalOptions {
   readonly signal: AbortSignal;
   /** For each object, with all that depends on it. */

@@ -7,7 +7,7 @@ import type { PodFacts } from "../cluster/pod_source.ts";
 import type { Announcement } from "./announcement.ts";
 import type { NamespacedName } from "../../../lib/names/mod.ts";
 
-/** What ADD made. */
+/** Result of ADD. */
 export interface Connected extends Attachment {
   readonly result: Result;
   /** The interface's MTU, where this call made it and nothing was there before; absent where that is not known. */

@@ -6,7 +6,7 @@ import { ClientStates } from "./client_states.ts";
 import { conditionsOf, endsOf } from "./conditions.ts";
 import type { EgressReports } from "./reports.ts";
 
-/** What is known of each pod, and reported of it. */
+/** Known state of each pod, and reports about it. */
 export class ClientBook {
   readonly states: ClientStates = new ClientStates();
   readonly #reports: EgressReports;

@@ -3,7 +3,7 @@ import type { ClientGateway, ClientPlan } from "../../../lib/egress/mod.ts";
 /** The gateways of a pod as they were last known, by name. */
 export type Gateways = ReadonlyMap<string, ClientGateway>;
 
-/** What is known of a pod's network. */
+/** Known state of a pod's network. */
 export type ClientState =
   | {
     readonly kind: "none";

@@ -3,7 +3,7 @@ import { type AttachmentKey, keyText } from "../../../lib/cni/mod.ts";
 import { chosenGroups, readyOf } from "../gateways/chosen_gateways.ts";
 import { type ClientState, gatewaysOf } from "./client_state.ts";
 
-/** What is known of the network of each pod. */
+/** Known state of each pod's network. */
 export class ClientStates {
   readonly #states = new Map<string, ClientState>();
   /** Undefined after a change. Probes ask some times in a second. */

@@ -42,7 +42,7 @@ export interface NodeAccountOptions {
   readonly clock?: Clock | undefined;
 }
 
-/** What is known after the start. */
+/** Facts read at start. */
 interface Known {
   readonly instance: Instance;
   readonly ec2: Ec2Client;

@@ -21,7 +21,7 @@ import type {
   Refusal,
 } from "../../../lib/vpc/mod.ts";
 
-/** What a new ENI has in common with the others of its node. */
+/** Properties that all ENIs of a node share. */
 export interface EniTemplate {
   readonly instanceId: string;
   /** Of the primary ENI. */

@@ -1,6 +1,6 @@
 import type { Family, Prefix } from "../../../lib/inet/mod.ts";
 
-/** What the flags say of addresses of the VPC. */
+/** Options of addresses of the VPC. */
 export interface VpcOptions {
   /** `auto`: prefixes where the instance type has them. */
   readonly mode: "auto" | "prefix" | "address";

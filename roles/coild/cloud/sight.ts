@@ -10,7 +10,7 @@ import type { ImdsEni } from "../../../lib/vpc/mod.ts";
 
 const MACS = "meta-data/network/interfaces/macs";
 
-/** What does not change of an ENI while it is attached. */
+/** Properties of an ENI that do not change while it is attached. */
 export interface EniFacts {
   readonly id: string;
   readonly device: number;

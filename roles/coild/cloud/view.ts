@@ -34,7 +34,7 @@ const OF_LOOSE: readonly Action["kind"][] = [
   "delete",
 ];
 
-/** What EC2 and the metadata service have shown, with what EC2 has answered since. */
+/** State of the ENIs by EC2 and the metadata service, with EC2's later answers. */
 export class CloudView {
   readonly #enisOf: (list: readonly NetworkInterface[]) => Ec2Eni[];
   readonly #families: readonly Family[];

@@ -9,7 +9,7 @@ import { NODE_NAME_ENV } from "../../../lib/names/mod.ts";
 import { NotReadyError } from "../base/errors.ts";
 import { transformNode } from "./transform.ts";
 
-/** What coild needs to know of the Node it runs on. */
+/** Facts about coild's own Node. */
 export interface NodeFacts {
   readonly name: string;
   /** Changes when the Node object is deleted and made again. */

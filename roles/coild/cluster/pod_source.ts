@@ -53,7 +53,7 @@ const BY_ADDRESS = "address";
 
 type Annotations = Readonly<Record<string, string>>;
 
-/** What ADD needs to know of a pod. */
+/** Facts about a pod for ADD. */
 export interface PodFacts extends NamespacedName {
   readonly uid?: string;
   /** The pod's, with its namespace's default Egresses. */

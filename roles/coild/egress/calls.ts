@@ -25,7 +25,7 @@ export interface SetUpOptions extends CallOptions {
   readonly announcement: Announcement | undefined;
 }
 
-/** What CNI calls have to do with egress. */
+/** The egress part of CNI calls. */
 export interface EgressCalls {
   /** The gateways that a new pod asks for; undefined when it asks for none. @throws as `EgressSetup.wanted()` */
   wanted(

@@ -8,7 +8,7 @@ import {
   planText,
 } from "../clients/client_state.ts";
 
-/** What a pod's network is to be next. */
+/** Next state of a pod's network. */
 export interface Step {
   readonly plan: ClientPlan;
   readonly gateways: Gateways;

@@ -41,7 +41,7 @@ export interface ClientUpdatesOptions {
   readonly endings: ConnectionEndings;
 }
 
-/** What an update came to. */
+/** Outcome of an update. */
 export type UpdateOutcome =
   | "done"
   /** The first step is done; the next update does more. */

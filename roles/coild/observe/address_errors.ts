@@ -13,7 +13,7 @@ import {
 } from "../../../lib/ipam/mod.ts";
 import { AddressError, type AddressFinding } from "../base/errors.ts";
 
-/** What an explanation can draw on. */
+/** Input of an explanation. */
 export interface AddressContext {
   readonly pod: NamespacedName;
   readonly pool: string;

@@ -55,7 +55,7 @@ const BUCKETS_S = [0.0005, 0.001, 0.002, ...SECONDS_BUCKETS, 30];
 /** That many phases are of some hundred ADDs. */
 const MAX_TIMED = 1_000;
 
-/** What the gauges of the address management read when they are scraped. */
+/** Sources of the address management's gauges, read at each scrape. */
 export interface IpamSources {
   readonly ipam: Pick<NodeIpam, "stats">;
   readonly teardown: { readonly pending: number };
@@ -68,7 +68,7 @@ export interface EgressFigures {
   readonly conditions: ReadonlyMap<string, number>;
 }
 
-/** What the other gauges read. */
+/** Sources of the other gauges. */
 export interface MetricSources {
   readonly readiness: { readonly isReady: boolean };
   readonly egress?: EgressFigures | undefined;

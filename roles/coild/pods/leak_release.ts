@@ -40,7 +40,7 @@ export interface LeakReleaseOptions {
 /** Who uses an address, as text; undefined: this source knows none. */
 type User = (address: Address) => string | undefined;
 
-/** What kernel, runtime and API server say, all of it read while the locks were held. */
+/** Evidence from kernel, runtime and API server, all read while the locks were held. */
 interface Evidence {
   /** Attachments with a link of the host, husks included, as text. */
   readonly linked: ReadonlySet<string>;

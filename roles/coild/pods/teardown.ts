@@ -26,7 +26,7 @@ export interface ListedAttachment extends AttachmentKey {
   readonly generation: number | undefined;
 }
 
-/** What the background work is given. */
+/** Input of the background work. */
 interface Remainder {
   readonly held: DisposableStack;
   readonly cutOff: CutOff | undefined;

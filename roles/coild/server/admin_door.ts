@@ -28,7 +28,7 @@ const LIMITS = {
   idleMs: 5_000,
 };
 
-/** What administrators may ask. */
+/** Calls of administrators. */
 export interface AdminCalls {
   readonly read: () => Promise<NodeAddresses>;
   /** Frees what has leaked, as far as that can be proved. */

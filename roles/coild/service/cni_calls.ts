@@ -19,7 +19,7 @@ import type { MethodName } from "./method_names.ts";
 /** For calls that were ended to say so, and to undo what they did. */
 export const LAST_WORDS_MS = 200;
 
-/** What a method knows about its call. */
+/** Context of a call. */
 export interface CallContext {
   /** Aborted when the caller no longer waits for the answer. */
   readonly signal: AbortSignal;
@@ -27,7 +27,7 @@ export interface CallContext {
   readonly remainingMs: number | undefined;
 }
 
-/** What answers calls: one method for each command of CNI. */
+/** Handlers of calls: one method for each command of CNI. */
 export interface CniMethods {
   add(request: CniRequest, context: CallContext): Promise<Result>;
   del(request: CniRequest, context: CallContext): Promise<void>;

@@ -11,7 +11,7 @@ import {
 } from "../../../lib/vpc/mod.ts";
 import type { Instance } from "../cloud/sight.ts";
 
-/** What is known of the node's ENIs, for people. */
+/** State of the node's ENIs, for people. */
 export interface FleetView {
   readonly instance: Instance;
   /** What EC2 is asked for. */

@@ -20,7 +20,7 @@ const ACTIONS: readonly Action["kind"][] = [
   "unassign",
 ];
 
-/** What is counted when it is asked for. */
+/** Figures read at each scrape. */
 export interface VpcFigures {
   /** ENIs that the instance has. */
   readonly eniCount: number;
@@ -31,7 +31,7 @@ export interface VpcFigures {
   readonly waiting: number;
 }
 
-/** What is known of the node's ENIs. */
+/** Metrics of the node's ENIs. */
 export class VpcMetrics {
   readonly #requests: Counter<"call" | "result">;
   readonly #seconds: Histogram<"call">;

@@ -8,7 +8,7 @@ import {
 } from "../../../lib/vpc/mod.ts";
 import type { VpcOptions } from "../cloud/options.ts";
 
-/** What the fleet needs to know of the node's addresses. */
+/** Facts about the node's addresses for the fleet. */
 export interface Addresses {
   /** The blocks as address management has them; undefined before it has started. */
   blocks(): readonly BlockRecord[] | undefined;

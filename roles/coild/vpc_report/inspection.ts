@@ -10,7 +10,7 @@ import type { NamespacedName } from "../../../lib/names/mod.ts";
 import { grantEni } from "../../../lib/vpc/mod.ts";
 import type { FleetView } from "../vpc/fleet_view.ts";
 
-/** What programs on the node are shown. */
+/** Facts for programs on the node. */
 export interface InspectionFacts {
   /** Undefined until it is known which instance this is. */
   readonly view: FleetView | undefined;
@@ -67,7 +67,7 @@ export function inspectedAddresses(
   return [...used, ...cooling].sort((a, b) => a.address.compare(b.address));
 }
 
-/** What `/ip-manager` answers. */
+/** Answer of `/ip-manager`. */
 export interface IpManagerAnswer {
   /** Addresses that pods have. */
   readonly allocated: number;

@@ -13,7 +13,7 @@ export interface NftTable {
   readonly chains: readonly NftChain[];
 }
 
-/** What one field of a set's key is; named as nft names data types. */
+/** Type of one field of a set's key, named as nft names data types. */
 export type NftKeyType = "ipv4_addr" | "ipv6_addr" | "ifname" | "mark";
 
 /** One element of a set: a value for each field of its key. */
@@ -31,7 +31,7 @@ export interface NftSet {
   readonly dynamic?: NftDynamic;
 }
 
-/** What there is to a set that rules fill. */
+/** Properties of a set that rules fill. */
 export interface NftDynamic {
   /** The most elements that it takes; a rule that would add one more does not apply. */
   readonly size: number;
@@ -83,7 +83,7 @@ export type NftAddressField =
   /** The destination of the same packet: `@th,256,128`. */
   | "inner ip6 daddr";
 
-/** What can be looked up in a set. */
+/** A packet's field that can be looked up in a set. */
 export type NftField =
   | NftAddressField
   | "iifname"
@@ -103,7 +103,7 @@ export const CT_STATES = [
 /** One of them. */
 export type NftCtState = typeof CT_STATES[number];
 
-/** What an IP packet carries, named as in /etc/protocols: `ipencap` and `ipv6` are tunnels. */
+/** Protocol of an IP packet's payload, named as in /etc/protocols: `ipencap` and `ipv6` are tunnels. */
 export type NftL4proto =
   | "tcp"
   | "udp"
@@ -121,7 +121,7 @@ export type NftIcmpv6Type =
 /** Whether a packet goes the way of the one that began the connection. */
 export type NftCtDirection = "original" | "reply";
 
-/** What the sender of a refused packet gets: an ICMP code for either family. */
+/** ICMP code for the sender of a rejected packet, in either family. */
 export type NftRejectCode = "admin-prohibited" | "host-unreachable";
 
 /** How many packets may pass. */

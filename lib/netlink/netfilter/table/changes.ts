@@ -21,7 +21,7 @@ import {
 import type { TableReader } from "./reader.ts";
 import { rulesAgree, TableState } from "./state.ts";
 
-/** What makes the kernel's table the plan's. */
+/** Changes that make the kernel's table the plan's. */
 export interface TableChanges {
   /** Nothing where it is already. */
   readonly requests: readonly Request[];

@@ -56,7 +56,7 @@ import {
 } from "../wire/set_key.ts";
 import { checkTable } from "./check.ts";
 
-/** What a counter has counted. */
+/** Values of a counter. */
 export interface NftCounter {
   /** How many packets. */
   readonly packets: bigint;

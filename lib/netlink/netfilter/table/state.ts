@@ -35,7 +35,7 @@ import type {
   TablePlan,
 } from "./plan.ts";
 
-/** What the kernel has of a table, seen from a plan. Filled in by the answers to `requests`. */
+/** The kernel's state of a planned table. Filled in by the answers to `requests`. */
 export class TableState {
   readonly #plan: TablePlan;
   /** The generation of the ruleset that this is of. */

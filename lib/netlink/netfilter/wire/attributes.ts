@@ -2,7 +2,7 @@ import { Attributes } from "../../message/message_reader.ts";
 import type { MessageWriter } from "../../message/message_writer.ts";
 import { NFTA_LIST_ELEM } from "./constants.ts";
 
-/** What an attribute holds: four bytes big-endian, text with its NUL, bytes, attributes, or a list. */
+/** Value of an attribute: four bytes big-endian, text with its NUL, bytes, attributes, or a list. */
 export type AttributeValue =
   | number
   | string

@@ -26,7 +26,7 @@ import {
   NFTA_TABLE_NAME,
 } from "./constants.ts";
 
-/** What a request about nf_tables consists of. */
+/** A request about nf_tables. */
 export interface NftRequest {
   /** One of NFT_MSG_…. */
   readonly message: number;

@@ -22,7 +22,7 @@ const OP_ADD = 0;
 /** NFT_CONNLIMIT_F_INV and NFT_LIMIT_F_INV: more than so many, instead of as many at most. */
 const OVER = 1;
 
-/** What each element of a set counts. */
+/** Counter of each element of a set. */
 interface Counted {
   readonly connectionsOver?: number;
   readonly rateOver?: NftRate;
