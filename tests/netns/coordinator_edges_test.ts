@@ -230,3 +230,44 @@ netnsTest(
     }
   },
 );
+
+netnsTest(
+  "coordinator: where the pair's name or all tables are taken, ADD says what to do and changes nothing",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    const pod = await lab.joined([ETH0]);
+    const links = await lab.host.ipJson("link", "show", "type", "veth");
+    const name = `${
+      links.find(({ ifalias }) => /COIL-COORD/.test(`${ifalias}`))?.["ifname"]
+    }`;
+    await lab.host.ip("link", "set", name, "down");
+    await lab.host.ip("link", "set", name, "name", "renamed");
+    await lab.host.ip("link", "add", name, "type", "bridge");
+    await lab.host.ip("link", "set", name, "alias", "mine");
+    const before = await everything(lab, pod);
+    const { stdout } = await lab.call("ADD", pod);
+    const { code, msg, details } = JSON.parse(stdout);
+    assert.equal(
+      `${code} ${msg}`,
+      `11 interface "eth0" cannot be connected: the host has another link "${name}"`,
+    );
+    assert.match(details, /^its alias is "mine", not .*: rename it, or delete/);
+    assert.deepEqual(await everything(lab, pod), before);
+
+    const full = await lab.joined([{ ...ETH0, number: 101 }]);
+    await lab.addNic(full.netns, NET1);
+    await full.netns.exec(
+      "sh",
+      "-c",
+      "for n in $(seq 1 99); do ip rule add pref $((1100+n)) lookup $((100+n)); done",
+    );
+    const free = await everything(lab, full);
+    assert.equal(
+      await lab.refusal("ADD", full, { ifname: "net1" }),
+      '11 no route table is free for interface "net1"',
+    );
+    assert.deepEqual(await everything(lab, full), free);
+    const config = { tunePodRoutes: false };
+    await lab.ok("ADD", full, { ifname: "net1", config });
+  },
+);
