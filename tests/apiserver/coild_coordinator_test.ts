@@ -47,6 +47,14 @@ class Stage {
     return await this.lab.spawnCoild(this.lab.node(), ALONE, { socketPath });
   }
 
+  async ready(coild: Coild): Promise<void> {
+    await eventually(
+      "coild",
+      async () =>
+        /\[\+\]coordinator ok/.test(await coild.readyz().catch(() => "")),
+    );
+  }
+
   /** As macvlan leaves it. */
   async addNic(
     pod: Sandbox,
@@ -309,7 +317,7 @@ Deno.test("coild serves the coordinator and nothing else", async (t) => {
       for (const answer of await Promise.all([...early, ...late])) {
         assert.equal(outcome(answer), "ok");
       }
-      await coild.ready();
+      await stage.ready(coild);
       for (const [sandbox, to] of wave) {
         assert.equal(outcome(await stage.call("CHECK", sandbox)), "ok");
         await lab.node().run("ping", "-c1", "-W2", to);
@@ -338,11 +346,7 @@ Deno.test("coild serves the coordinator and nothing else", async (t) => {
     "a coild that starts without an API server goes by the file",
     async () => {
       coild = await stage.coild();
-      await eventually(
-        "coild",
-        async () =>
-          /\[\+\]coordinator ok/.test(await coild.readyz().catch(() => "")),
-      );
+      await stage.ready(coild);
       assert.equal(outcome(await stage.call("STATUS", undefined)), "ok");
       for (const command of ["CHECK", "DEL", "ADD", "DEL"]) {
         assert.equal(outcome(await stage.call(command, pod)), "ok", command);

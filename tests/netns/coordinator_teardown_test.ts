@@ -304,7 +304,7 @@ netnsTest(
     assert.doesNotMatch(links, new RegExp(lost.containerId));
     assert.match(
       lab.warnings.join("\n"),
-      new RegExp(`Left the link.*${living.containerId}`),
+      new RegExp(`Kept a pair.*${living.containerId}`),
     );
   },
 );
