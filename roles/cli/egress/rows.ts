@@ -147,13 +147,16 @@ export function gatewayRows(
 
 function notesOf(report: EgressGatewayStatus): string[] {
   const { conntrackPercent, snatPortsPercent, limitedClients = [] } = report;
+  const { snatPortsDestination: to } = report;
   return [
     ...conntrackPercent === undefined
       ? []
       : [`${conntrackPercent}% of connections`],
-    ...snatPortsPercent === undefined
-      ? []
-      : [`${snatPortsPercent}% of source ports`],
+    ...snatPortsPercent === undefined ? [] : [
+      `${snatPortsPercent}% of source ports${
+        to === undefined ? "" : ` to ${to}`
+      }`,
+    ],
     ...limitedClients.length === 0
       ? []
       : [`limits ${limitedClients.join(" and ")}`],

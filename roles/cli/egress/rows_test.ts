@@ -65,6 +65,7 @@ const EGRESS: Egress = {
         name: "c",
         conntrackPercent: 85,
         snatPortsPercent: 90,
+        snatPortsDestination: "203.0.113.9:443",
         limitedClients: ["apps/web"],
       },
     ],
@@ -88,7 +89,7 @@ Deno.test("gatewayRows() says which gateways serve, end, and are short of someth
       [
         "nat/c",
         "ready",
-        "85% of connections; 90% of source ports; limits apps/web",
+        "85% of connections; 90% of source ports to 203.0.113.9:443; limits apps/web",
       ],
       ["nat/d", "draining", ""],
       ["nat/e", "not-ready", ""],
