@@ -291,6 +291,8 @@ export const SUITES: readonly Suite[] = [
       curl: "curl",
     },
     root: true,
+    // All demos are one file.
+    fileMinutes: 15,
     args: [],
     prepare: async (log) => {
       await ensureControlPlane({ log });
@@ -312,6 +314,7 @@ export const SUITES: readonly Suite[] = [
       "containernetworking-plugins": "/usr/lib/cni/macvlan",
     },
     root: true,
+    fileMinutes: 10,
     args: [],
     prepare: (log) => buildExecutable({ log }),
     // One process most of the time, as faults and fuzz before it.

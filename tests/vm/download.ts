@@ -1,7 +1,7 @@
 import { sleep } from "../lab/mod.ts";
-import { ECHO_PORT, type NetnsSockets } from "./traffic.ts";
+import { BEFORE_RETRY_MS, ECHO_PORT, type NetnsSockets } from "./traffic.ts";
 
-const CONNECT_MS = 1_000;
+const CONNECT_MS = BEFORE_RETRY_MS;
 /** So many bytes are asked for at once, and then there is a pause: a megabyte in a second. */
 const PIECE_BYTES = 20_000;
 const PAUSE_MS = 20;

@@ -15,7 +15,7 @@ import {
 } from "./failover_watch.ts";
 import { failGateways } from "./gateway_failures.ts";
 import { OUTSIDE, OUTSIDE_NETWORKS, VM_FAMILIES } from "./topology.ts";
-import { askTcp, NetnsSockets } from "./traffic.ts";
+import { askTcp, BEFORE_RETRY_MS, NetnsSockets } from "./traffic.ts";
 
 const EGRESS = "direct";
 const TUNNEL_PORT = 5555;
@@ -269,7 +269,7 @@ egressTest("egress failover", {
       async (cluster) => {
         const { ipv4: { sockets } } = clients;
         const failure = () =>
-          askTcp(sockets, OUTSIDE.ipv4.near, { timeoutMs: 1_000 })
+          askTcp(sockets, OUTSIDE.ipv4.near, { timeoutMs: BEFORE_RETRY_MS })
             .then(() => undefined, (error: Error) => error.name);
         await cluster.patchEgress(EGRESS, { replicas: 0 });
         await eventually("connections to be refused", async () => {

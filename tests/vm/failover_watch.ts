@@ -7,7 +7,12 @@ import type { Gateway } from "./e2e_kubelet.ts";
 import { Download } from "./download.ts";
 import { failGateways } from "./gateway_failures.ts";
 import { OUTSIDE } from "./topology.ts";
-import { askTcp, type NetnsSockets, UdpFlow } from "./traffic.ts";
+import {
+  askTcp,
+  BEFORE_RETRY_MS,
+  type NetnsSockets,
+  UdpFlow,
+} from "./traffic.ts";
 import { WaitingConnection } from "./waiting_connection.ts";
 
 /** 100 datagrams in a second. */
@@ -15,7 +20,7 @@ const POLL_MS = 10;
 /** 20 connections in a second. */
 const CONNECT_MS = 50;
 /** A connection counts as answered if it is within this time. */
-const ANSWER_MS = 1_000;
+const ANSWER_MS = BEFORE_RETRY_MS;
 /** Pollers through the gateway that fails. */
 const POLLERS = 2;
 /** So long has all to go well after the last gap. */

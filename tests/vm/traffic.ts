@@ -6,6 +6,13 @@ import { OUTSIDE, VM_FAMILIES } from "./topology.ts";
 
 openLibc(); // stays open, so it must not be counted as some test's leak
 
+/**
+ * For connections that may get no answer. After a second the kernel sends a lost
+ * SYN again; a connection that is made just when its time is over stays open,
+ * since Deno.connect() does not close it.
+ */
+export const BEFORE_RETRY_MS = 900;
+
 /** Port of the servers outside, of TCP and of UDP. */
 export const ECHO_PORT = 7000;
 

@@ -1,7 +1,5 @@
 import { sleep } from "../lab/mod.ts";
-import { ECHO_PORT, type NetnsSockets } from "./traffic.ts";
-
-const CONNECT_MS = 1_000;
+import { BEFORE_RETRY_MS, ECHO_PORT, type NetnsSockets } from "./traffic.ts";
 
 /** A connection on which a program waits for an answer that does not come. */
 export class WaitingConnection implements AsyncDisposable {
@@ -22,7 +20,7 @@ export class WaitingConnection implements AsyncDisposable {
     sockets: NetnsSockets,
     address: string,
   ): Promise<WaitingConnection> {
-    const options = { port: ECHO_PORT, timeoutMs: CONNECT_MS };
+    const options = { port: ECHO_PORT, timeoutMs: BEFORE_RETRY_MS };
     using stack = new DisposableStack();
     const conn = stack.use(await sockets.connect(address, options));
     const buffer = new Uint8Array(64);
