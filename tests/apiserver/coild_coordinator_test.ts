@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
+import type { PluginAnswer } from "../../lib/cnirpc/plugin/mod.ts";
 import type { JsonObject } from "../../lib/cni/mod.ts";
-import { type Answer, NoAnswerError } from "../../lib/plugin/mod.ts";
+import { NoAnswerError } from "../../lib/plugin/mod.ts";
 import { askCoild } from "../../roles/coil/ask.ts";
 import { eventually, run } from "../lab/mod.ts";
 import { usedRights } from "../lab/rights_log.ts";
@@ -119,7 +120,7 @@ class Stage {
     command: string,
     pod: Sandbox | undefined,
     changes: Changes = {},
-  ): Promise<Answer> {
+  ): Promise<PluginAnswer> {
     const { env, stdin } = this.#input(command, pod, changes);
     const answer = await askCoild({
       socketPath: `${this.directory}/coordinator.sock`,
@@ -131,7 +132,7 @@ class Stage {
   }
 
   /** A call that coild does not answer. */
-  async callAlone(command: string, pod: Sandbox): Promise<Answer> {
+  async callAlone(command: string, pod: Sandbox): Promise<PluginAnswer> {
     const { env, stdin } = this.#input(command, pod, {});
     const child = new Deno.Command("nsenter", {
       args: [
@@ -151,7 +152,7 @@ class Stage {
   }
 
   /** A call as the executable makes it: by coild, else in its own process. */
-  async callAny(command: string, pod: Sandbox): Promise<Answer> {
+  async callAny(command: string, pod: Sandbox): Promise<PluginAnswer> {
     try {
       return await this.call(command, pod);
     } catch (error) {
@@ -181,7 +182,7 @@ function namesIn(directory: string): string[] {
 }
 
 /** Code, message and details of a call that failed; "ok" of one that did not. */
-function outcome({ exitCode, stdout }: Answer): string {
+function outcome({ exitCode, stdout }: PluginAnswer): string {
   if (exitCode === 0) return "ok";
   const { code, msg, details } = JSON.parse(stdout);
   return `${code} ${msg}: ${details}`;

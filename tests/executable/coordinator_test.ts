@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
+import type { PluginAnswer } from "../../lib/cnirpc/plugin/mod.ts";
 import { runCoordinator } from "../../lib/coordinator/mod.ts";
 import { coordinatorPlaces } from "../../lib/names/mod.ts";
-import type { Answer, PluginCall } from "../../lib/plugin/mod.ts";
+import type { PluginCall } from "../../lib/plugin/mod.ts";
 import { servePlugins } from "../../roles/coild/server/plugin_server.ts";
 import { placePlugin } from "../lab/plugin_file.ts";
 import { type Countdown, failing } from "../netns/coordinator_faults.ts";
@@ -65,7 +66,7 @@ Deno.test("the front takes calls of coordinator to a socket of their own, and go
     assert.deepEqual(asked, []);
     const stop = new AbortController();
     const calls: PluginCall[] = [];
-    let answer: Answer | undefined = {
+    let answer: PluginAnswer | undefined = {
       exitCode: 1,
       stdout: '{"msg":"canned"}',
     };

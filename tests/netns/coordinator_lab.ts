@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import type { PluginAnswer } from "../../lib/cnirpc/plugin/mod.ts";
 import type { JsonObject } from "../../lib/cni/mod.ts";
 import {
   type CoordinatorCall,
@@ -7,7 +8,7 @@ import {
 } from "../../lib/coordinator/mod.ts";
 import type { Family } from "../../lib/inet/mod.ts";
 import { Netns, openLibc } from "../../lib/linux/mod.ts";
-import { type Answer, runPlugin } from "../../lib/plugin/mod.ts";
+import { runPlugin } from "../../lib/plugin/mod.ts";
 import { outsideOf } from "../../roles/coordinator/outside.ts";
 import { type TempNetns, tempNetns } from "./testing.ts";
 
@@ -92,7 +93,8 @@ export class CoordinatorLab implements AsyncDisposable {
   change: (outside: Outside) => Outside = (outside) => outside;
   warnings: string[] = [];
   /** Who answers calls: the whole program, unless a test starts another one. */
-  door: (call: RuntimeCall) => Promise<Answer> = (call) => this.#alone(call);
+  door: (call: RuntimeCall) => Promise<PluginAnswer> = (call) =>
+    this.#alone(call);
 
   private constructor(
     parts: {
@@ -263,7 +265,7 @@ export class CoordinatorLab implements AsyncDisposable {
       readonly args?: string;
       readonly prevResult?: JsonObject | null;
     } = {},
-  ): Promise<Answer> {
+  ): Promise<PluginAnswer> {
     const env: Record<string, string> = {
       CNI_COMMAND: command,
       CNI_CONTAINERID: containerId,
@@ -287,7 +289,7 @@ export class CoordinatorLab implements AsyncDisposable {
     });
   }
 
-  async #alone({ env, stdin }: RuntimeCall): Promise<Answer> {
+  async #alone({ env, stdin }: RuntimeCall): Promise<PluginAnswer> {
     return await runPlugin({
       env: (name) => env.get(name),
       readStdin: () => stdin,
