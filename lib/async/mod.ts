@@ -27,4 +27,5 @@ export {
 } from "./time/sleep.ts";
 export { TaskGroup } from "./tasks/task_group.ts";
 export { startTimer } from "./time/timer.ts";
+export { waitWhile, type WaitWhileOptions } from "./time/wait_while.ts";
 export { writeAll } from "./tasks/write_all.ts";

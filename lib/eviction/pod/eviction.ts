@@ -1,3 +1,4 @@
+import { waitWhile } from "../../async/mod.ts";
 import {
   KubeApiError,
   type KubeClient,
@@ -5,7 +6,6 @@ import {
   resourcePath,
 } from "../../kube/mod.ts";
 import { EvictionError } from "../base/errors.ts";
-import { waitWhile } from "../base/gone.ts";
 import type { LivePod } from "../base/live_pod.ts";
 import { nameText } from "../../names/mod.ts";
 import type { Patience } from "../base/patience.ts";

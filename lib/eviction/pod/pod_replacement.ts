@@ -1,7 +1,8 @@
+import { waitWhile } from "../../async/mod.ts";
 import { EVENTS, type KubeClient, PODS } from "../../kube/mod.ts";
 import { type Before, before, isRecovered } from "./recovery.ts";
 import { EvictionError } from "../base/errors.ts";
-import { unlessGone, waitWhile } from "../base/gone.ts";
+import { unlessGone } from "../base/gone.ts";
 import { evict } from "./eviction.ts";
 import type { LivePod } from "../base/live_pod.ts";
 import { nameText } from "../../names/mod.ts";

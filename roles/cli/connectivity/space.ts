@@ -1,4 +1,10 @@
-import { abortable, jittered, sleep } from "../../../lib/async/mod.ts";
+import { unlessGone } from "../../../lib/eviction/mod.ts";
+import {
+  abortable,
+  jittered,
+  sleep,
+  waitWhile,
+} from "../../../lib/async/mod.ts";
 import {
   KubeApiError,
   type KubeClient,
@@ -164,26 +170,20 @@ async function removeNamespace(
   { name, uid }: { readonly name: string; readonly uid: string },
 ): Promise<void> {
   const signal = () => AbortSignal.timeout(REQUEST_MS);
-  try {
-    await client.delete(NAMESPACES, {
+  await unlessGone(() =>
+    client.delete(NAMESPACES, {
       name,
       preconditions: { uid },
       signal: signal(),
-    });
-  } catch (error) {
-    const isGone = error instanceof KubeApiError &&
-      (error.isNotFound || error.isConflict);
-    if (!isGone) throw error;
-  }
-  const endsAt = performance.now() + GONE_MS;
-  for (;;) {
+    })
+  );
+  await waitWhile(async () => {
     const found = await client.tryGet(NAMESPACES, { name, signal: signal() });
-    if (found === undefined || found.metadata?.uid !== uid) return;
-    if (performance.now() >= endsAt) {
-      throw new CommandError(
-        `it is still being deleted after ${GONE_MS / 1_000} s`,
-      );
-    }
-    await sleep(jittered(LOOK_MS));
-  }
+    return found?.metadata?.uid === uid ? found : undefined;
+  }, {
+    timeoutMs: GONE_MS,
+    pollMs: LOOK_MS,
+    late: () =>
+      new CommandError(`it is still being deleted after ${GONE_MS / 1_000} s`),
+  });
 }

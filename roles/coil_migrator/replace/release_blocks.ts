@@ -1,3 +1,4 @@
+import { waitWhile } from "../../../lib/async/mod.ts";
 import { ADDRESS_BLOCKS, type Block } from "../../../lib/api/mod.ts";
 import type { KubeClient, ObjectMeta } from "../../../lib/kube/mod.ts";
 import { FINALIZER } from "../../../lib/names/mod.ts";
@@ -6,7 +7,6 @@ import {
   type Patience,
   type Progress,
   unlessGone,
-  waitWhile,
 } from "../../../lib/eviction/mod.ts";
 
 export interface ReleaseContext {

@@ -1,3 +1,4 @@
+import { waitWhile } from "../../../lib/async/mod.ts";
 import {
   CLUSTER_ROLE_BINDINGS,
   CONFIG_MAPS,
@@ -14,7 +15,7 @@ import {
   SYSTEM_NAMESPACE,
 } from "../../../lib/names/mod.ts";
 import { MigrateError } from "../command/errors.ts";
-import { unlessGone, waitWhile } from "../../../lib/eviction/mod.ts";
+import { unlessGone } from "../../../lib/eviction/mod.ts";
 
 /** An object of v1's installation that is there. */
 export interface V1Workload {
