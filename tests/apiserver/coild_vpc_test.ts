@@ -96,7 +96,7 @@ Deno.test("coild --addresses=vpc gives pods addresses of ENIs, from none to all 
       assert.deepEqual(await vpc.site.changes(), before);
       const pod = await lab.createPod("next");
       const refused = await vpc.plugin(coild, "ADD", pod);
-      assert.match(refused.output, /1 of its addresses rest after use/);
+      assert.match(refused.output, /1 of its addresses are in cooldown/);
       await eventually("the address", async () => {
         const { code, output } = await vpc.plugin(coild, "ADD", pod);
         return code === 0 && output.includes(`"${gone.address}/32"`);

@@ -19,7 +19,7 @@ const OVER: Readonly<Record<string, readonly [string, RegExp, string]>> = {
   ],
   pods: [
     "10.8.0.0/24",
-    /^10\.8\.0\.64\/26 is the podCIDR of Node "node1"\. This is harmless where Coil is the only network plugin/,
+    /^10\.8\.0\.64\/26 is the podCIDR of Node "node1"\. This is harmless if Coil is the only network plugin/,
     "Normal InPodCIDR",
   ],
 };

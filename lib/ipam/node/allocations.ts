@@ -203,7 +203,7 @@ export abstract class Allocations {
     const seconds = Math.ceil(leftMs / 1000);
     return new OutOfBlocksError(
       pool,
-      `${reason}; ${untils.length} of its addresses rest after use, the first for ${seconds} s more`,
+      `${reason}; ${untils.length} of its addresses are in cooldown, the first for ${seconds} s more`,
       overlap,
     );
   }

@@ -127,7 +127,7 @@ Deno.test("strict: an address that rests is not given, and the ADD says for how 
   const refused = assert.rejects(ipam.allocate(keyOf(2)), {
     name: "OutOfBlocksError",
     message:
-      'Cannot get a block of pool "default": out of blocks; 2 of its addresses rest after use, the first for 15 s more',
+      'Cannot get a block of pool "default": out of blocks; 2 of its addresses are in cooldown, the first for 15 s more',
   });
   await clock.advance(10_000);
   await refused;
@@ -149,7 +149,7 @@ Deno.test("strict: an ADD does not wait for the rest of an address that is not g
   await release(ipam, 3);
   const refused = assert.rejects(ipam.allocate(keyOf(4)), {
     message:
-      'Cannot get a block of pool "default": out of blocks; 1 of its addresses rest after use, the first for 20 s more',
+      'Cannot get a block of pool "default": out of blocks; 1 of its addresses are in cooldown, the first for 20 s more',
   });
   await clock.advance(10_000);
   await refused;

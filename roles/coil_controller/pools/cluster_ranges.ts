@@ -46,7 +46,7 @@ export function clusterOverlap(
       message:
         `${
           namesOf(inUse)
-        }. A pod with such an address cannot be reached, or takes the traffic of what has it; ` +
+        }. A pod with such an address cannot be reached, or receives the traffic of its other owner; ` +
         "move the pods to a pool with addresses of its own",
     };
   }
@@ -56,8 +56,8 @@ export function clusterOverlap(
     message:
       `${
         namesOf(found)
-      }. This is harmless where Coil is the only network plugin; another one that gives podCIDRs to ` +
-      "pods would give the same addresses: then move Coil's pods to a pool outside of them",
+      }. This is harmless if Coil is the only network plugin. If another one assigns addresses of ` +
+      "podCIDRs, move Coil's pods to a pool outside of them",
   };
 }
 

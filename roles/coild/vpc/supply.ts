@@ -103,7 +103,7 @@ export function supplyOfVpc(options: VpcSupplyOptions): VpcSupply {
     },
     pool: VPC_POOL,
     waitsFor:
-      "EC2 and the instance metadata service are being asked for the node's addresses",
+      "coild waits for EC2 and the instance metadata service to list the node's addresses",
     exports: false,
     rests,
     ipam: {

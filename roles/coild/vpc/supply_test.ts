@@ -96,7 +96,7 @@ test("a pod that comes when the type's addresses are in use waits, and the error
   await coild.remove("pod0");
   await assert.rejects(
     coild.add("pod2"),
-    /^OutOfBlocksError: .*the instance type allows no more; 1 of its addresses rest after use, the first for [1-4] s more$/,
+    /^OutOfBlocksError: .*the instance type allows no more; 1 of its addresses are in cooldown, the first for [1-4] s more$/,
   );
   assert.equal(await patiently(coild, "pod2"), first);
   assert.ok(performance.now() - removed >= 8_000);

@@ -42,12 +42,12 @@ function isShortage(error: unknown): boolean {
 
 function fullText({ view }: FindingFacts): string {
   if (view?.isCordoned) {
-    return "the node's ENIs are full, and it gets no ENI while it is cordoned";
+    return "the node's ENIs are full, and a cordoned node gets no further ENI";
   }
   const who = view === undefined
     ? ""
     : `: ${view.instance.type} has addresses for ${view.capacity} pods`;
-  return `the node's ENIs are full${who}, and those that are free rest after use`;
+  return `the node's ENIs are full${who}, and the free ones are in cooldown`;
 }
 
 /** Why no address came in time: the cause that an admin can remove first. */
@@ -69,10 +69,10 @@ function delayText(facts: FindingFacts): string {
   if (last === "throttled" && throttled.length > 0) {
     return `EC2 throttles this account (${
       throttled.join(", ")
-    }); the calls are made again, more slowly`;
+    }); coild retries the calls more slowly`;
   }
   if (lastRefusal instanceof AwsError) {
-    return `EC2 refused a call (${lastRefusal.message}); it is made again`;
+    return `EC2 rejected a call (${lastRefusal.message}); coild retries`;
   }
-  return "EC2 has not granted one yet, or the instance metadata do not show it yet; the kubelet tries again";
+  return "EC2 has not granted one yet, or the instance metadata do not show it yet; the kubelet will retry";
 }

@@ -49,7 +49,7 @@ Deno.test("findingOf() says why no address came in time", () => {
   assert.match(delayOf(unmet("limit")), /^the node's ENIs are full: t3.small/);
   assert.match(
     delayOf({ ...unmet("limit"), isCordoned: true }),
-    /^the node's ENIs are full, and it gets no ENI while it is cordoned/,
+    /^the node's ENIs are full, and a cordoned node gets no further ENI/,
   );
   assert.match(
     delayOf(unmet("paused"), denied),
@@ -75,7 +75,7 @@ Deno.test("findingOf() says why no address came in time", () => {
   const { refusal } = attemptOf("CreateTags", "IncorrectState");
   assert.match(
     delayOf(unmet("paused"), { lastRefusal: refusal }),
-    /^EC2 refused a call \(Cannot call CreateTags of EC2: IncorrectState/,
+    /^EC2 rejected a call \(Cannot call CreateTags of EC2: IncorrectState/,
   );
   assert.match(delayOf({}), /^EC2 has not granted one yet/);
   assert.match(delayOf({}, { troubles: both }), /^EC2 has not granted one yet/);

@@ -89,7 +89,7 @@ function ready({ view, records, troubles }: StatusFacts): ConditionDraft {
     return draft(
       "False",
       "Starting",
-      `the node's ENIs are not known yet: EC2 and the instance metadata service are being asked${
+      `coild waits for EC2 and the instance metadata service to list the node's ENIs${
         trouble(troubles)
       }`,
     );
@@ -104,7 +104,7 @@ function ready({ view, records, troubles }: StatusFacts): ConditionDraft {
         return draft(
           "True",
           "Cordoned",
-          "no address is free, and the node gets no ENI while it is cordoned",
+          "no address is free, and a cordoned node gets no further ENI",
         );
       }
       return draft(
@@ -122,7 +122,7 @@ function ready({ view, records, troubles }: StatusFacts): ConditionDraft {
       return draft(
         "False",
         "CallsFail",
-        `no address is free, and EC2 refused calls that would get more; they are made again${
+        `no address is free, and EC2 rejected requests for more; coild retries${
           trouble(troubles)
         }`,
       );
@@ -192,7 +192,7 @@ function throttled({ troubles: { throttled } }: StatusFacts): ConditionDraft {
     reason: "RequestLimitExceeded",
     message: `EC2 throttles this account: ${
       throttled.join(", ")
-    }; calls are made again, more slowly`,
+    }; coild retries the calls more slowly`,
   };
 }
 

@@ -135,7 +135,7 @@ Deno.test("statusOf() names the right that a start lacks", () => {
     troubles: { denied, last: "denied" },
   });
   assert.equal(permissions, "True Unauthorized");
-  assert.match(messages, /asked \(missing: ec2:DescribeInstanceTypes\)$/m);
+  assert.match(messages, /ENIs \(missing: ec2:DescribeInstanceTypes\)$/m);
   assert.match(messages, /^.*; allow ec2:DescribeInstanceTypes in the policy/m);
 });
 
