@@ -53,7 +53,7 @@ const FLAGS = defineFlags({
     default: "coil",
     values: ["coil", "coil,coordinator", "coordinator"],
     help:
-      "Plugins to install; coordinator is a link to coil, and another program of that name is kept. Alone it needs no network configuration, and none is written ($COIL_PLUGINS)",
+      "Plugins to install. coordinator is a link to coil; another program of that name is kept. coordinator alone needs no network configuration, and none is written ($COIL_PLUGINS)",
   },
   "chain": {
     type: "bool",

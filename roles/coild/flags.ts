@@ -157,7 +157,7 @@ const FLAGS = defineFlags({
     type: "duration",
     default: 3600 * SECOND_MS,
     help:
-      "How long a block must be empty, half to one and a half times this, before it returns to its pool, if the node has enough other free addresses; 30s at most while the pool is low",
+      "How long a block must be empty before it returns to its pool, if the node has enough other free addresses: a random time of half to one and a half times this; 30s at most while the pool is low",
   },
   "block-request-timeout": {
     type: "duration",

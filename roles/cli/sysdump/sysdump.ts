@@ -76,7 +76,7 @@ const FLAGS = defineFlags({
     default: 0,
     min: 0,
     max: 65_535,
-    help: "With --local: where the daemon has its metrics",
+    help: "With --local: port of the daemon's metrics",
     hidden: true,
   },
   "socket": {
