@@ -1,6 +1,6 @@
 import type { Finding, NodeFinding } from "../../../lib/ipam/audit/mod.ts";
 
-/** Something that was wrong and was mended, or would be in a dry run. */
+/** A repair that was made, or would be in a dry run. */
 export interface Repair {
   /** Kind and name of the object, as in a problem. */
   readonly object: string;

@@ -36,7 +36,7 @@ import type { Looker } from "../base/looker.ts";
 import { addressesOf } from "../ipam/cluster_reader.ts";
 import { type Mended, type Repair, unrepaired } from "./repair.ts";
 
-/** How to mend what was found among the objects. */
+/** Options of the repair of objects. */
 export interface ClusterRepairOptions {
   readonly client: Pick<KubeClient, "delete" | "list" | "patch" | "tryGet">;
   readonly looker: Looker;

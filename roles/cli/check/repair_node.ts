@@ -7,7 +7,7 @@ import type {
 } from "../../../lib/cnirpc/inspection/mod.ts";
 import { type Mended, type Repair, unrepaired } from "./repair.ts";
 
-/** How to mend what was found on a node. */
+/** Options of the repair of a node. */
 export interface NodeRepairOptions {
   /** The last look, in which all of it was found. */
   readonly answer: NodeAddresses;
