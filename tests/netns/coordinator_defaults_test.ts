@@ -107,7 +107,17 @@ netnsTest(
     const known = shared(
       ofResource(spec, { phase: "Synced", serviceCIDR: [SERVICES.ipv4] }),
     );
+    lab.change = shared(
+      ofResource({ mode: "disable" }, { phase: "Synced", serviceCIDR: [] }),
+    );
+    const disabled = await lab.joined([{ ...ETH0, number: 101 }]);
+    lab.change = shared(NOTHING_SHARED);
+    await lab.ok("CHECK", disabled, { config: UNSET });
     lab.change = known;
+    assert.match(
+      await lab.refusal("CHECK", disabled, { config: UNSET }),
+      /"veth0" has no end on the host/,
+    );
     const pod = await lab.joined([ETH0, NET1], { config: UNSET });
     const check = (ifname: string) => ({ ifname, config: UNSET });
     for (const change of [known, shared(NOTHING_SHARED)]) {

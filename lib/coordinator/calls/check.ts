@@ -11,6 +11,7 @@ import { holds } from "../state/compare.ts";
 import type { Kernel, Outside } from "../kernel/ports.ts";
 import { readSides } from "../kernel/read.ts";
 import { renderStep } from "../state/step_text.ts";
+import { isOurs } from "../state/state.ts";
 import type { Step } from "../state/steps.ts";
 
 /**
@@ -28,6 +29,9 @@ export async function check(
   const { ifname, containerId, settings } = attachment;
   const sides = await readSides(kernel, namesOf(attachment));
   const { pod } = sides;
+  // The defaults may have had mode disable.
+  const isDoubtful = !hasDefaults && settings.mode === "auto";
+  if (isDoubtful && ![...pod.rules, ...pod.routes].some(isOurs)) return;
   const mode = modeOf(pod, attachment);
   const ends = await findEnds(outside, kernel, { mode, settings, pod });
   const { steps, state } = await planAttachment(outside, kernel, {
