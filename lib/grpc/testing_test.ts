@@ -22,19 +22,21 @@ function call(
   return callUnary({ socketPath, method: METHOD, message, ...rest });
 }
 
-/** Serves one connection as `serve` says, and makes the call. */
+/** Serves one connection as `serve` says, and makes the call; `ended` resolves after it. */
 async function callServedBy(
-  serve: (connection: Deno.UnixConn) => Promise<void>,
+  serve: (connection: Deno.UnixConn, ended: Promise<void>) => Promise<void>,
   options?: Parameters<typeof call>[1],
 ): Promise<unknown> {
   await using home = await directory();
   const path = `${home.path}/s`;
   using listener = Deno.listen({ transport: "unix", path });
+  const ended = Promise.withResolvers<void>();
   const served = listener.accept().then(async (connection) => {
     using _ = connection;
-    await serve(connection);
+    await serve(connection, ended.promise);
   });
   const outcome = await call(path, options).catch((error: unknown) => error);
+  ended.resolve();
   await served;
   return outcome;
 }
@@ -89,9 +91,7 @@ Deno.test("callUnary() gives up after its timeout", async () => {
 });
 
 Deno.test("callUnary() gives up while the peer does not read", async () => {
-  const done = Promise.withResolvers<void>();
-  setTimeout(() => done.resolve(), 200);
-  const error = await callServedBy(() => done.promise, {
+  const error = await callServedBy((_, ended) => ended, {
     timeoutMs: 50,
     size: 10_000_000,
   });
@@ -102,10 +102,8 @@ Deno.test("callUnary() gives up while the peer does not read", async () => {
 Deno.test("callUnary() stops when its signal says so", async () => {
   const abort = new AbortController();
   const reason = new Error("enough");
-  const done = Promise.withResolvers<void>();
   setTimeout(() => abort.abort(reason), 30);
-  setTimeout(() => done.resolve(), 100);
-  const outcome = await callServedBy(() => done.promise, {
+  const outcome = await callServedBy((_, ended) => ended, {
     signal: abort.signal,
   });
   assert.equal(outcome, reason);
