@@ -1,9 +1,10 @@
+import { jittered } from "./jittered.ts";
 import { sleep, type WaitOptions } from "./sleep.ts";
 
 /** How long {@linkcode waitWhile} waits. */
 export interface WaitWhileOptions<T> extends WaitOptions {
   readonly timeoutMs: number;
-  /** The pause between two looks. */
+  /** About the pause between two looks. */
   readonly pollMs: number;
   /** Makes the error of a wait that was in vain from the last find. */
   readonly late: (found: T) => Error | Promise<Error>;
@@ -19,6 +20,6 @@ export async function waitWhile<T>(
     const found = await look();
     if (found === undefined) return;
     if (performance.now() >= deadline) throw await late(found);
-    await sleep(pollMs, { signal });
+    await sleep(jittered(pollMs), { signal });
   }
 }
