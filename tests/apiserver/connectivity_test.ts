@@ -186,7 +186,7 @@ Deno.test("coil connectivity test cleans up after itself, and touches nothing of
       assert.equal(third.code, 3, third.err);
       assert.match(
         third.err,
-        /^Namespace coil-connectivity-test exists: looking whether its test still runs\nRemoving Namespace coil-connectivity-test, which an interrupted test left\nTesting 2 nodes\n/,
+        /^Namespace coil-connectivity-test exists: checking whether its test still runs\nRemoving Namespace coil-connectivity-test of an interrupted test\nTesting 2 nodes\n/,
       );
       assert.match(third.err, /\nNamespace coil-connectivity-test is kept\./);
       assert.ok(await namespace() !== undefined);

@@ -53,7 +53,7 @@ export async function runAudits<F extends AnyFinding>(
       onFindings(found);
     } catch (err) {
       signal.throwIfAborted();
-      log.warn("Cannot look for inconsistencies", { err });
+      log.warn("Cannot check for inconsistencies", { err });
       onFindings(undefined);
     }
   }

@@ -42,7 +42,7 @@ export async function askAll(
   const first = await askRound(probes, asking);
   const failed = failuresOf(first.results).map(({ probe }) => probe);
   if (failed.length === 0) return first;
-  asking.say(`${failed.length} probes failed: asking these again`);
+  asking.say(`${failed.length} probes failed: repeating these`);
   const second = await askRound(failed, asking);
   const again = new Map(second.results.map((one) => [one.probe, one]));
   return {

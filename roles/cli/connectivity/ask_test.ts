@@ -64,7 +64,7 @@ Deno.test("askAll() reports what failed twice, and asks only that again", async 
   assert.deepEqual(calls, ["probe-0 3", "probe-1 2", "probe-1 3"]);
   assert.deepEqual(failuresOf(results).map(({ probe }) => probe), [PROBES[3]]);
   assert.equal(results.length, PROBES.length);
-  assert.deepEqual(said, ["2 probes failed: asking these again"]);
+  assert.deepEqual(said, ["2 probes failed: repeating these"]);
 });
 
 Deno.test("askAll() says of which pods nothing is known, and why", async () => {

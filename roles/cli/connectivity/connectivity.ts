@@ -270,7 +270,7 @@ async function askPods(
       : { addresses: publisher.addresses, port: values["host-port"] },
     egress: egress && { url: values.target, sources: site.sources },
   });
-  say(`Asking: ${probes.length} probes from ${started.pods.length} pods`);
+  say(`Sending ${probes.length} probes from ${started.pods.length} pods`);
   return await askAll(probes, asking);
 }
 

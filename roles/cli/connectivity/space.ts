@@ -140,10 +140,10 @@ async function removeLeft(
     );
   }
   if (deletionTimestamp === undefined) {
-    say(`Namespace ${name} exists: looking whether its test still runs`);
+    say(`Namespace ${name} exists: checking whether its test still runs`);
     if (await hasPulse(left, { client, name, signal })) throw isRunning(name);
   }
-  say(`Removing Namespace ${name}, which an interrupted test left`);
+  say(`Removing Namespace ${name} of an interrupted test`);
   await abortable(removeNamespace(client, { name, uid }), signal);
 }
 

@@ -252,7 +252,7 @@ export class VpcFleet implements Disposable {
     const sight = await this.#sights.look({ signal });
     if (!sight.enis.some(({ device }) => device === 0)) {
       throw new Error(
-        "Cannot believe the instance metadata: they have no primary ENI",
+        "Cannot use the instance metadata: it has no primary ENI",
       );
     }
     if (this.#view.sawMetadata(sight)) this.#atEc2.ask();
