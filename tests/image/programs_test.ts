@@ -175,7 +175,7 @@ Deno.test("image: a gateway asks the image's modprobe, and says what it said", a
   if (said === undefined) return;
   assert.match(
     said,
-    /"fou\\", \\"ipip\\" could not be loaded: modprobe: .*Module fou not found in directory \/lib\/modules/,
+    /"fou\\", \\"ipip\\" could not be loaded: modprobe ended with code 1: .*Module fou not found in directory \/lib\/modules/,
   );
 });
 
