@@ -9,7 +9,6 @@ const FIXED: Readonly<Record<string, string>> = {
   "lib/async/tasks/coalesced_runner.ts":
     "after a change, which comes when it likes",
   "lib/async/tasks/look_loop.ts": "a burst of changes, 10 ms",
-  "lib/async/time/wait_while.ts": "programs that an admin runs by hand",
   "lib/linux/heap_keeper.ts": "looks at a number in the process",
   "lib/telemetry/base/accept.ts": "waits for a free file descriptor",
   "roles/coil_controller/blocks/node_addresses.ts": "one leader's pace",
