@@ -137,7 +137,11 @@ Deno.test("coil status", async (t) => {
     const { code, out, err } = await waiting;
     await mended;
     assert.equal(code, 0, out);
-    assert.match(err, /^(Waiting: Pod kube-system\/coild-node2: .*\n)?$/);
+    // What is left of them when it looks.
+    assert.match(
+      err,
+      /^(Waiting: (Pod kube-system\/coild-node2|DaemonSet kube-system\/coild|Lease kube-system\/coil-ipam-leader): .*\n)*$/,
+    );
   });
 
   await t.step("--wait ends with its time", async () => {

@@ -40,7 +40,7 @@ for (const [name, gateway, families] of VARIANTS) {
     const plan = planOf(gateways, { addresses });
     const { changes } = await applyClient(plan, { netns, freshMtu: MTU });
     // It says so only where it did not fall back to the steps.
-    assert.match(changes[0] ?? "", /^add \S+ rule 1800 /);
+    assert.match(changes[0] ?? "", /^add \S+ rule "1800: /);
     assert.ok(changes.some((change) => change.startsWith("add route")));
     const state = await lab.state();
     assert.deepEqual((await lab.apply(gateways, { addresses })).changes, []);
