@@ -64,7 +64,7 @@ export async function installConfig(
   request: InstallRequest,
   { wanted, signal }: { readonly wanted: Wanted; readonly signal: AbortSignal },
 ): Promise<ConfigOutcome> {
-  const plugins = new PluginVersions(request, signal);
+  const plugins = new PluginVersions(request);
   for (let plan = 1;; plan++) {
     try {
       return await installConfigOnce(request, { wanted, plugins, signal });
@@ -99,7 +99,10 @@ async function installConfigOnce(
   const situation = examine(files, name);
   const { list, notices, isLossy } = planChain(target.list, situation);
   const types = typesOf(list);
-  const { json, leftOut } = negotiateVersions(list, await plugins.ask(types));
+  const { json, leftOut } = negotiateVersions(
+    list,
+    await plugins.ask(types, { signal }),
+  );
   const steps = planConfig({
     directory,
     name,
@@ -139,24 +142,23 @@ function report(notices: readonly Notice[]): void {
 /** CNI versions of the other plugins; each is asked once. */
 class PluginVersions {
   readonly #request: InstallRequest;
-  readonly #signal: AbortSignal;
   readonly #known = new Map<string, readonly string[]>();
   readonly #asked = new Set<string>();
 
-  constructor(request: InstallRequest, signal: AbortSignal) {
+  constructor(request: InstallRequest) {
     this.#request = request;
-    this.#signal = signal;
   }
 
   /** Versions by plugin, without those that do not answer. */
   async ask(
     types: readonly string[],
+    { signal }: { readonly signal: AbortSignal },
   ): Promise<ReadonlyMap<string, readonly string[]>> {
     for (const type of types) {
       if (this.#asked.has(type)) continue;
       this.#asked.add(type);
       const path = `${this.#request.binDirectory}/${type}`;
-      const versions = await askVersions(path, this.#signal);
+      const versions = await askVersions(path, signal);
       if (versions !== undefined) this.#known.set(type, versions);
       else if (!(this.#request.dryRun && type === PLUGIN)) {
         log.warn(
