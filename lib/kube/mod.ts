@@ -4,7 +4,7 @@
  * @module
  */
 export { keepFields } from "./api/keep_fields.ts";
-export { isReadyPod, LIVE_PODS } from "./api/pods.ts";
+export { hasEnded, isReadyPod, LIVE_PODS } from "./api/pods.ts";
 export { KubeClient } from "./client/client.ts";
 export { deleteFinalized } from "./client/delete_finalized.ts";
 export { Controller, type ReconcileResult } from "./loops/controller.ts";

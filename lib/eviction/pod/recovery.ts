@@ -1,4 +1,4 @@
-import { isReadyPod, type V1Pod } from "../../kube/mod.ts";
+import { hasEnded, isReadyPod, type V1Pod } from "../../kube/mod.ts";
 import { livePodOf } from "../base/live_pod.ts";
 import type { Desired } from "./pod_owner.ts";
 
@@ -49,7 +49,6 @@ export function isRecovered(
   return addressed.length >= Math.min(was.live, replicas);
 }
 
-function isRunning({ metadata, status }: V1Pod): boolean {
-  return metadata?.deletionTimestamp === undefined &&
-    status?.phase !== "Succeeded" && status?.phase !== "Failed";
+function isRunning(pod: V1Pod): boolean {
+  return pod.metadata?.deletionTimestamp === undefined && !hasEnded(pod);
 }

@@ -6,6 +6,7 @@ import {
 import { Address } from "../../../lib/inet/mod.ts";
 import {
   EVENTS,
+  hasEnded,
   type KubeClient,
   PODS,
   SERVICE_ACCOUNTS,
@@ -93,13 +94,13 @@ async function settledPods(
   }
 }
 
-function stateOf({ status }: V1Pod): "running" | "starting" | "hopeless" {
+function stateOf(pod: V1Pod): "running" | "starting" | "hopeless" {
+  const { status } = pod;
   const [container] = status?.containerStatuses ?? [];
   const hasAddress = (status?.podIPs ?? []).length > 0;
   if (container?.state?.running !== undefined && hasAddress) return "running";
   const reason = container?.state?.waiting?.reason ?? "";
-  const isOver = status?.phase === "Failed" || status?.phase === "Succeeded";
-  return isOver || HOPELESS.includes(reason) ? "hopeless" : "starting";
+  return hasEnded(pod) || HOPELESS.includes(reason) ? "hopeless" : "starting";
 }
 
 /** What kubelet says, else the last warning. */

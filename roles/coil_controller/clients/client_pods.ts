@@ -7,6 +7,7 @@ import {
 } from "../../../lib/api/mod.ts";
 import { Address } from "../../../lib/inet/mod.ts";
 import {
+  hasEnded,
   Informer,
   keepFields,
   type KubeClient,
@@ -17,9 +18,6 @@ import {
 import { nameText } from "../../../lib/names/mod.ts";
 import { addressText, type CachedPod } from "../base/cached_pod.ts";
 import { precedes } from "../base/versions.ts";
-
-/** Phases from which no pod comes back. */
-const ENDED: ReadonlySet<string> = new Set(["Succeeded", "Failed"]);
 
 /** On a node, with an address of their own, not ended. A pod that ends leaves the selection, which the API server reports as its deletion. */
 const SELECTOR = [
@@ -134,9 +132,10 @@ export function egressesOf(pod: V1Pod): string[] {
 }
 
 /** Whether a pod is on a node, has a network of its own and has not ended. */
-function isLive({ spec, status }: V1Pod): boolean {
+function isLive(pod: V1Pod): boolean {
+  const { spec } = pod;
   return spec?.nodeName !== undefined && spec.hostNetwork !== true &&
-    !ENDED.has(status?.phase ?? "");
+    !hasEnded(pod);
 }
 
 /** Keeps what the other functions here read. */

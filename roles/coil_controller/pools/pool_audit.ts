@@ -18,6 +18,7 @@ import {
   poolFinder,
 } from "../../../lib/ipam/audit/mod.ts";
 import {
+  hasEnded,
   type KubeClient,
   PODS,
   splitKey,
@@ -131,9 +132,8 @@ export class PoolAudit {
       signal,
     });
     if (pod === undefined) return undefined;
-    const { metadata, spec, status } = pod;
-    const isOver = metadata?.deletionTimestamp !== undefined ||
-      ["Succeeded", "Failed"].includes(status?.phase ?? "");
+    const { metadata, spec } = pod;
+    const isOver = metadata?.deletionTimestamp !== undefined || hasEnded(pod);
     if (isOver) return undefined;
     const addresses = addressesByFamily(pod);
     return { namespace, name, node: spec?.nodeName ?? "", addresses };

@@ -1,10 +1,9 @@
 import { Address, type DualStack, type Family } from "../../../lib/inet/mod.ts";
-import type { V1Pod } from "../../../lib/kube/mod.ts";
+import { hasEnded, type V1Pod } from "../../../lib/kube/mod.ts";
 
 /** Whether a pod has a network namespace of its own, and has not come to its end. */
-export function hasOwnNetwork({ spec, status }: V1Pod): boolean {
-  if (spec?.hostNetwork === true) return false;
-  return status?.phase !== "Succeeded" && status?.phase !== "Failed";
+export function hasOwnNetwork(pod: V1Pod): boolean {
+  return pod.spec?.hostNetwork !== true && !hasEnded(pod);
 }
 
 /** The addresses in a pod's status; what does not parse is left out. */
