@@ -36,6 +36,25 @@ export function processorSeconds(pid: number): number {
   return secondsIn(pid, 11);
 }
 
+type Program = { readonly pid: number } | undefined;
+
+/** A cluster's programs that share the processors; `bench` is this one, which asks. */
+export function pidsOf({ plane, controller }: {
+  readonly plane: { readonly apiServer: Program; readonly etcd: Program };
+  readonly controller: Program;
+}): Record<"server" | "etcd" | "controller" | "bench", number> {
+  const { apiServer, etcd } = plane;
+  if (!apiServer || !etcd || !controller) {
+    throw new Error("Cannot measure: a program of the cluster does not run");
+  }
+  return {
+    server: apiServer.pid,
+    etcd: etcd.pid,
+    controller: controller.pid,
+    bench: Deno.pid,
+  };
+}
+
 /** Processor time that each of these processes has used so far, in seconds. */
 export function processorSecondsOf(
   pids: Readonly<Record<string, number>>,

@@ -7,7 +7,11 @@ import { PeerLab, type Side } from "../apiserver/peer_lab.ts";
 import { removeLabOnSignals } from "../lab/mod.ts";
 import { type Figure, figure } from "./figures.ts";
 import { many } from "./many.ts";
-import { processorSecondsOf, processorSecondsSince } from "./process_memory.ts";
+import {
+  pidsOf,
+  processorSecondsOf,
+  processorSecondsSince,
+} from "./process_memory.ts";
 import { createNodes, requestBlocks } from "./scale/objects.ts";
 
 const NAME = "bench-requests";
@@ -64,19 +68,6 @@ export async function requestFigures(
   await deleteBlocks(lab);
   await lab.applyCompat();
   return [...await measure("ours", ""), ...peers];
-}
-
-/** The programs that share the processors; `bench` is this one, which asks. */
-function pidsOf({ plane: { apiServer, etcd }, controller }: PeerLab) {
-  if (!apiServer || !etcd || !controller) {
-    throw new Error("Cannot measure: a program of the cluster does not run");
-  }
-  return {
-    server: apiServer.pid,
-    etcd: etcd.pid,
-    controller: controller.pid,
-    bench: Deno.pid,
-  };
 }
 
 async function deleteBlocks({ plane: { kubeconfig } }: PeerLab): Promise<void> {

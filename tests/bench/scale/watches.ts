@@ -5,6 +5,7 @@ import { PATTERNS, type WatchKind, watchUri } from "../../scale/patterns.ts";
 import { type Figure, figure } from "../figures.ts";
 import {
   memoryOf,
+  pidsOf,
   processorSecondsOf,
   processorSecondsSince,
 } from "../process_memory.ts";
@@ -177,18 +178,4 @@ async function requestsBeside(
   await plane.request("DELETE", "/apis/coil.cybozu.com/v2/blockrequests");
   const { residentMiB: memoryMiB } = memoryOf(pids.server);
   return { times, wholeMs, busyS, counted, memoryMiB };
-}
-
-/** The programs that share the processors; `bench` is this one, which has the watches and asks. */
-function pidsOf({ plane, controller }: CoilCluster) {
-  const { apiServer, etcd } = plane;
-  if (!apiServer || !etcd || !controller) {
-    throw new Error("Cannot measure: a program of the cluster does not run");
-  }
-  return {
-    server: apiServer.pid,
-    etcd: etcd.pid,
-    controller: controller.pid,
-    bench: Deno.pid,
-  };
 }
