@@ -18,6 +18,7 @@ import {
 } from "../lab/cloud/testing.ts";
 import { eventually, type LabNode, run } from "../lab/mod.ts";
 import { listenIn } from "../netns/egress_client_lab.ts";
+import { NODE_PORT, nodePortTables, POD_PORT } from "../netns/vpc_lab.ts";
 import type { Coild, Sandbox } from "./coild_lab.ts";
 import { BARE, VpcLab } from "./coild_vpc_lab.ts";
 import { patchPodStatus } from "./patch_status.ts";
@@ -29,8 +30,6 @@ const FLAGS = [
   "--addressblock-gc-interval=2s",
 ];
 const OTHER = "i-0000000000000000b";
-const NODE_PORT = 30_080;
-const POD_PORT = 8080;
 
 /** A pod with its addresses, IPv4's first. */
 interface Pod {
@@ -119,27 +118,14 @@ async function brokenOf({ vpc, first, second, far }: Site): Promise<string[]> {
   return broken;
 }
 
-/** A Service of type NodePort with policy Local, as its proxy has it: nothing is masqueraded. */
+/** Serves the pod by a port of its node. */
 async function serveNodePort(
   node: LabNode,
   { addresses: [ipv4 = "", ipv6 = ""] }: Pod,
 ): Promise<void> {
   const [own = "", own6 = ""] = await ownAddresses(node, "eth0");
-  await node.run(
-    "nft",
-    `table ip proxy {
-       chain pre {
-         type nat hook prerouting priority dstnat
-         ip daddr ${own} tcp dport ${NODE_PORT} dnat to ${ipv4}:${POD_PORT}
-       }
-     }
-     table ip6 proxy {
-       chain pre {
-         type nat hook prerouting priority dstnat
-         ip6 daddr ${own6} tcp dport ${NODE_PORT} dnat to [${ipv6}]:${POD_PORT}
-       }
-     }`,
-  );
+  const at = { ipv4: own, ipv6: own6 };
+  await node.run("nft", nodePortTables(at, { ipv4, ipv6 }));
 }
 
 /** Hosts that see pods' own addresses drop pings from a node's: these would have been translated. */

@@ -52,8 +52,9 @@ export interface VpcLab extends AsyncDisposable {
 }
 
 /** How the node port of either family is reached. */
-const NODE_PORT = 30_080;
-const POD_PORT = 8080;
+/** Where {@linkcode nodePortTables} has a pod's port on its node. */
+export const NODE_PORT = 30_080;
+export const POD_PORT = 8080;
 
 /** Makes it. The secondary ENI is plugged in unless it is to come late. */
 export async function vpcLab(
@@ -192,7 +193,6 @@ function plugScript(machine: TempNetns): string {
 /** As a node starts, with the strictest settings that a distribution has, and a Service proxy of policy Local. */
 function nodeScript(): string {
   const { ipv4: own, ipv6: own6 } = PRIMARY.addresses;
-  const { ipv4, ipv6 } = PODS.second;
   return `
     sysctl -qw net.ipv4.conf.all.rp_filter=1 net.ipv4.conf.default.rp_filter=1
     ip address add ${own}/24 dev eth0
@@ -200,19 +200,27 @@ function nodeScript(): string {
     ip link set eth0 up
     ip route add default via 10.0.1.1
     ip -6 route add default via fe80::1 dev eth0
-    nft '
-      table ip proxy {
-        chain pre {
-          type nat hook prerouting priority dstnat
-          ip daddr ${own} tcp dport ${NODE_PORT} dnat to ${ipv4}:${POD_PORT}
-        }
+    nft '${nodePortTables(PRIMARY.addresses, PODS.second)}'`;
+}
+
+/** What a Service proxy makes of a Service of type NodePort with policy Local: nothing is masqueraded. */
+export function nodePortTables(
+  node: DualStack<Address | string>,
+  pod: DualStack<Address | string>,
+): string {
+  return `
+    table ip proxy {
+      chain pre {
+        type nat hook prerouting priority dstnat
+        ip daddr ${node.ipv4} tcp dport ${NODE_PORT} dnat to ${pod.ipv4}:${POD_PORT}
       }
-      table ip6 proxy {
-        chain pre {
-          type nat hook prerouting priority dstnat
-          ip6 daddr ${own6} tcp dport ${NODE_PORT} dnat to [${ipv6}]:${POD_PORT}
-        }
-      }'`;
+    }
+    table ip6 proxy {
+      chain pre {
+        type nat hook prerouting priority dstnat
+        ip6 daddr ${node.ipv6} tcp dport ${NODE_PORT} dnat to [${pod.ipv6}]:${POD_PORT}
+      }
+    }`;
 }
 
 type Ends = Pick<VpcLab, "pods" | "outside"> & {
