@@ -21,7 +21,7 @@ const { upkeep } = network;
 let wanted = 0;
 try {
   await listen({
-    // coild's own are told from others by their port; here all are another's.
+    // coild knows its own by their port; here all are another's.
     watch: () => upkeep.watch({ exportTableId: EXPORT_TABLE, ownPortIds: [] }),
     // deno-lint-ignore no-console -- who started this waits for it
     onStart: () => console.log("listening"),

@@ -208,9 +208,7 @@ egressTest("egress failover", {
           clients.ipv4,
           doomed,
           (watch) =>
-            broken(doomed, { outgoing: ANSWERS }, async () => {
-              await expectMoved(watch);
-            }),
+            broken(doomed, { outgoing: ANSWERS }, () => expectMoved(watch)),
         );
       },
 
@@ -222,9 +220,7 @@ egressTest("egress failover", {
           clients.ipv4,
           doomed,
           (watch) =>
-            broken(doomed, { incoming: [probes] }, async () => {
-              await expectMoved(watch);
-            }),
+            broken(doomed, { incoming: [probes] }, () => expectMoved(watch)),
         );
       },
 

@@ -696,7 +696,7 @@ async function refreshing(
     changes: string[];
     /** Refreshes; the server's list is answered by `answer`. */
     refresh: (
-      options?: { readonly meanwhile?: () => Promise<void> },
+      options?: { readonly beside?: () => Promise<void> },
     ) => Promise<void>;
     names: () => string[];
     until: (changes: number) => Promise<void>;
@@ -727,10 +727,10 @@ async function refreshing(
   });
   await until(() => server.watches.length === 1);
   const listItems = client.list.bind(client);
-  let meanwhile = () => Promise.resolve();
+  let beside = () => Promise.resolve();
   client.list = async (...args) => {
     const answer = await listItems(...args);
-    await meanwhile();
+    await beside();
     return answer;
   };
   try {
@@ -741,7 +741,7 @@ async function refreshing(
       names: () => informer.store.keys().toSorted(),
       until: (count) => until(() => changes.length === count),
       refresh: async (options) => {
-        meanwhile = options?.meanwhile ?? (() => Promise.resolve());
+        beside = options?.beside ?? (() => Promise.resolve());
         await informer.refresh("team", { signal: stop.signal });
       },
     });
@@ -772,7 +772,7 @@ Deno.test("Informer.refresh() lets what the watch brings count more", async () =
     const { server, kept, changes, names, refresh } = lab;
     kept.add("b").add("c");
     await refresh({
-      meanwhile: async () => {
+      beside: async () => {
         server.push("DELETED", node("b", 4));
         server.push("MODIFIED", node("a", 5));
         await lab.until(1);
@@ -788,12 +788,12 @@ Deno.test("Informer.refresh() changes nothing while all objects are read, and ca
     const { server, kept, names, refresh } = lab;
     kept.add("b");
     const lists = server.lists.length;
-    const meanwhile = async () => {
+    const beside = async () => {
       server.push("ERROR", { kind: "Status", code: 410, reason: "Expired" });
       await until(() => server.lists.length > lists + 1);
       await until(() => server.watches.length === 2);
     };
-    await assert.rejects(refresh({ meanwhile }), /all are being read/);
+    await assert.rejects(refresh({ beside }), /all are being read/);
     await refresh();
     assert.deepEqual(names(), ["a", "b"]);
   });

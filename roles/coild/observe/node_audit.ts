@@ -37,7 +37,7 @@ export class NodeAudit {
   readonly #with: NodeAuditOptions;
   readonly #findings: Gauge<"code">;
   /** What the last Event said. */
-  #told = "";
+  #reported = "";
 
   constructor(options: NodeAuditOptions) {
     this.#with = options;
@@ -72,8 +72,8 @@ export class NodeAudit {
     for (const [code, count] of counts) this.#findings.set({ code }, count);
     const text = findings.map(({ object, code }) => `${code} ${object}`).sort()
       .join();
-    if (text === this.#told) return;
-    this.#told = text;
+    if (text === this.#reported) return;
+    this.#reported = text;
     if (findings.length === 0) return;
     this.#with.nodeEvents.record({
       type: "Warning",

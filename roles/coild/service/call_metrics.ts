@@ -24,18 +24,17 @@ export class CallMetrics {
   /** Every counter is there from the start, at 0. */
   constructor(registry: Registry) {
     const make = new MetricFactory(registry);
-    const labelNames = [...METHOD_LABELS];
     this.#started = make.counter("grpc_server_started_total", {
       help: "Total number of RPCs started on the server.",
-      labels: labelNames,
+      labels: METHOD_LABELS,
     });
     this.#received = make.counter("grpc_server_msg_received_total", {
       help: "Total number of RPC messages received on the server.",
-      labels: labelNames,
+      labels: METHOD_LABELS,
     });
     this.#sent = make.counter("grpc_server_msg_sent_total", {
       help: "Total number of RPC messages sent by the server.",
-      labels: labelNames,
+      labels: METHOD_LABELS,
     });
     this.#handled = make.counter("grpc_server_handled_total", {
       help: "Total number of RPCs completed on the server, by status.",
@@ -43,7 +42,7 @@ export class CallMetrics {
     });
     this.#seconds = make.histogram("grpc_server_handling_seconds", {
       help: "Time from the request to the answer, in seconds.",
-      labels: labelNames,
+      labels: METHOD_LABELS,
       buckets: BUCKETS,
     });
     for (const name of METHOD_NAMES) this.#initialize(labelsOf(name));
