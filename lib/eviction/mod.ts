@@ -9,7 +9,6 @@
  */
 export { EvictionError } from "./base/errors.ts";
 export { WAITING_FLAGS, type WaitingValues } from "./base/flags.ts";
-export { unlessGone } from "./base/gone.ts";
 export { addressesOf, type LivePod, livePodOf } from "./base/live_pod.ts";
 export { nextPod } from "./rounds/order.ts";
 export { Patience } from "./base/patience.ts";

@@ -7,6 +7,7 @@ export { keepFields } from "./api/keep_fields.ts";
 export { hasEnded, isReadyPod, LIVE_PODS } from "./api/pods.ts";
 export { KubeClient } from "./client/client.ts";
 export { deleteFinalized } from "./client/delete_finalized.ts";
+export { unlessGone } from "./client/unless_gone.ts";
 export { Controller, type ReconcileResult } from "./loops/controller.ts";
 export { explainKubeError, type KubeAdvice } from "./http/advice.ts";
 export { KubeApiError, KubeUnreachableError } from "./http/errors.ts";

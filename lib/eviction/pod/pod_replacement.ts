@@ -1,8 +1,7 @@
 import { waitWhile } from "../../async/mod.ts";
-import { EVENTS, type KubeClient, PODS } from "../../kube/mod.ts";
+import { EVENTS, type KubeClient, PODS, unlessGone } from "../../kube/mod.ts";
 import { type Before, before, isRecovered } from "./recovery.ts";
 import { EvictionError } from "../base/errors.ts";
-import { unlessGone } from "../base/gone.ts";
 import { evict } from "./eviction.ts";
 import type { LivePod } from "../base/live_pod.ts";
 import { nameText } from "../../names/mod.ts";

@@ -106,4 +106,3 @@ export interface V1TokenRequest
   extends Wire<k8s.AuthenticationV1TokenRequest> {}
 /** A SelfSubjectReview as on the wire. */
 export interface V1SelfSubjectReview extends Wire<k8s.V1SelfSubjectReview> {}
-/** The template of a Deployment's pods as on the wire. */

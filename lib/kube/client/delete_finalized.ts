@@ -2,6 +2,7 @@ import { KubeApiError } from "../http/errors.ts";
 import type { ResourceType } from "../api/resource.ts";
 import type { KubeObject } from "../api/objects.ts";
 import type { KubeClient } from "./client.ts";
+import { unlessGone } from "./unless_gone.ts";
 
 /** A finalizer that is added or removed in the meantime costs one attempt. */
 const MAX_ATTEMPTS = 5;
@@ -58,19 +59,13 @@ interface Target<T extends KubeObject> {
 }
 
 /** Asks for the deletion; false when the object is gone or another one now. */
-async function mark<T extends KubeObject>(
+function mark<T extends KubeObject>(
   client: Pick<KubeClient, "delete">,
   { type, name, uid, signal }: Target<T>,
 ): Promise<boolean> {
-  try {
-    await client.delete(type, { name, preconditions: { uid }, signal });
-    return true;
-  } catch (error) {
-    if (
-      error instanceof KubeApiError && (error.isNotFound || error.isConflict)
-    ) return false;
-    throw error;
-  }
+  return unlessGone(() =>
+    client.delete(type, { name, preconditions: { uid }, signal })
+  );
 }
 
 /** Removes the finalizer if it is at the position and the object is the one meant. */

@@ -1,4 +1,3 @@
-import { unlessGone } from "../../../lib/eviction/mod.ts";
 import {
   abortable,
   jittered,
@@ -9,6 +8,7 @@ import {
   KubeApiError,
   type KubeClient,
   NAMESPACES,
+  unlessGone,
   type V1Namespace,
 } from "../../../lib/kube/mod.ts";
 import { CommandError } from "../base/errors.ts";

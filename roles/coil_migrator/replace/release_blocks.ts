@@ -1,13 +1,13 @@
 import { waitWhile } from "../../../lib/async/mod.ts";
 import { ADDRESS_BLOCKS, type Block } from "../../../lib/api/mod.ts";
-import type { KubeClient, ObjectMeta } from "../../../lib/kube/mod.ts";
+import {
+  type KubeClient,
+  type ObjectMeta,
+  unlessGone,
+} from "../../../lib/kube/mod.ts";
 import { FINALIZER } from "../../../lib/names/mod.ts";
 import { MigrateError } from "../command/errors.ts";
-import {
-  type Patience,
-  type Progress,
-  unlessGone,
-} from "../../../lib/eviction/mod.ts";
+import type { Patience, Progress } from "../../../lib/eviction/mod.ts";
 
 export interface ReleaseContext {
   readonly client: KubeClient;

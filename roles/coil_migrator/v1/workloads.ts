@@ -8,6 +8,7 @@ import {
   type KubeObject,
   type ResourceType,
   SERVICE_ACCOUNTS,
+  unlessGone,
 } from "../../../lib/kube/mod.ts";
 import {
   APP_NAME,
@@ -15,7 +16,6 @@ import {
   SYSTEM_NAMESPACE,
 } from "../../../lib/names/mod.ts";
 import { MigrateError } from "../command/errors.ts";
-import { unlessGone } from "../../../lib/eviction/mod.ts";
 
 /** An object of v1's installation that is there. */
 export interface V1Workload {
