@@ -86,30 +86,19 @@ export function gatewayRows(
   pods: readonly V1Pod[],
   egresses: readonly Egress[],
 ): GatewayRow[] {
-  const reports = new Map(
-    egresses.flatMap(({ metadata, status }) =>
-      (status?.gateways ?? []).map((gateway) =>
-        [
-          nameText({ namespace: metadata.namespace ?? "", name: gateway.name }),
-          gateway,
-        ] as const
-      )
-    ),
-  );
-  const losses = new Map(
-    egresses.flatMap(({ metadata: { namespace = "" }, status }) =>
-      gatewayLosses(status?.gateways ?? []).map((loss) =>
-        [nameText({ namespace, name: loss.name }), loss] as const
-      )
-    ),
-  );
-  const suspects = new Map(
-    egresses.flatMap(({ metadata: { namespace = "" }, status }) =>
-      suspectGateways(status?.gateways ?? []).map((suspect) =>
-        [nameText({ namespace, name: suspect.name }), suspect] as const
-      )
-    ),
-  );
+  const byPod = <T extends { readonly name: string }>(
+    entriesOf: (gateways: readonly EgressGatewayStatus[]) => readonly T[],
+  ) =>
+    new Map(
+      egresses.flatMap(({ metadata: { namespace = "" }, status }) =>
+        entriesOf(status?.gateways ?? []).map((entry) =>
+          [nameText({ namespace, name: entry.name }), entry] as const
+        )
+      ),
+    );
+  const reports = byPod((gateways) => gateways);
+  const losses = byPod(gatewayLosses);
+  const suspects = byPod(suspectGateways);
   return pods.map((object): GatewayRow => {
     const { metadata, spec, status } = object;
     const { namespace = "", name = "", labels = {} } = metadata ?? {};

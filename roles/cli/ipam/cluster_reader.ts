@@ -22,7 +22,7 @@ import {
   type ResourceType,
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
-import { NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
+import { NODE_LABEL, POOL_LABEL, VPC_POOL } from "../../../lib/names/mod.ts";
 import { CommandError } from "../base/errors.ts";
 import { listPages } from "../base/pages.ts";
 
@@ -213,4 +213,24 @@ export function transformBlock(block: AddressBlock): AddressBlock {
       ...(deletionTimestamp === undefined ? {} : { deletionTimestamp }),
     },
   };
+}
+
+/** The existing pools, and the nodes that have pool `vpc`. @throws {CommandError} when the one asked for is none of them. */
+export async function knownPools(
+  reader: ClusterReader,
+  pool: string | undefined,
+): Promise<{
+  readonly pools: readonly AddressPool[];
+  readonly vpcNodes: readonly VpcNode[];
+}> {
+  const pools = await reader.pools();
+  const vpcNodes = await reader.vpcNodes();
+  const names = [
+    ...pools.map(({ metadata }) => metadata.name ?? ""),
+    ...vpcNodes.length > 0 ? [VPC_POOL] : [],
+  ];
+  if (pool !== undefined && !names.includes(pool)) {
+    throw noSuchPool(pool, { verb: "show", existing: names });
+  }
+  return { pools, vpcNodes };
 }

@@ -11,7 +11,7 @@ import {
 } from "../../../lib/api/mod.ts";
 import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
 import { NODE_LABEL, POOL_LABEL, VPC_POOL } from "../../../lib/names/mod.ts";
-import { ClusterReader, noSuchPool } from "./cluster_reader.ts";
+import { ClusterReader, knownPools } from "./cluster_reader.ts";
 import {
   type Call,
   type Command,
@@ -96,7 +96,7 @@ const SHOW: Readonly<
 
 async function showPools(request: Request): Promise<void> {
   const { pool, node, reader } = request;
-  const { pools, vpcNodes } = await knownPools(request);
+  const { pools, vpcNodes } = await knownPools(reader, pool);
   // All of them, whatever is shown: blocks of other pools may have addresses of this one.
   const blocks = await reader.blocks();
   const heldByNode = new Set(
@@ -114,7 +114,7 @@ async function showPools(request: Request): Promise<void> {
 
 async function showBlocks(request: Request): Promise<void> {
   const { pool, node, reader } = request;
-  const { vpcNodes } = await knownPools(request);
+  const { vpcNodes } = await knownPools(reader, pool);
   const [blocks, pods] = await Promise.all([
     reader.blocks({ pool, node }),
     reader.pods(),
@@ -128,7 +128,7 @@ async function showBlocks(request: Request): Promise<void> {
 
 async function showAddresses(request: Request): Promise<void> {
   const { pool, node, namespace, reader } = request;
-  const known = await knownPools(request);
+  const known = await knownPools(reader, pool);
   // A pool that cannot be read is shown as such by `pools`.
   const pools = known.pools.flatMap((pool) => tryPoolOf(pool) ?? []);
   // All of them, whatever is shown: who else has an address is not known before.
@@ -147,23 +147,6 @@ async function showAddresses(request: Request): Promise<void> {
   );
   await write(request, "addresses", rows, addressColumns);
   warn(request, rows);
-}
-
-/** The existing pools, and the nodes that have pool `vpc`. @throws {CommandError} when the one asked for is none of them. */
-async function knownPools({ pool, reader }: Request): Promise<{
-  readonly pools: readonly AddressPool[];
-  readonly vpcNodes: readonly VpcNode[];
-}> {
-  const pools = await reader.pools();
-  const vpcNodes = await reader.vpcNodes();
-  const names = [
-    ...pools.map(({ metadata }) => metadata.name ?? ""),
-    ...vpcNodes.length > 0 ? [VPC_POOL] : [],
-  ];
-  if (pool !== undefined && !names.includes(pool)) {
-    throw noSuchPool(pool, { verb: "show", existing: names });
-  }
-  return { pools, vpcNodes };
 }
 
 async function write<Row>(

@@ -1,8 +1,4 @@
-import {
-  ADDRESS_BLOCKS,
-  VPC_NODES,
-  type VpcNode,
-} from "../../../lib/api/mod.ts";
+import { ADDRESS_BLOCKS, VPC_NODES } from "../../../lib/api/mod.ts";
 import { Gate, jittered, sleep, TaskGroup } from "../../../lib/async/mod.ts";
 import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
 import {
@@ -26,6 +22,7 @@ import { formatReportAs, OUTPUT_FLAG } from "../base/problem.ts";
 import {
   addressesOf,
   ClusterReader,
+  knownPools,
   noSuchPool,
   transformBlock,
   transformPod,
@@ -75,11 +72,12 @@ async function map(
       colours: terminal.colours ?? false,
       output: values.output,
     });
-  const [pools, vpcNodes] = [await reader.pools(), await reader.vpcNodes()];
+  const { pools, vpcNodes } = await knownPools(reader, name);
   const [blocks, pods] = await Promise.all([reader.blocks(), reader.pods()]);
   const first = show({ pools, blocks, pods, vpcNodes });
   if (!values.watch) return terminal.out(first);
-  await watch({ client, reader, terminal, show, vpcNodes }, signal);
+  const ofVpc = vpcNodes.length > 0;
+  await watch({ client, reader, terminal, show, ofVpc }, signal);
 }
 
 /** @throws {CommandError} when there is no such pool, or its subnets cannot be read */
@@ -97,11 +95,9 @@ function mapOf(name: string, source: MapSource, node: string): PoolMap {
 
 function wholeMap(name: string, source: MapSource): PoolMap {
   const object = source.pools.find(({ metadata }) => metadata.name === name);
-  const ofVpc = vpcMap(source);
-  if (object === undefined && name === VPC_POOL && ofVpc !== undefined) {
-    return ofVpc;
-  }
   if (object === undefined) {
+    const ofVpc = vpcMap(source);
+    if (name === VPC_POOL && ofVpc !== undefined) return ofVpc;
     const existing = source.pools.map(({ metadata }) => metadata.name ?? "");
     if (ofVpc !== undefined) existing.push(VPC_POOL);
     throw noSuchPool(name, { verb: "show", existing });
@@ -133,8 +129,8 @@ interface Watch {
   readonly reader: ClusterReader;
   readonly terminal: Terminal;
   readonly show: (source: MapSource) => string;
-  /** As they were at first. */
-  readonly vpcNodes: readonly VpcNode[];
+  /** Whether VPCNodes were listed at first. */
+  readonly ofVpc: boolean;
 }
 
 /** Clears a screen and goes to its first line: ED and CUP of ECMA-48. */
@@ -142,7 +138,7 @@ const CLEAR = "\u001b[H\u001b[2J\u001b[3J";
 
 /** Shows what there is, and again whenever it is another, until the signal. */
 async function watch(
-  { client, reader, terminal, show, vpcNodes }: Watch,
+  { client, reader, terminal, show, ofVpc }: Watch,
   outer: AbortSignal | undefined,
 ): Promise<void> {
   await using tasks = new TaskGroup({ signal: outer });
@@ -166,7 +162,6 @@ async function watch(
   tasks.run("blocks", (s) => blocks.run(s));
   await Promise.all([pods.synced, blocks.synced]);
   // Where none was listed, there may be no such resource, or no right to read it.
-  const ofVpc = vpcNodes.length > 0;
   if (ofVpc) {
     tasks.run("VPCNodes", (s) => nodes.run(s));
     await nodes.synced;

@@ -38,12 +38,17 @@ export interface PictureOptions {
 export function formatMap(map: PoolMap, options: PictureOptions): string {
   const rows = map.blocks.flatMap(({ addresses }) => addresses);
   const odd = [...rows, ...map.outside].filter(isOdd);
+  const ofEnis = map.enis === undefined ? [] : map.blocks;
+  const byEni = Map.groupBy(
+    ofEnis,
+    ({ name }) => name.slice(0, name.indexOf("/")),
+  );
   return [
     headline(map),
     ...map.subnets.map((subnet) => formatSubnet(map, subnet, options)),
     ...map.enis === undefined
       ? map.blocks.map((block) => formatBlock(block, options))
-      : map.enis.map((eni) => formatEni(eni, map.blocks, options)),
+      : map.enis.map((eni) => formatEni(eni, byEni.get(eni.id) ?? [], options)),
     ...odd.length === 0 ? [] : [
       paint("Not as it should be:\n", {
         colour: "bad",
@@ -101,13 +106,12 @@ function formatBlock(block: BlockMap, { colours }: PictureOptions): string {
   return title + formatAddresses(block, { colours });
 }
 
-/** An ENI: its single addresses together, then each of its prefixes. */
+/** An ENI and its blocks: its single addresses together, then each of its prefixes. */
 function formatEni(
   { id, node, device, subnet, ipv6, cooling }: EniMap,
-  blocks: readonly BlockMap[],
+  own: readonly BlockMap[],
   { colours }: PictureOptions,
 ): string {
-  const own = blocks.filter(({ name }) => name.startsWith(`${id}/`));
   const sum = (counts: number[]) => counts.reduce((a, b) => a + b, 0);
   const used = sum(own.map(({ used }) => used));
   const size = sum(own.map(({ size = "0" }) => Number(size)));
