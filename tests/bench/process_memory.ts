@@ -36,6 +36,16 @@ export function processorSeconds(pid: number): number {
   return secondsIn(pid, 11);
 }
 
+/** The same of all its threads in nanoseconds (Documentation/scheduler/sched-stats.rst), for short times. */
+export function processorNs(pid: number): number {
+  let total = 0;
+  for (const { name } of Deno.readDirSync(`/proc/${pid}/task`)) {
+    const text = Deno.readTextFileSync(`/proc/${pid}/task/${name}/schedstat`);
+    total += Number(text.split(" ")[0]);
+  }
+  return total;
+}
+
 type Program = { readonly pid: number } | undefined;
 
 /** A cluster's programs that share the processors; `bench` is this one, which asks. */
@@ -76,16 +86,6 @@ export function processorSecondsSince(
       [program, seconds - (before[program] ?? 0)] as const
     ),
   );
-}
-
-/** The same of all its threads in nanoseconds (Documentation/scheduler/sched-stats.rst), for short times. */
-export function processorNs(pid: number): number {
-  let total = 0;
-  for (const { name } of Deno.readDirSync(`/proc/${pid}/task`)) {
-    const text = Deno.readTextFileSync(`/proc/${pid}/task/${name}/schedstat`);
-    total += Number(text.split(" ")[0]);
-  }
-  return total;
 }
 
 /** Processor time of all children of this process that have ended, in seconds. */

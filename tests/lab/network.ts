@@ -185,7 +185,8 @@ function addressAdd(cidr: string, link: string): string {
   return `address add ${cidr} dev ${link}${cidr.includes(":") ? " nodad" : ""}`;
 }
 
-async function ipBatch(
+/** Runs the lines by one `ip -batch`, in the machine's namespace or the named one. */
+export async function ipBatch(
   netns: string | undefined,
   lines: readonly string[],
 ): Promise<void> {

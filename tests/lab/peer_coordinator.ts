@@ -1,5 +1,6 @@
 import * as path from "node:path";
 import { ensureGoPrograms, type Log } from "./build.ts";
+import { lockFile } from "./cache.ts";
 import { type GoProgram, goProgramFile } from "./go_build.ts";
 
 const VERSION = "v1.2.2";
@@ -35,11 +36,11 @@ export interface AgentAnswer {
 /** Spiderpool's agent, as far as the plugin asks it: it answers at once. */
 export class AgentStub implements AsyncDisposable {
   readonly #server: Deno.HttpServer<Deno.UnixAddr>;
-  readonly #lock: Deno.FsFile;
+  readonly #lock: Disposable;
 
   private constructor(
     server: Deno.HttpServer<Deno.UnixAddr>,
-    lock: Deno.FsFile,
+    lock: Disposable,
   ) {
     this.#server = server;
     this.#lock = lock;
@@ -47,8 +48,7 @@ export class AgentStub implements AsyncDisposable {
 
   /** Waits for another one to end. */
   static async start(answer: AgentAnswer): Promise<AgentStub> {
-    const lock = await Deno.open(AGENT_LOCK, { write: true, create: true });
-    await lock.lock(true);
+    const lock = await lockFile(AGENT_LOCK);
     await Deno.mkdir(path.dirname(AGENT_SOCKET), { recursive: true });
     await Deno.remove(AGENT_SOCKET).catch(() => {});
     const body = JSON.stringify({
@@ -73,6 +73,6 @@ export class AgentStub implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#server.shutdown();
     await Deno.remove(path.dirname(AGENT_SOCKET), { recursive: true });
-    this.#lock.close();
+    this.#lock[Symbol.dispose]();
   }
 }

@@ -9,6 +9,7 @@ import {
 import { FileDescriptorProtoSchema } from "@bufbuild/protobuf/wkt";
 import { serve } from "../../lib/grpc/mod.ts";
 import { ensureGoPrograms, type Log } from "./build.ts";
+import { lockFile } from "./cache.ts";
 import { type GoProgram, goProgramFile } from "./go_build.ts";
 
 const VERSION = "v1.23.1";
@@ -52,13 +53,13 @@ export function peerVpcCniConfig(logFile: string): Record<string, unknown> {
 export class VpcAgentStub implements AsyncDisposable {
   readonly #end: AbortController;
   readonly #finished: Promise<void>;
-  readonly #lock: Deno.FsFile;
+  readonly #lock: Disposable;
 
   private constructor(
     parts: {
       readonly end: AbortController;
       readonly finished: Promise<void>;
-      readonly lock: Deno.FsFile;
+      readonly lock: Disposable;
     },
   ) {
     this.#end = parts.end;
@@ -73,8 +74,7 @@ export class VpcAgentStub implements AsyncDisposable {
       readonly addressOf: (n: number) => string;
     },
   ): Promise<VpcAgentStub> {
-    const lock = await Deno.open(AGENT_LOCK, { write: true, create: true });
-    await lock.lock(true);
+    const lock = await lockFile(AGENT_LOCK);
     await Deno.mkdir(path.dirname(AGENT_SOCKET), { recursive: true });
     const addresses = new Map<string, string>();
     const end = new AbortController();
@@ -98,7 +98,7 @@ export class VpcAgentStub implements AsyncDisposable {
     this.#end.abort();
     await this.#finished;
     await Deno.remove(path.dirname(AGENT_SOCKET), { recursive: true });
-    this.#lock.close();
+    this.#lock[Symbol.dispose]();
   }
 }
 

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import type { CallKind } from "../../lib/aws/query/budget.ts";
 import { targetsOf } from "../../lib/vpc/testing.ts";
+import { Random } from "../faults/random.ts";
 import { type Started, startNodes, type Starts } from "./vpc_nodes.ts";
 
 /** What an account has without a request for more, here for all calls that read, and for all that change. */
@@ -12,22 +13,16 @@ const RATES = {
 /** An m5.large. */
 const LIMITS = { enis: 3, addressesPerEni: 10, prefixes: true };
 
-/** The same numbers in each run: a linear congruential generator. */
-function numbers(seed: number): () => number {
-  let state = seed;
-  return () =>
-    (state = (state * 1_664_525 + 1_013_904_223) % 2 ** 32) / 2 ** 32;
-}
-
 async function start(
   starts: Pick<Starts, "nodes" | "targets" | "pods">,
 ): Promise<Started[]> {
+  const random = new Random(starts.nodes);
   return await startNodes({
     ...starts,
     withinMs: 60_000,
     rates: RATES,
     limits: LIMITS,
-    random: numbers(starts.nodes),
+    random: () => random.next(),
   });
 }
 

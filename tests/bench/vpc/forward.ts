@@ -5,6 +5,7 @@ import { Address, Prefix } from "../../../lib/inet/mod.ts";
 import { Netns } from "../../../lib/linux/mod.ts";
 import { type HostEni, VpcHost } from "../../../lib/vpc/mod.ts";
 import { settingsOf } from "../../../lib/vpc/host/testing.ts";
+import { ipBatch } from "../../lab/network.ts";
 import { type TempNetns, tempNetns } from "../../netns/testing.ts";
 import { type Figure, figure } from "../figures.ts";
 
@@ -107,14 +108,14 @@ async function makeSite(stack: AsyncDisposableStack): Promise<Site> {
   const { pod, node, peer } = site;
   await node.exec("sysctl", "-qw", "net.ipv4.ip_forward=1");
   await node.ip("link", "add", "pod0", "type", "veth", ...end(pod, "eth0"));
-  await batch(pod, [
+  await ipBatch(pod.name, [
     `address add ${OWN}/32 dev eth0`,
     "link set eth0 up",
     "route add 169.254.1.1 dev eth0",
     "route add default via 169.254.1.1",
     `neigh add 169.254.1.1 lladdr ${await macOf(node, "pod0")} dev eth0`,
   ]);
-  await batch(node, ["link set pod0 up", `route add ${OWN} dev pod0`]);
+  await ipBatch(node.name, ["link set pod0 up", `route add ${OWN} dev pod0`]);
   for (let device = 0; device < ENIS; device++) {
     const name = `eth${device}`;
     const own = ["address", eniMac(device)];
@@ -128,7 +129,7 @@ async function makeSite(stack: AsyncDisposableStack): Promise<Site> {
       ...end(peer, name),
     );
     await peer.ip("link", "set", name, "up");
-    await batch(node, [
+    await ipBatch(node.name, [
       `link set ${name} up`,
       `route add ${GATEWAY} dev ${name} metric ${device + 1}`,
       `neigh add ${GATEWAY} lladdr ${await macOf(peer, name)} dev ${name}`,
@@ -147,16 +148,6 @@ const eniMac = (device: number) =>
 async function macOf(netns: TempNetns, link: string): Promise<string> {
   const [found] = await netns.ipJson("link", "show", link);
   return String(found?.["address"]);
-}
-
-async function batch(
-  netns: TempNetns,
-  lines: readonly string[],
-): Promise<void> {
-  const file = await Deno.makeTempFile();
-  await Deno.writeTextFile(file, `${lines.join("\n")}\n`);
-  await netns.ip("-batch", file);
-  await Deno.remove(file);
 }
 
 /** Single addresses, 49 for each ENI. */
@@ -197,7 +188,7 @@ async function applyCoil({ node }: Site, blocks: Prefix[][]): Promise<void> {
     settingsOf({ enis, vpcCidrs: [Prefix.parse("10.0.0.0/16")] }),
   );
   if (problems.length > 0) throw new Error(problems.map(String).join("\n"));
-  await batch(node, [
+  await ipBatch(node.name, [
     "rule add priority 512 lookup 116",
     ...podAddresses().map((address) =>
       `route add ${address} dev pod0 table 116`
@@ -213,7 +204,7 @@ function ownBlock([block]: readonly Prefix[]): Prefix {
 async function applyUpstream({ node }: Site): Promise<void> {
   const tables = Array.from({ length: ENIS - 1 }, (_, n) => n + 1);
   const pods = podAddresses();
-  await batch(node, [
+  await ipBatch(node.name, [
     ...tables.flatMap((device) => [
       `route add ${GATEWAY} dev eth${device} table ${device + 1}`,
       `route add default via ${GATEWAY} dev eth${device} table ${device + 1}`,
