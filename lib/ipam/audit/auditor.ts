@@ -41,8 +41,8 @@ export async function runAudits<F extends AnyFinding>(
         lasting: lastingFindings,
         againMs: LOOK_AGAIN_MS,
       });
-      const known = new Set(lastingFindings(found, before).map(textOf));
-      const news = found.filter((finding) => !known.has(textOf(finding)));
+      const known = new Set(lastingFindings(before, found));
+      const news = found.filter((finding) => !known.has(finding));
       if (news.length > 0) {
         log.warn("Found inconsistencies", {
           findings: found.length,

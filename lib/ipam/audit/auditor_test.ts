@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { FakeClock, untilStopped } from "../../async/testing.ts";
+import { loggedLines } from "../../telemetry/testing.ts";
 import { type AuditOptions, findingsText, runAudits } from "./auditor.ts";
 import type { AnyFinding } from "./look_twice.ts";
 
@@ -82,6 +83,26 @@ Deno.test("runAudits() says that nothing is known where it could not look, in ei
     while (lab.reported.length < 3) await lab.clock.advance(1_000);
     assert.deepEqual(lab.reported, [undefined, undefined, ["a"]]);
   });
+});
+
+Deno.test("runAudits() logs a finding once as long as it lasts, though its message changes", async () => {
+  const lines = loggedLines();
+  await auditing(async (lab) => {
+    for (const age of ["5m", "15m", "25m"]) {
+      const old = finding("a", `it leaks for ${age}`);
+      const found = age === "25m" ? [old, finding("b")] : [old];
+      lab.looks = [found, found];
+      const { length } = lab.reported;
+      while (lab.reported.length === length) await lab.clock.advance(1_000);
+    }
+  });
+  assert.deepEqual(
+    lines.map((line) => {
+      const { findings, detail } = JSON.parse(line);
+      return [findings, detail];
+    }),
+    [[1, "a: it leaks for 5m"], [2, "b: it leaks"]],
+  );
 });
 
 Deno.test("findingsText() shows three findings, and how many more there are", () => {
