@@ -65,7 +65,6 @@ export function connectIpam(
       "node addresses": (signal) => addresses.run(signal),
       "stale flows": (signal) => parts.flows.run(signal),
       "network keeper": (signal) => parts.keeper.run(signal),
-      "address audit": (signal) => parts.audit.run(signal),
       ...blocks.loops,
     },
     checkNetwork: () => parts.keeper.check(),
@@ -78,6 +77,7 @@ export function connectIpam(
       await using tasks = new TaskGroup({ signal });
       tasks.run("pod sources", (s) => sources.run(s));
       tasks.run("reconciler", (s) => parts.reconciler.run(s));
+      tasks.run("address audit", (s) => parts.audit.run(s));
       await tasks.wait();
     },
     async finish() {

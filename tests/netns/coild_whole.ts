@@ -35,8 +35,8 @@ const SELF = new URL(import.meta.url).pathname;
 /** A start that has not failed by then does not. */
 const FAILURE_MS = 10_000;
 
-/** What the cluster has besides, a list of {@linkcode Change}. */
-const OBJECTS_ENV = "COIL_TEST_OBJECTS";
+/** How the API server begins: a list of {@linkcode Change} and {@linkcode Delay}. */
+const BEGINNING_ENV = "COIL_TEST_BEGINNING";
 
 /** What the process reads from its standard input, a line of JSON. */
 type Message = Change | Delay | "events";
@@ -96,13 +96,18 @@ export class WholeCoild implements AsyncDisposable {
     return `${this.#dir}/log`;
   }
 
-  /** Starts it again, in a cluster that has these objects besides. */
+  /** All that it has logged. */
+  async logged(): Promise<string> {
+    return await Deno.readTextFile(this.#log);
+  }
+
+  /** Starts it again, in a cluster that differs by this from the first one. */
   restart(
     flags: readonly string[],
-    objects: readonly Change[] = [],
+    beginning: readonly (Change | Delay)[] = [],
   ): void {
     this.#process = this.#spawn(flags, {
-      [OBJECTS_ENV]: JSON.stringify(objects),
+      [BEGINNING_ENV]: JSON.stringify(beginning),
     });
     this.#input = this.#process.stdin.getWriter();
     const lines = this.#process.stdout.pipeThrough(new TextLineStream());
@@ -233,7 +238,7 @@ export class WholeCoild implements AsyncDisposable {
         return true;
       }, { timeoutMs: 20_000 });
     } catch (cause) {
-      throw new Error(await Deno.readTextFile(this.#log), { cause });
+      throw new Error(await this.logged(), { cause });
     }
   }
 
@@ -258,7 +263,7 @@ export class WholeCoild implements AsyncDisposable {
 }
 
 /** The cluster: the node, its pool, a namespace and two pods. */
-function fill(api: MemoryApi): void {
+function fill({ api }: Server): void {
   const address = { type: "InternalIP", address: "192.0.2.1" };
   api.put("nodes", {
     metadata: { name: "n1" },
@@ -277,13 +282,16 @@ function fill(api: MemoryApi): void {
       spec: { nodeName: "n1", containers: [] },
     });
   }
-  const changes: Change[] = JSON.parse(Deno.env.get(OBJECTS_ENV) ?? "[]");
-  for (const change of changes) make(api, change);
 }
 
-function make(api: MemoryApi, { plural, object, name = "" }: Change): void {
-  if (object !== undefined) api.put(plural, object);
-  else api.remove(`${plural}/${name}`);
+function make(server: Server, message: Change | Delay): void {
+  if ("delayMs" in message) {
+    server.delayMs = message.delayMs;
+    return;
+  }
+  const { plural, object, name = "" } = message;
+  if (object !== undefined) server.api.put(plural, object);
+  else server.api.remove(`${plural}/${name}`);
 }
 
 function reasonsIn(api: MemoryApi): (string | undefined)[] {
@@ -305,15 +313,11 @@ class Server {
 }
 
 async function follow(server: Server): Promise<void> {
-  const { api } = server;
   const lines = Deno.stdin.readable.pipeThrough(new TextLineStream());
   for await (const line of lines) {
     const message: Message = JSON.parse(line);
-    if (message !== "events") {
-      if ("delayMs" in message) server.delayMs = message.delayMs;
-      else make(api, message);
-    }
-    const answer = `${JSON.stringify(reasonsIn(api))}\n`;
+    if (message !== "events") make(server, message);
+    const answer = `${JSON.stringify(reasonsIn(server.api))}\n`;
     await Deno.stdout.write(new TextEncoder().encode(answer));
   }
 }
@@ -337,7 +341,11 @@ function startController(api: MemoryApi, group: TaskGroup): void {
 
 if (import.meta.main) {
   const server = new Server();
-  fill(server.api);
+  fill(server);
+  const beginning: (Change | Delay)[] = JSON.parse(
+    Deno.env.get(BEGINNING_ENV) ?? "[]",
+  );
+  for (const each of beginning) make(server, each);
   await using group = new TaskGroup();
   startController(server.api, group);
   await using served = await serveTransport(server);

@@ -266,6 +266,21 @@ netnsTest(
 );
 
 netnsTest(
+  "coild begins to look for inconsistencies only when its start is over",
+  async () => {
+    const flags = ["--addressblock-gc-interval=1s"];
+    await using coild = await WholeCoild.start(...flags);
+    await coild.ready();
+    await coild.stop();
+    coild.restart(flags, [{ delayMs: 3_000 }]);
+    await coild.ready();
+    const leaks = 'coil_coild_audit_findings{code="address-leaked"}';
+    await until(leaks, async () => await coild.metric(leaks) === 0);
+    assert.doesNotMatch(await coild.logged(), /check for inconsistencies/);
+  },
+);
+
+netnsTest(
   "coild without addresses starts, and leaves the kernel as it was",
   async () => {
     await using coild = await WholeCoild.start("--enable-ipam=false");
