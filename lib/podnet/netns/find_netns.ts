@@ -1,9 +1,8 @@
 import { type Address, type DualStack, valuesOf } from "../../inet/mod.ts";
 import type { Netns } from "../../linux/mod.ts";
 import { type Link, RouteSocket } from "../../netlink/mod.ts";
-import { NetnsNotFoundError } from "../base/errors.ts";
 import type { NetnsIndex } from "./netns_index.ts";
-import { openPodNetns } from "./pod_netns.ts";
+import { tryOpenPodNetns } from "./pod_netns.ts";
 
 /** Facts about a pod from outside its network namespace. */
 export interface PodOutside {
@@ -66,20 +65,13 @@ export async function openIfHas(
   path: string,
   wanted: Wanted,
 ): Promise<Netns | undefined> {
-  let netns: Netns | undefined;
-  try {
-    netns = openPodNetns(path);
-    if (await hasInterface(netns, wanted)) {
-      const found = netns;
-      netns = undefined;
-      return found;
-    }
-  } catch (error) {
-    if (!(error instanceof NetnsNotFoundError)) throw error;
-  } finally {
-    netns?.[Symbol.dispose]();
-  }
-  return undefined;
+  using held = new DisposableStack();
+  const netns = tryOpenPodNetns(path);
+  if (netns === undefined) return undefined;
+  held.use(netns);
+  if (!await hasInterface(netns, wanted)) return undefined;
+  held.move();
+  return netns;
 }
 
 async function hasInterface(

@@ -1,6 +1,5 @@
 import { RouteSocket } from "../../netlink/mod.ts";
-import { NetnsNotFoundError } from "../base/errors.ts";
-import { namespacePaths, openPodNetns } from "./pod_netns.ts";
+import { namespacePaths, tryOpenPodNetns } from "./pod_netns.ts";
 
 /**
  * Lists the addresses that interfaces have in the network namespaces that
@@ -11,15 +10,11 @@ import { namespacePaths, openPodNetns } from "./pod_netns.ts";
 export async function addressesInNamespaces(): Promise<Map<string, string>> {
   const found = new Map<string, string>();
   for (const path of namespacePaths()) {
-    try {
-      using netns = openPodNetns(path);
-      using socket = RouteSocket.open({ netns });
-      for (const { prefix } of await socket.listAddresses()) {
-        found.set(`${prefix.address}`, path);
-      }
-    } catch (error) {
-      // A file that names no network namespace, or no longer does.
-      if (!(error instanceof NetnsNotFoundError)) throw error;
+    using netns = tryOpenPodNetns(path);
+    if (netns === undefined) continue;
+    using socket = RouteSocket.open({ netns });
+    for (const { prefix } of await socket.listAddresses()) {
+      found.set(`${prefix.address}`, path);
     }
   }
   return found;

@@ -1,6 +1,5 @@
 import { netnsIdGet, type RouteSocket } from "../../netlink/mod.ts";
-import { NetnsNotFoundError } from "../base/errors.ts";
-import { namespacePaths, openPodNetns } from "./pod_netns.ts";
+import { namespacePaths, tryOpenPodNetns } from "./pod_netns.ts";
 
 /**
  * The paths of network namespaces by the number that the host has for them.
@@ -33,15 +32,10 @@ export class NetnsIndex {
   }
 
   async #idOf(path: string): Promise<number | undefined> {
-    try {
-      using netns = openPodNetns(path);
-      let id: number | undefined;
-      await this.#host.execute([netnsIdGet(netns, (known) => id = known)]);
-      return id;
-    } catch (error) {
-      // A file that names no network namespace, or no longer does.
-      if (error instanceof NetnsNotFoundError) return undefined;
-      throw error;
-    }
+    using netns = tryOpenPodNetns(path);
+    if (netns === undefined) return undefined;
+    let id: number | undefined;
+    await this.#host.execute([netnsIdGet(netns, (known) => id = known)]);
+    return id;
   }
 }

@@ -37,15 +37,19 @@ export function tryOpenPodNetns(path: string): Netns | undefined {
   }
 }
 
+/** Whether it is the host's own network namespace. `host` is absent when that is the process's own. */
+export function isHostNetns(netns: Netns, host: Netns | undefined): boolean {
+  return host === undefined ? netns.isOwn : netns.sameAs(host);
+}
+
 /**
- * Refuses the host's own network namespace: a veth would have its peer's name
- * and routes there. `host` is absent when that is the process's own.
+ * Refuses the host's own network namespace, as {@linkcode isHostNetns} knows
+ * it: a veth would have its peer's name and routes there.
  *
  * @throws {TypeError} when it is that one
  */
 export function refuseHost(netns: Netns, host: Netns | undefined): void {
-  const isHost = host === undefined ? netns.isOwn : netns.sameAs(host);
-  if (!isHost) return;
+  if (!isHostNetns(netns, host)) return;
   throw new TypeError(
     `Cannot connect network namespace "${netns.path}": it is the host's own`,
   );

@@ -1,7 +1,11 @@
 import { type Address, type DualStack, valuesOf } from "../../inet/mod.ts";
 import type { Netns } from "../../linux/mod.ts";
 import { RouteSocket } from "../../netlink/mod.ts";
-import { namespacePaths, tryOpenPodNetns } from "../netns/pod_netns.ts";
+import {
+  isHostNetns,
+  namespacePaths,
+  tryOpenPodNetns,
+} from "../netns/pod_netns.ts";
 
 /** Target of a search. */
 export interface Sought {
@@ -45,11 +49,7 @@ async function addressesAt(
   hostNetns: Netns | undefined,
 ): Promise<Set<string>> {
   using netns = tryOpenPodNetns(path);
-  if (netns === undefined) return new Set();
-  const isHost = hostNetns === undefined
-    ? netns.isOwn
-    : netns.sameAs(hostNetns);
-  if (isHost) return new Set();
+  if (netns === undefined || isHostNetns(netns, hostNetns)) return new Set();
   using socket = RouteSocket.open({ netns });
   const links = await socket.listLinks();
   const names = new Map(links.map(({ index, name }) => [index, name]));

@@ -5,8 +5,7 @@ import {
   netnsIdGet,
   RouteSocket,
 } from "../../netlink/mod.ts";
-import { NetnsNotFoundError } from "../base/errors.ts";
-import { namespacePaths, openPodNetns } from "../netns/pod_netns.ts";
+import { namespacePaths, tryOpenPodNetns } from "../netns/pod_netns.ts";
 import type { PodLink } from "./survey.ts";
 
 /**
@@ -47,23 +46,18 @@ async function readInside(
   host: RouteSocket,
   { path, pods }: { readonly path: string; readonly pods: readonly PodLink[] },
 ): Promise<[number, DualStack<Address>][]> {
-  try {
-    using netns = openPodNetns(path);
-    let id: number | undefined;
-    await host.execute([netnsIdGet(netns, (known) => id = known)]);
-    const inside = pods.filter(({ peerNetnsId }) => peerNetnsId === id);
-    if (id === undefined || inside.length === 0) return [];
-    using socket = RouteSocket.open({ netns });
-    const entries = await socket.listAddresses();
-    return inside.flatMap(({ index, peerIndex }) => {
-      const addresses = addressesOfPod(entries, peerIndex);
-      return addresses === undefined ? [] : [[index, addresses]];
-    });
-  } catch (error) {
-    // A file that names no network namespace, or no longer does.
-    if (error instanceof NetnsNotFoundError) return [];
-    throw error;
-  }
+  using netns = tryOpenPodNetns(path);
+  if (netns === undefined) return [];
+  let id: number | undefined;
+  await host.execute([netnsIdGet(netns, (known) => id = known)]);
+  const inside = pods.filter(({ peerNetnsId }) => peerNetnsId === id);
+  if (id === undefined || inside.length === 0) return [];
+  using socket = RouteSocket.open({ netns });
+  const entries = await socket.listAddresses();
+  return inside.flatMap(({ index, peerIndex }) => {
+    const addresses = addressesOfPod(entries, peerIndex);
+    return addresses === undefined ? [] : [[index, addresses]];
+  });
 }
 
 /**
