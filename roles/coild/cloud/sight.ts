@@ -28,6 +28,15 @@ export interface Sight {
   readonly vpcCidrs: readonly Prefix[];
 }
 
+/** One ENI, as it is seen now. */
+interface Seen {
+  readonly facts: EniFacts;
+  readonly eni: ImdsEni;
+}
+
+/** Subnets that another ENI of the same VPC has. */
+type Near = () => Promise<DualStack<Prefix>>;
+
 /** JSON with what is known of the instance at its start; does not change. */
 const DOCUMENT = "dynamic/instance-identity/document";
 
@@ -89,11 +98,14 @@ export class MetadataSight {
   async look(options: { readonly signal: AbortSignal }): Promise<Sight> {
     const macs = (await this.#imds.list(`${MACS}/`, options))
       .map((line) => line.replace(/\/$/, ""));
-    // Most ENIs are in one subnet: only one of them is asked for it.
-    const [first] = await this.#lookAt(macs.slice(0, 1), options);
-    const near = first?.facts.subnets;
-    const others = await this.#lookAt(macs.slice(1), { ...options, near });
-    const found = first === undefined ? others : [first, ...others];
+    const looks: Promise<Seen>[] = [];
+    for (const mac of macs) {
+      // Most ENIs are in one subnet: only one of them is asked for it.
+      const [first] = looks;
+      const near = first && (async () => (await first).facts.subnets);
+      looks.push(this.#lookAt(mac, { ...options, near }));
+    }
+    const found = await Promise.all(looks);
     this.#facts = new Map(found.map(({ facts }) => [facts.mac, facts]));
     const enis = found.map(({ eni }) => eni);
     const facts = new Map(found.map(({ facts }) => [facts.id, facts]));
@@ -101,29 +113,26 @@ export class MetadataSight {
   }
 
   async #lookAt(
-    macs: readonly string[],
+    mac: string,
     { near, ...options }: {
       readonly signal: AbortSignal;
-      /** Subnets that an ENI of the same VPC has. */
-      readonly near?: DualStack<Prefix> | undefined;
+      readonly near: Near | undefined;
     },
-  ): Promise<{ readonly facts: EniFacts; readonly eni: ImdsEni }[]> {
-    return await Promise.all(macs.map(async (mac) => {
-      const local = this.#imds.list(`${MACS}/${mac}/local-ipv4s`, options);
-      const [facts, addresses, prefixes, [ipv6]] = await Promise.all([
-        this.#facts.get(mac) ?? this.#read(mac, { ...options, local, near }),
-        local,
-        this.#imds.list(`${MACS}/${mac}/ipv4-prefix`, options),
-        this.#ofIpv6(`${MACS}/${mac}/ipv6-prefix`, options),
-      ]);
-      const blocks = [
-        ...addresses.map((text) => Prefix.host(addressIn(text))),
-        ...prefixes.map(prefixIn),
-      ];
-      const { id, device } = facts;
-      const block = ipv6 === undefined ? undefined : prefixIn(ipv6);
-      return { facts, eni: { id, device, blocks, ipv6: block } };
-    }));
+  ): Promise<Seen> {
+    const local = this.#imds.list(`${MACS}/${mac}/local-ipv4s`, options);
+    const [facts, addresses, prefixes, [ipv6]] = await Promise.all([
+      this.#facts.get(mac) ?? this.#read(mac, { ...options, local, near }),
+      local,
+      this.#imds.list(`${MACS}/${mac}/ipv4-prefix`, options),
+      this.#ofIpv6(`${MACS}/${mac}/ipv6-prefix`, options),
+    ]);
+    const blocks = [
+      ...addresses.map((text) => Prefix.host(addressIn(text))),
+      ...prefixes.map(prefixIn),
+    ];
+    const { id, device } = facts;
+    const block = ipv6 === undefined ? undefined : prefixIn(ipv6);
+    return { facts, eni: { id, device, blocks, ipv6: block } };
   }
 
   /** The lines of a key that only nodes with IPv6 are asked for. */
@@ -149,7 +158,7 @@ export class MetadataSight {
       readonly signal: AbortSignal;
       /** The ENI's IPv4 addresses, its own first. */
       readonly local: Promise<readonly string[]>;
-      readonly near: DualStack<Prefix> | undefined;
+      readonly near: Near | undefined;
     },
   ): Promise<EniFacts> {
     const get = (key: string) =>
@@ -161,13 +170,14 @@ export class MetadataSight {
       this.#ofIpv6(`${MACS}/${mac}/ipv6s`, options),
     ]);
     const addresses = mapDualStack(dual(address, address6), addressIn);
+    const known = await near?.();
     return {
       id,
       device: Number(device),
       mac,
       addresses,
-      subnets: isWithin(addresses, near)
-        ? near
+      subnets: isWithin(addresses, known)
+        ? known
         : await this.#subnetsOf(mac, options),
     };
   }
