@@ -28,9 +28,8 @@ export async function attach(
   await using stack = new AsyncDisposableStack();
   const undo = quietly(stack, outside, nic);
   if (settings.detectIpConflict || settings.detectGateway) {
-    const pod = settings.detectIpConflict
-      ? withDuplicates(await readAddresses(kernel.pod, names))
-      : await readAddresses(kernel.pod, names);
+    const read = await readAddresses(kernel.pod, names);
+    const pod = settings.detectIpConflict ? withDuplicates(read) : read;
     modeOf(pod, attachment); // what does not fit is refused before the network is asked
     await probe(outside, kernel, { attachment, pod, undo });
   }

@@ -123,9 +123,10 @@ export async function planAttachment(
   const { ends, mode, attachment, sides } = situation;
   const { ifname: nic, settings } = attachment;
   const read = sides.pod;
-  const addresses = addressesOf(read, indexOf(read, nic));
+  const index = indexOf(read, nic);
+  const addresses = addressesOf(read, index);
   const families = familiesOf(nic, addresses);
-  for (const address of duplicatesOf(read, indexOf(read, nic))) {
+  for (const address of duplicatesOf(read, index)) {
     outside.warn(
       "Another machine has an address of the interface: the pod starts without it",
       { address: address.toString(), iface: nic },

@@ -14,6 +14,7 @@ import type { Undo } from "../kernel/apply.ts";
 import { type Attachment, linkOf, withRealMac } from "./attachment.ts";
 import { conflictLink } from "./conflict_link.ts";
 import type { Kernel, Outside, Routes } from "../kernel/ports.ts";
+import { readAddresses } from "../kernel/read.ts";
 import { addressesOf, type SideState } from "../state/state.ts";
 
 /** RFC 5227 asks for two, 2 s apart; no pod waits for that. One may get lost. */
@@ -113,11 +114,8 @@ export async function announce(
   ifname: string,
 ): Promise<void> {
   try {
-    const { netns, pod } = kernel;
-    const links = await pod.listLinks();
-    const { index } = linkOf(links, ifname);
-    const present = { links, addresses: await pod.listAddresses({ index }) };
-    const at = { netns, later };
+    const present = await readAddresses(kernel.pod, new Set([ifname]));
+    const at = { netns: kernel.netns, later };
     const { link, addresses } = probedNic(at, ifname, present);
     await forAll(
       addresses,

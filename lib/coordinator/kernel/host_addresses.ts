@@ -1,36 +1,13 @@
 import type { Address } from "../../inet/mod.ts";
-import {
-  type AddressEntry,
-  type Link,
-  linkGet,
-  refuseLost,
-} from "../../netlink/mod.ts";
+import type { AddressEntry, Link } from "../../netlink/mod.ts";
 import { chooseHostAddresses } from "../plan/host_addresses.ts";
 import type { Routes } from "./ports.ts";
 
 /** What a host's addresses are chosen from. */
 export interface HostLinks {
   readonly addresses: readonly AddressEntry[];
-  /** Those with an address that others can reach. */
+  /** At least those with an address that others can reach. */
   readonly links: readonly Link[];
-}
-
-/** Reads the host's addresses and their links. `isShort` as of `listAddresses()`. @throws {NetlinkError} when the kernel does not answer */
-export async function readHostLinks(
-  host: Routes,
-  options: { readonly isShort?: boolean } = {},
-): Promise<HostLinks> {
-  const addresses = await host.listAddresses({}, options);
-  const links: Link[] = [];
-  const indexes = new Set(
-    addresses.filter(({ scope }) => scope === "global")
-      .map(({ index }) => index),
-  );
-  const requests = [...indexes].map((index) =>
-    linkGet({ index }, (link) => links.push(link))
-  );
-  refuseLost(await host.tryExecute(requests));
-  return { addresses, links };
 }
 
 /**

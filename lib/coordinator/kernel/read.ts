@@ -9,7 +9,6 @@ import {
   refuseLost,
   type Route,
 } from "../../netlink/mod.ts";
-import { readHostLinks } from "./host_addresses.ts";
 import type { Kernel, Routes } from "./ports.ts";
 import { REPLY_TABLE } from "../plan/reply_table.ts";
 import {
@@ -65,9 +64,9 @@ export async function readAddresses(
 
 /** Those that are there, by one send: a list of links takes three. */
 async function readLinks(
-  pod: Routes,
-  { names, indexes }: {
-    readonly names: ReadonlySet<string>;
+  socket: Routes,
+  { names = [], indexes }: {
+    readonly names?: Iterable<string>;
     readonly indexes: readonly number[];
   },
 ): Promise<Link[]> {
@@ -79,7 +78,7 @@ async function readLinks(
   const requests = selectors.map((selector) =>
     linkGet(selector, (link) => links.set(link.index, link))
   );
-  refuseLost(await pod.tryExecute(requests));
+  refuseLost(await socket.tryExecute(requests));
   return [...links.values()];
 }
 
@@ -99,8 +98,12 @@ export async function readSides(
 }
 
 async function readHost(host: Routes): Promise<SideState> {
+  const addresses = await host.listAddresses({}, SHORT);
+  const indexes = addresses.filter(({ scope }) => scope === "global")
+    .map(({ index }) => index);
   return {
-    ...await readHostLinks(host, SHORT),
+    addresses,
+    links: await readLinks(host, { indexes }),
     rules: await host.listRules({}, SHORT),
     routes: [],
     neighbours: [],

@@ -1,7 +1,7 @@
 import { type Address, distinct } from "../../inet/mod.ts";
 import { COORDINATOR_PROTOCOL } from "../../names/mod.ts";
-import { type Link, refuseLost, routeLookUp } from "../../netlink/mod.ts";
-import { findHostAddresses, readHostLinks } from "../kernel/host_addresses.ts";
+import type { Link } from "../../netlink/mod.ts";
+import { findHostAddresses } from "../kernel/host_addresses.ts";
 import { discardHusks } from "../kernel/husks.ts";
 import type { Outside, Routes } from "../kernel/ports.ts";
 import { readNeighbours, readPod } from "../kernel/read.ts";
@@ -104,14 +104,16 @@ async function readJoined(host: Routes): Promise<JoinedHost> {
   const protocol = COORDINATOR_PROTOCOL;
   const routes = await host.listRoutes({ protocol });
   const neighbours = await host.listNeighbours();
+  const addresses = await host.listAddresses();
+  const links = await host.listLinks();
   return {
-    links: await host.listLinks(),
+    links,
     rules: await host.listRules(),
     routes,
     neighbours: neighbours.filter((other) =>
       other.protocol === protocol && other.state === "permanent"
     ),
-    hostAddresses: await findHostAddresses(host, await readHostLinks(host)),
+    hostAddresses: await findHostAddresses(host, { addresses, links }),
   };
 }
 
@@ -120,14 +122,12 @@ async function sourcesTowards(
   host: Routes,
   found: JoinedHost,
 ): Promise<ReadonlyMap<string, Address>> {
-  const sources = new Map<string, Address>();
-  const requests = lostAddresses(found).map(({ address }) =>
-    routeLookUp(address, ({ source }) => {
-      if (source !== undefined) sources.set(`${address}`, source);
-    })
-  );
-  refuseLost(await host.tryExecute(requests));
-  return sources;
+  const addresses = lostAddresses(found).map(({ address }) => address);
+  const routes = await host.lookUpRoutes(addresses);
+  return new Map(addresses.flatMap((address, i) => {
+    const source = routes[i]?.source;
+    return source === undefined ? [] : [[`${address}`, source] as const];
+  }));
 }
 
 /** What went in the meantime, with its pod, needs nothing. */
