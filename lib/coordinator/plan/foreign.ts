@@ -7,7 +7,7 @@ import {
   COORDINATOR_TABLES,
 } from "../../names/mod.ts";
 import type { Rule } from "../../netlink/mod.ts";
-import { findRule, routesInPlace } from "../state/compare.ts";
+import { isSameRule, routesInPlace } from "../state/compare.ts";
 import type { Place, Sides, SideState } from "../state/state.ts";
 import { routeText, ruleText } from "../state/step_text.ts";
 import type { Step, StepOf } from "../state/steps.ts";
@@ -42,7 +42,7 @@ export function keepForeign(
       ...routes.flatMap((route) => withDevice(route, pod))
         .map((route) => `pod: route ${routeText(route)}`),
     ],
-    steps: steps.filter((step) => !isTaken(step, { ...pod, routes })),
+    steps: steps.filter((step) => !isTaken(step, { routes })),
   };
 }
 
@@ -56,11 +56,8 @@ function foreignRules(
     step.kind === "rule" && step.place === place
   );
   const isWanted = (found: Rule) =>
-    wanted.some(({ rule: { protocol: _, ...rule } }) =>
-      findRule({ ...rule, protocol: found.protocol }, {
-        ...side,
-        rules: [found],
-      })
+    wanted.some(({ rule }) =>
+      isSameRule({ ...rule, protocol: found.protocol }, found)
     );
   return side.rules.filter((rule) =>
     isOthers(rule.protocol) && isPriority(place, rule.priority) &&
@@ -68,7 +65,7 @@ function foreignRules(
   ).map(ruleText);
 }
 
-function isTaken(step: Step, foreign: SideState): boolean {
+function isTaken(step: Step, foreign: Pick<SideState, "routes">): boolean {
   return step.kind === "route" && step.place === "pod" &&
     routesInPlace(step.route, foreign).length > 0;
 }

@@ -1,7 +1,7 @@
 import type { Address } from "../../inet/mod.ts";
 import { COORDINATOR_TABLES } from "../../names/mod.ts";
 import type { Route } from "../../netlink/mod.ts";
-import { findRule, isSameRoute, routesInPlace } from "../state/compare.ts";
+import { isSameRoute, isSameRule, routesInPlace } from "../state/compare.ts";
 import { onDevice } from "./move_routes.ts";
 import { isNicRule } from "./nics.ts";
 import type { PlanInput } from "./plan.ts";
@@ -36,7 +36,7 @@ function staleRules(
   return pod.rules.filter((rule) =>
     isNicRule(rule) && rule.table === moves.table?.table &&
     !inUse.some((address) => rule.source?.contains(address)) &&
-    !wanted.some((step) => findRule(step.rule, { ...pod, rules: [rule] }))
+    !wanted.some((step) => isSameRule(step.rule, rule))
   ).map((rule) => ({ kind: "noRule", place: "pod", rule }));
 }
 

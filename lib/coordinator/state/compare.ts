@@ -7,9 +7,9 @@ import type { DeviceRoute, FixedNeighbour, Step, StepOf } from "./steps.ts";
 export function holds(step: Step, state: State): boolean {
   switch (step.kind) {
     case "rule":
-      return findRule(step.rule, state[step.place]) !== undefined;
+      return hasRule(step.rule, state[step.place]);
     case "noRule":
-      return findRule(step.rule, state[step.place]) === undefined;
+      return !hasRule(step.rule, state[step.place]);
     case "route":
       return hasRoute(step.route, state[step.place]);
     case "noRoute":
@@ -35,15 +35,16 @@ export function holds(step: Step, state: State): boolean {
   }
 }
 
-/** The rule of the kernel that says the same. */
-export function findRule(rule: Rule, side: SideState): Rule | undefined {
-  return side.rules.find((other) =>
-    other.hasMore !== true && ruleKey(other) === ruleKey(rule)
-  );
+/** Whether a rule of the kernel says the same. */
+export function isSameRule(rule: Rule, other: Rule): boolean {
+  return other.hasMore !== true && ruleKey(other) === ruleKey(rule);
 }
 
 /** The routes that a new one to the same destination would be put in place of, or beside, in the kernel's order. */
-export function routesInPlace(route: DeviceRoute, side: SideState): Route[] {
+export function routesInPlace(
+  route: DeviceRoute,
+  side: Pick<SideState, "routes">,
+): Route[] {
   return side.routes.filter((other) => slotOf(other) === slotOf(route));
 }
 
@@ -71,6 +72,10 @@ export function isSameRoute(
     ways.some((way) =>
       way.index === index && isSame(way.gateway, route.gateway)
     );
+}
+
+function hasRule(rule: Rule, side: SideState): boolean {
+  return side.rules.some((other) => isSameRule(rule, other));
 }
 
 function hasRoute(route: DeviceRoute, side: SideState): boolean {
