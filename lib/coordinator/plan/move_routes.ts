@@ -1,6 +1,6 @@
 import { type Address, type Family, Prefix } from "../../inet/mod.ts";
 import { COORDINATOR_PROTOCOL, COORDINATOR_VETH } from "../../names/mod.ts";
-import { MAIN_TABLE, type Route } from "../../netlink/mod.ts";
+import { MAIN_TABLE, PROTOCOL_BOOT, type Route } from "../../netlink/mod.ts";
 import { invalidConfig } from "../config/invalid.ts";
 import type { Settings } from "../config/defaults.ts";
 import type { ResolvedMode } from "./mode.ts";
@@ -43,9 +43,8 @@ export interface Moves {
   readonly advertised?: string | undefined;
 }
 
-/** RTPROT_RA and RTPROT_BOOT of `<linux/rtnetlink.h>`. */
+/** RTPROT_RA of `<linux/rtnetlink.h>`. */
 const RA_PROTOCOL = 9;
-const BOOT_PROTOCOL = 3;
 const LINK_LOCAL = Prefix.parse("fe80::/64");
 const NOTHING: Moves = { tables: [], isOwn: false, steps: [] };
 
@@ -148,7 +147,7 @@ function restored(
     route: {
       ...onDevice(route, keeper),
       table: MAIN_TABLE,
-      protocol: BOOT_PROTOCOL,
+      protocol: PROTOCOL_BOOT,
     },
   }));
 }

@@ -23,7 +23,7 @@ export function saddrIn(
   prefix: Prefix,
   { not = false }: { readonly not?: boolean } = {},
 ): NftStatement {
-  const field = prefix.family === "ipv4" ? "ip saddr" : "ip6 saddr";
+  const field = nft.saddrField(prefix.family);
   return { kind: "prefix", field, prefix, not };
 }
 

@@ -22,7 +22,7 @@ export const RTA_EXPIRES = 23;
 /** struct rtnexthop: its own length, flags, weight, link; attributes follow. */
 const RTNEXTHOP_SIZE = 8;
 /** struct rtmsg. */
-const RTMSG_SIZE = 12;
+export const RTMSG_SIZE = 12;
 /** struct rta_cacheinfo: the time that is left comes third, in ticks of which a second has 100 (USER_HZ). */
 const EXPIRES_OFFSET = 8;
 const TICKS_PER_S = 100;

@@ -16,6 +16,7 @@ import {
   RTM_NEWROUTE,
   RTM_NEWRULE,
 } from "../message/constants.ts";
+import { RTA_TABLE, RTMSG_SIZE } from "./route.ts";
 import { familyOf } from "../message/family.ts";
 import { GroupReader, type Overflow } from "../connection/group_reader.ts";
 import { IFF_UP } from "../link/link.ts";
@@ -46,8 +47,6 @@ const NETCONF_INDEX = NLMSG_HEADER_SIZE + 8;
 const ALL_LINKS_BYTE = 0xff;
 /** RT_TABLE_COMPAT: the table's number has no room in the header. */
 const TABLE_COMPAT = 252;
-const RTA_TABLE = 15;
-const RTMSG_SIZE = 12;
 
 /** Events that a monitor reports. The kernel drops all others. */
 export interface MonitorInterests {
