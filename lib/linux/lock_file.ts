@@ -12,6 +12,7 @@ import {
 const LOCK_EX = 2;
 const LOCK_NB = 4;
 const LOCK_UN = 8;
+
 /**
  * Takes an exclusive lock on a file, made with mode 0600 when missing.
  * Returns undefined when another process (or another call) holds it. The

@@ -2,7 +2,6 @@ import { concatenate } from "../bytes/mod.ts";
 import type { Family } from "../inet/mod.ts";
 import type { Bytes, DatagramEnd } from "../linux/mod.ts";
 import { checksum } from "./checksum.ts";
-import {} from "./ethernet.ts";
 
 /** Of RFC 768. */
 const UDP_BYTES = 8;

@@ -12,6 +12,7 @@ const CTRL_CMD_GETFAMILY = 3;
 const CTRL_VERSION = 0;
 const CTRL_ATTR_FAMILY_ID = 1;
 const CTRL_ATTR_FAMILY_NAME = 2;
+
 /** Writes a `struct genlmsghdr`. */
 export function writeGenericHeader(
   writer: MessageWriter,

@@ -11,6 +11,7 @@ import { type Message, parseMessages } from "../message/message_reader.ts";
 const BUFFER_BYTES = 16 << 10;
 /** The most datagrams read at a time. */
 const MAX_BATCH = 1_024;
+
 /** There were more notifications than the socket had room for: anything may have happened. */
 export interface Overflow {
   readonly kind: "overflow";

@@ -40,6 +40,7 @@ const IPCTNL_MSG_CT_DELETE = 2;
 const IPCTNL_MSG_CT_GET_STATS = 5;
 const CTA_STATS_GLOBAL_ENTRIES = 1;
 const CTA_STATS_GLOBAL_MAX_ENTRIES = 2;
+
 /** How full the table of connections is. */
 export interface ConntrackCount {
   /** The number of connections in this namespace, the half-open among them. */

@@ -22,10 +22,7 @@ const CONNECTED = [1, 4, 5, 8, 9, 11]
   .reduce((states, state) => states | 1 << state, 0);
 /** struct inet_diag_sockid of `<linux/inet_diag.h>`: ports, addresses, link, cookie. */
 const ID = { at: 4, size: 48, source: 4, destination: 20 };
-/**
- * ENOENT: it has gone in the meantime; of a list: the kernel has no tcp_diag for
- * the family. EOPNOTSUPP: it has no CONFIG_INET_DIAG_DESTROY.
- */
+
 /** A connected TCP socket. An IPv4 address of a socket of IPv6 is IPv4 here. */
 export interface TcpConnection {
   readonly source: Address;
@@ -88,9 +85,11 @@ export class TcpSockets implements Disposable {
     const outcomes = await this.#connection.tryExecute(
       sockets.map(destruction),
     );
+    // The kernel has no CONFIG_INET_DIAG_DESTROY.
     const isUnable = outcomes.some((outcome) =>
       outcome?.errno === ERRNO.EOPNOTSUPP
     );
+    // ENOENT: it has gone in the meantime.
     return isUnable ? undefined : countDeleted(outcomes);
   }
 
@@ -113,6 +112,7 @@ export class TcpSockets implements Disposable {
         (message) => parse(message, family),
       );
     } catch (error) {
+      // The kernel has no tcp_diag for the family.
       const isUnknown = error instanceof NetlinkError &&
         error.errno === ERRNO.ENOENT;
       if (isUnknown) return undefined;
