@@ -1,8 +1,14 @@
 import { Address, type Family } from "../inet/mod.ts";
 import { ERRNO, LinuxError } from "./errno.ts";
 import { type Bytes, closeFile, lastErrno, lastError, libc } from "./libc.ts";
-import { inNetns, type Netns } from "./netns.ts";
-import { attachFilter, type FilterInstruction } from "./socket_filter.ts";
+import { inNetnsOrHere, type Netns } from "./netns.ts";
+import {
+  acceptIf,
+  attachFilter,
+  bytesEqual,
+  FILTER_CODES,
+  type FilterInstruction,
+} from "./socket_filter.ts";
 
 /** AF_INET and AF_INET6 of `<linux/socket.h>`. */
 const FAMILY = { ipv4: 2, ipv6: 10 } as const;
@@ -14,9 +20,6 @@ const SOCKADDR = {
   ipv6: { size: 28, address: 8, length: 16 },
 } as const;
 const PORT_OFFSET = 2;
-/** BPF_LD | BPF_W | BPF_ABS, BPF_JMP | BPF_JEQ and BPF_RET of `<linux/bpf_common.h>`. */
-const [BPF_LD_W_ABS, BPF_JEQ, BPF_RET] = [0x20, 0x15, 0x06];
-const WORD = 4;
 /** What a filter of a UDP socket sees before the payload: RFC 768. */
 const UDP_HEADER = 8;
 /**
@@ -89,7 +92,7 @@ export class DatagramSocket implements Disposable {
 /** How a datagram socket is opened. */
 export interface DatagramOptions {
   readonly netns?: Netns | undefined;
-  /** Datagrams that begin otherwise are thrown away, and do not fill the socket. Its length is a multiple of four. */
+  /** Datagrams that begin otherwise are thrown away, and do not fill the socket. Its length is a multiple of four, at most 508. */
   readonly prefix?: Bytes;
   /**
    * Datagrams are sent whole or not at all, up to the MTU of the link: what the
@@ -108,9 +111,7 @@ export function openDatagramSocket(
   peer: DatagramEnd,
   options: DatagramOptions = {},
 ): DatagramSocket {
-  const { netns } = options;
-  const open = () => openHere(peer, options);
-  return netns === undefined ? open() : inNetns(netns, open);
+  return inNetnsOrHere(options.netns, () => openHere(peer, options));
 }
 
 function openHere(
@@ -159,21 +160,8 @@ function probePathMtu(fd: number, family: Family): void {
 
 /** A program for UDP sockets. One that reads behind the end of a datagram throws it away. */
 function beginningWith(prefix: Bytes): FilterInstruction[] {
-  const view = new DataView(
-    prefix.buffer,
-    prefix.byteOffset,
-    prefix.byteLength,
-  );
-  const words = Array.from(
-    { length: prefix.byteLength / WORD },
-    (_, i) => i * WORD,
-  );
   return [
-    ...words.flatMap((at): FilterInstruction[] => [
-      { code: BPF_LD_W_ABS, k: UDP_HEADER + at },
-      { code: BPF_JEQ, jt: 1, k: view.getUint32(at) },
-      { code: BPF_RET, k: 0 },
-    ]),
-    { code: BPF_RET, k: 0xffff_ffff },
+    ...acceptIf(bytesEqual(UDP_HEADER, prefix)),
+    { code: FILTER_CODES.return, k: 0 },
   ];
 }

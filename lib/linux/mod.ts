@@ -23,7 +23,7 @@ export {
   NetlinkSocket,
   openNetlink,
 } from "./netlink_socket.ts";
-export { inNetns, Netns, NotANetnsError } from "./netns.ts";
+export { inNetns, inNetnsOrHere, Netns, NotANetnsError } from "./netns.ts";
 export {
   ETH_P_ARP,
   ETH_P_IPV6,
@@ -31,7 +31,8 @@ export {
   PacketSocket,
 } from "./packet_socket.ts";
 export {
-  FILTER_ACCEPT,
+  acceptIf,
+  bytesEqual,
   FILTER_CODES,
   type FilterInstruction,
 } from "./socket_filter.ts";

@@ -1,6 +1,6 @@
 import { ERRNO, LinuxError } from "./errno.ts";
 import { type Bytes, closeFile, lastErrno, lastError, libc } from "./libc.ts";
-import { inNetns, type Netns } from "./netns.ts";
+import { inNetnsOrHere, type Netns } from "./netns.ts";
 import { attachFilter, type FilterInstruction } from "./socket_filter.ts";
 
 /** AF_NETLINK of `<linux/socket.h>`. */
@@ -205,9 +205,7 @@ export function openNetlink(
   protocol: number,
   options: NetlinkOptions = {},
 ): NetlinkSocket {
-  const { netns } = options;
-  const open = () => openHere(protocol, options);
-  return netns === undefined ? open() : inNetns(netns, open);
+  return inNetnsOrHere(options.netns, () => openHere(protocol, options));
 }
 
 function openHere(

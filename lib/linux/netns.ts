@@ -171,6 +171,11 @@ export function inNetns<T>(netns: Netns, fn: () => T): T {
   return result;
 }
 
+/** As {@linkcode inNetns}; without a namespace, where the thread is. */
+export function inNetnsOrHere<T>(netns: Netns | undefined, fn: () => T): T {
+  return netns === undefined ? fn() : inNetns(netns, fn);
+}
+
 function returnTo(before: Netns | undefined): void {
   try {
     if (libc().symbols.setns((before ?? ownNetns()).fd, CLONE_NEWNET) < 0) {

@@ -1,6 +1,6 @@
 import { ERRNO, LinuxError } from "./errno.ts";
 import { type Bytes, closeFile, lastErrno, lastError, libc } from "./libc.ts";
-import { inNetns, type Netns } from "./netns.ts";
+import { inNetnsOrHere, type Netns } from "./netns.ts";
 import { attachFilter, type FilterInstruction } from "./socket_filter.ts";
 
 /** AF_PACKET of `<linux/socket.h>`. */
@@ -85,9 +85,7 @@ export function openPacketSocket(
     readonly filter?: readonly FilterInstruction[];
   },
 ): PacketSocket {
-  const { netns } = options;
-  const open = () => openHere(options);
-  return netns === undefined ? open() : inNetns(netns, open);
+  return inNetnsOrHere(options.netns, () => openHere(options));
 }
 
 function openHere(

@@ -1,10 +1,12 @@
-import { lastError, libc } from "./libc.ts";
+import { type Bytes, lastError, libc } from "./libc.ts";
 
 /** SOL_SOCKET and SO_ATTACH_FILTER of `<asm-generic/socket.h>`. */
 const SOL_SOCKET = 1;
 const SO_ATTACH_FILTER = 26;
 /** struct sock_filter of `<linux/filter.h>`. */
 const INSTRUCTION_SIZE = 8;
+/** What is compared at once. */
+const WORD_SIZE = 4;
 /** struct sock_fprog: a length, padding, a pointer. */
 const PROGRAM_SIZE = 16;
 
@@ -19,7 +21,7 @@ export const FILTER_CODES = {
 } as const;
 
 /** What a filter returns to let a packet through: all of its bytes. */
-export const FILTER_ACCEPT = 0xffffffff;
+const ACCEPT = 0xffffffff;
 
 /** One instruction of a classic BPF program, `struct sock_filter`. */
 export interface FilterInstruction {
@@ -31,6 +33,34 @@ export interface FilterInstruction {
   readonly jf?: number;
   /** The operand. */
   readonly k: number;
+}
+
+/**
+ * A part of a program: ends it and lets the packet through if all comparisons
+ * hold, else goes on behind. At most 255 instructions.
+ */
+export function acceptIf(
+  comparisons: readonly FilterInstruction[],
+): FilterInstruction[] {
+  const end = { code: FILTER_CODES.return, k: ACCEPT };
+  const jumps = comparisons.map((instruction, i) =>
+    instruction.code === FILTER_CODES.jumpEqual
+      ? { ...instruction, jt: 0, jf: comparisons.length - i }
+      : instruction
+  );
+  return [...jumps, end];
+}
+
+/** The comparisons of bytes of a packet, for {@linkcode acceptIf}. Their number is a multiple of four. */
+export function bytesEqual(at: number, bytes: Bytes): FilterInstruction[] {
+  const { buffer, byteOffset, byteLength } = bytes;
+  const view = new DataView(buffer, byteOffset, byteLength);
+  const count = byteLength / WORD_SIZE;
+  const words = Array.from({ length: count }, (_, i) => i * WORD_SIZE);
+  return words.flatMap((offset) => [
+    { code: FILTER_CODES.loadWord, k: at + offset },
+    { code: FILTER_CODES.jumpEqual, k: view.getUint32(offset) },
+  ]);
 }
 
 /**

@@ -1,5 +1,5 @@
 import type { Family } from "../inet/mod.ts";
-import { inNetns, type Netns } from "./netns.ts";
+import { inNetnsOrHere, type Netns } from "./netns.ts";
 
 /** Which namespace a network sysctl is meant for; without one, the process's own. */
 export interface SysctlOptions {
@@ -38,14 +38,14 @@ export function writeSysctl(
   options: SysctlOptions = {},
 ): void {
   assertName(name);
-  within(options.netns, () => write(name, String(value)));
+  inNetnsOrHere(options.netns, () => write(name, String(value)));
 }
 
 /** Reads a sysctl, without the newline at its end. Throws as `writeSysctl()` does. */
 export function readSysctl(name: string, options: SysctlOptions = {}): string {
   assertName(name);
   const read = () => Deno.readTextFileSync(`${ROOT}/${name}`);
-  return within(options.netns, read).trimEnd();
+  return inNetnsOrHere(options.netns, read).trimEnd();
 }
 
 /** The same; undefined where this kernel has no such sysctl, or the namespace no such link. */
@@ -59,10 +59,6 @@ export function tryReadSysctl(
     if (error instanceof Deno.errors.NotFound) return undefined;
     throw error;
   }
-}
-
-function within<T>(netns: Netns | undefined, fn: () => T): T {
-  return netns === undefined ? fn() : inNetns(netns, fn);
 }
 
 function write(name: string, value: string): void {

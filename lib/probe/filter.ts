@@ -1,5 +1,6 @@
 import {
-  FILTER_ACCEPT,
+  acceptIf,
+  bytesEqual,
   FILTER_CODES,
   type FilterInstruction,
 } from "../linux/mod.ts";
@@ -14,24 +15,9 @@ const PLACES = { ipv4: [28, 38], ipv6: [62] } as const;
  * that is too short is dropped.
  */
 export function framesAbout(address: Address): FilterInstruction[] {
+  const bytes = address.toBytes();
   return [
-    ...PLACES[address.family].flatMap((at) => accepting(at, address)),
+    ...PLACES[address.family].flatMap((at) => acceptIf(bytesEqual(at, bytes))),
     { code: FILTER_CODES.return, k: 0 },
   ];
-}
-
-/** Ends the program if the frame has the address there, else goes on behind. */
-function accepting(at: number, address: Address): FilterInstruction[] {
-  const bytes = address.toBytes();
-  const view = new DataView(bytes.buffer);
-  const tests = bytes.length / 4 * 2;
-  const program: FilterInstruction[] = [];
-  for (let offset = 0; offset < bytes.length; offset += 4) {
-    const jf = tests - program.length - 1;
-    program.push(
-      { code: FILTER_CODES.loadWord, k: at + offset },
-      { code: FILTER_CODES.jumpEqual, k: view.getUint32(offset), jf },
-    );
-  }
-  return [...program, { code: FILTER_CODES.return, k: FILTER_ACCEPT }];
 }

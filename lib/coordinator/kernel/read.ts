@@ -1,6 +1,6 @@
 import { settled } from "../../async/mod.ts";
 import type { Address } from "../../inet/mod.ts";
-import { inNetns, tryReadSysctl } from "../../linux/mod.ts";
+import { inNetnsOrHere, tryReadSysctl } from "../../linux/mod.ts";
 import {
   type Link,
   linkGet,
@@ -155,8 +155,7 @@ export function readSysctls(
       if (value !== undefined) values.set(sysctlKey(step), value);
     }
   };
-  inNetns(netns, readOf("pod"));
-  if (hostNetns === undefined) readOf("host")();
-  else inNetns(hostNetns, readOf("host"));
+  inNetnsOrHere(netns, readOf("pod"));
+  inNetnsOrHere(hostNetns, readOf("host"));
   return values;
 }

@@ -1,5 +1,5 @@
 import {
-  FILTER_ACCEPT,
+  acceptIf,
   FILTER_CODES,
   type FilterInstruction,
 } from "../../linux/mod.ts";
@@ -50,26 +50,15 @@ export function notificationFilter(
 
 /** Ends the program if a message is of the pattern, else goes on behind. */
 function accepting(pattern: MessagePattern): FilterInstruction[] {
-  const tests: FilterInstruction[][] = [
-    [
-      { code: FILTER_CODES.loadHalf, k: TYPE_OFFSET },
-      { code: FILTER_CODES.jumpEqual, k: swap16(pattern.type) },
-    ],
-    ...(pattern.bytes ?? []).map(({ offset, mask = 0xff, value }) => [
+  return acceptIf([
+    { code: FILTER_CODES.loadHalf, k: TYPE_OFFSET },
+    { code: FILTER_CODES.jumpEqual, k: swap16(pattern.type) },
+    ...(pattern.bytes ?? []).flatMap(({ offset, mask = 0xff, value }) => [
       { code: FILTER_CODES.loadByte, k: offset },
       { code: FILTER_CODES.and, k: mask },
       { code: FILTER_CODES.jumpEqual, k: value & mask },
     ]),
-  ];
-  const program = [...tests.flat(), {
-    code: FILTER_CODES.return,
-    k: FILTER_ACCEPT,
-  }];
-  return program.map((instruction, i) =>
-    instruction.code === FILTER_CODES.jumpEqual
-      ? { ...instruction, jt: 0, jf: program.length - i - 1 }
-      : instruction
-  );
+  ]);
 }
 
 function swap16(value: number): number {
