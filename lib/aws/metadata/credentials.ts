@@ -7,6 +7,7 @@ import {
 } from "../query/credential_source.ts";
 import { CredentialsError } from "../base/errors.ts";
 import { type HttpAnswer, HttpClient } from "../base/http.ts";
+import { tryParseObject } from "../base/json.ts";
 import type { ImdsClient } from "./imds.ts";
 import { endpointOf, QueryClient } from "../query/query.ts";
 import { checkPrintable, Credentials } from "../base/sign.ts";
@@ -184,7 +185,10 @@ async function ofInstance(
 
 /** Keys as IMDS and agents of containers give them. */
 function readAnswer({ headers, body }: HttpAnswer): IssuedCredentials {
-  const answer = parseObject(body);
+  const answer = tryParseObject(body);
+  if (answer === undefined) {
+    throw new CredentialsError("the answer is not a JSON object");
+  }
   const code = answer["Code"] ?? "Success";
   if (code !== "Success") throw new CredentialsError(`code ${code}`);
   // By the clock of the one that answers: the node's may be wrong.
@@ -209,17 +213,6 @@ function credentialsOf(answer: Readonly<Record<string, unknown>>): Credentials {
     secretAccessKey: SecretAccessKey,
     sessionToken: Token,
   });
-}
-
-/** The errors of JSON.parse() quote the text, which has the keys. */
-function parseObject(text: string): Record<string, unknown> {
-  try {
-    const value: unknown = JSON.parse(text);
-    if (typeof value === "object" && value !== null) return { ...value };
-  } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
-  }
-  throw new CredentialsError("the answer is not a JSON object");
 }
 
 /** Both variables or none. */

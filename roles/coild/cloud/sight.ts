@@ -1,4 +1,8 @@
-import { type ImdsClient, NoAnswerError } from "../../../lib/aws/mod.ts";
+import {
+  type ImdsClient,
+  NoAnswerError,
+  tryParseObject,
+} from "../../../lib/aws/mod.ts";
 import {
   Address,
   type DualStack,
@@ -52,7 +56,12 @@ export async function readInstance(
   imds: ImdsClient,
   options: { readonly signal: AbortSignal },
 ): Promise<Instance> {
-  const document = objectIn(await imds.get(DOCUMENT, options));
+  const document = tryParseObject(await imds.get(DOCUMENT, options));
+  if (document === undefined) {
+    throw new NoAnswerError(
+      "Cannot read the instance metadata: the instance's document is not a JSON object",
+    );
+  }
   const text = (key: string): string => {
     const value = document[key];
     if (typeof value === "string" && value !== "") return value;
@@ -65,18 +74,6 @@ export async function readInstance(
     type: text("instanceType"),
     region: text("region"),
   };
-}
-
-function objectIn(text: string): Readonly<Record<string, unknown>> {
-  try {
-    const value: unknown = JSON.parse(text);
-    if (typeof value === "object" && value !== null) return { ...value };
-  } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
-  }
-  throw new NoAnswerError(
-    "Cannot read the instance metadata: the instance's document is not a JSON object",
-  );
 }
 
 /** Looks at the instance's ENIs by its metadata. What does not change is asked for once. */
