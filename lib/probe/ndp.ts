@@ -90,7 +90,8 @@ export function parseNdp(bytes: Uint8Array): NdpMessage | undefined {
   };
 }
 
-function frame(
+/** A message to a multicast group, in its frame. Writes the checksum into the message, which is an array of its own. */
+export function frame(
   { mac, source, destination, body }: {
     readonly mac: string;
     readonly source: Address;

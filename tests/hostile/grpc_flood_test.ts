@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { create, toBinary } from "@bufbuild/protobuf";
+import { concatenate } from "../../lib/bytes/mod.ts";
 import { CNIArgsSchema } from "../../lib/cnirpc/mod.ts";
 import { codeName, GrpcError } from "../../lib/grpc/mod.ts";
 import { callUnary } from "../../lib/grpc/testing.ts";
 import { type Coild, CoildLab } from "../apiserver/coild_lab.ts";
 import { awaitedLater, sleep } from "../lab/mod.ts";
 import {
-  concatenate,
   data,
   frame,
   FrameReader,

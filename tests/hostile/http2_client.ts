@@ -1,4 +1,5 @@
 // As much of HTTP/2 as a flood needs, RFC 9113: grpc-js would not make one.
+import { concatenate } from "../../lib/bytes/mod.ts";
 
 /** Types of frames. */
 export const FrameType = {
@@ -74,17 +75,6 @@ export function messageHead(length: number): Uint8Array {
 export function reset(streamId: number): Uint8Array {
   const payload = Uint8Array.of(0, 0, 0, 8);
   return frame(FrameType.RST_STREAM, { streamId, payload });
-}
-
-/** Puts bytes together. */
-export function concatenate(parts: readonly Uint8Array[]): Uint8Array {
-  const bytes = new Uint8Array(parts.reduce((sum, p) => sum + p.length, 0));
-  let at = 0;
-  for (const part of parts) {
-    bytes.set(part, at);
-    at += part.length;
-  }
-  return bytes;
 }
 
 /** A header field as a literal without indexing, RFC 7541, section 6.2.2; both are short. */

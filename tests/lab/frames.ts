@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { concatenate } from "../../lib/bytes/mod.ts";
 import { Address } from "../../lib/inet/mod.ts";
 import { parseMac } from "../../lib/netlink/mod.ts";
 
@@ -151,12 +152,5 @@ function u16(value: number): number[] {
 }
 
 function bytes(...parts: readonly (readonly number[] | Uint8Array)[]): Frame {
-  const length = parts.reduce((sum, part) => sum + part.length, 0);
-  const all = new Uint8Array(length);
-  let at = 0;
-  for (const part of parts) {
-    all.set(part, at);
-    at += part.length;
-  }
-  return all;
+  return concatenate(parts.map((part) => Uint8Array.from(part)));
 }

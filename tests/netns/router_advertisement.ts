@@ -6,12 +6,11 @@
 import { concatenate } from "../../lib/bytes/mod.ts";
 import { Address, type Prefix } from "../../lib/inet/mod.ts";
 import { ETH_P_IPV6, Netns, openPacketSocket } from "../../lib/linux/mod.ts";
-import { checksum } from "../../lib/probe/checksum.ts";
-import { ethernet, macBytes } from "../../lib/probe/ethernet.ts";
+import { macBytes } from "../../lib/probe/ethernet.ts";
+import { frame } from "../../lib/probe/ndp.ts";
 import type { TempNetns } from "./testing.ts";
 
 const ALL_NODES = Address.parse("ff02::1");
-const ICMPV6 = 58;
 /** On-link, and for addresses that machines give themselves (RFC 4861, 4.6.2). */
 const PREFIX_FLAGS = 0xc0;
 
@@ -39,20 +38,13 @@ export async function advertise(
     Uint8Array.of(0, 0, 1800 >> 8, 1800 & 0xff, 0, 0, 0, 0),
     prefix.address.toBytes(),
   ]);
-  const addresses = concatenate([source.toBytes(), ALL_NODES.toBytes()]);
-  const pseudo = Uint8Array.of(0, 0, 0, body.length, 0, 0, 0, ICMPV6);
-  const sum = checksum(concatenate([addresses, pseudo, body]));
-  new DataView(body.buffer).setUint16(2, sum);
   using netns = Netns.open(router.path);
   await using socket = openPacketSocket({
     netns,
     index: Number(row?.["ifindex"]),
     protocol: ETH_P_IPV6,
   });
-  socket.sendNow(concatenate([
-    ethernet({ to: "33:33:00:00:00:01", from: mac, type: ETH_P_IPV6 }),
-    Uint8Array.of(0x60, 0, 0, 0, 0, body.length, ICMPV6, 255),
-    addresses,
-    body,
-  ]));
+  socket.sendNow(
+    frame({ mac, source, destination: ALL_NODES, body }),
+  );
 }
