@@ -7,6 +7,7 @@
 import type { Outside } from "../../lib/coordinator/mod.ts";
 import {
   type Bytes,
+  ERRNO,
   LinuxError,
   NETLINK_NETFILTER,
   NETLINK_ROUTE,
@@ -103,7 +104,6 @@ class ShortOfMemory {
   }
 }
 
-/** ENOBUFS of `<asm-generic/errno.h>`. */
 function noMemory(syscall: "send" | "recv"): LinuxError {
-  return new LinuxError("use a socket", { syscall, errno: 105 });
+  return new LinuxError("use a socket", { syscall, errno: ERRNO.ENOBUFS });
 }

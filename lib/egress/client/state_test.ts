@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { Prefix } from "../../inet/mod.ts";
+import { ERRNO } from "../../linux/mod.ts";
 import { type Link, NetlinkError, type Route } from "../../netlink/mod.ts";
 import {
   type ClientState,
@@ -108,9 +109,8 @@ Deno.test("portsOf() knows a port by the tunnels to it", () => {
 });
 
 Deno.test("readState() throws what the kernel refuses", async () => {
-  const EPERM = 1;
   const refuse = () =>
-    Promise.reject(new NetlinkError("list", { errno: EPERM }));
+    Promise.reject(new NetlinkError("list", { errno: ERRNO.EPERM }));
   const reader: StateReader = {
     listLinks: () => Promise.resolve([]),
     listAddresses: refuse,

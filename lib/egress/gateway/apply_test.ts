@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { Address, mapDualStack, Prefix } from "../../inet/mod.ts";
+import { ERRNO } from "../../linux/mod.ts";
 import {
   type Link,
   linkAddTunnel,
@@ -23,6 +24,8 @@ import {
   type ServerRequest,
 } from "../gateway_plan/plan.ts";
 import { FakeServerKernel } from "./testing.ts";
+
+const { EAFNOSUPPORT, EEXIST, EOPNOTSUPP, EPERM } = ERRNO;
 
 const OWN = {
   ipv4: Address.parse("10.1.2.2"),
@@ -265,7 +268,6 @@ Deno.test("applyServer() works in a kernel without IPv6", async () => {
   const fake = await readyKernel(planOf());
   fake.links.pop();
   fake.rules.pop();
-  const [EAFNOSUPPORT, EOPNOTSUPP, EPERM] = [97, 95, 1];
   for (const errno of [EAFNOSUPPORT, EOPNOTSUPP]) {
     fake.ipv6Errno = errno;
     fake.done.length = 0;
@@ -278,7 +280,7 @@ Deno.test("applyServer() works in a kernel without IPv6", async () => {
 
 Deno.test("applyServer() accepts a rule that another process has just added as its own", async () => {
   const plan = planOf();
-  for (const [errno, isFine] of [[17, true], [1, false]] as const) {
+  for (const [errno, isFine] of [[EEXIST, true], [EPERM, false]] as const) {
     const fake = await readyKernel(plan);
     fake.rules = [];
     fake.refusals['add ipv4 rule "2000: from all iif eth0 lookup 118"'] = errno;
@@ -416,7 +418,6 @@ Deno.test("applyServer() does without limits where the kernel cannot count, or n
 
 Deno.test("applyServer() hands on what the kernel refuses for another reason than that something is not there", async () => {
   const plan = planOf();
-  const EPERM = 1;
   const harms: readonly ((fake: FakeServerKernel) => void)[] = [
     (fake) => Object.assign(fake, { sets: undefined, setErrno: EPERM }),
     (fake) => Object.assign(fake, { canLimit: false, limitErrno: EPERM }),

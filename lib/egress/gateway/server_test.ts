@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { Address, mapDualStack, Prefix } from "../../inet/mod.ts";
+import { ERRNO } from "../../linux/mod.ts";
 import type { ConntrackFlow, Link, Route } from "../../netlink/mod.ts";
 import { planServer } from "../gateway_plan/plan.ts";
 import { EgressServer } from "./server.ts";
@@ -116,8 +117,7 @@ Deno.test("changeClients() adds and removes without looking at the others; who i
 Deno.test("a change that fails half-way is made whole by the next, and forgets the connections of who has gone", async () => {
   const { fake, server } = await open();
   await server.setClients([A, B]);
-  const ENOMEM = 12;
-  fake.refusals["forget ipv4"] = ENOMEM;
+  fake.refusals["forget ipv4"] = ERRNO.ENOMEM;
   await assert.rejects(server.changeClients({ remove: [A] }));
   assert.equal(server.clientCount, 0, "nobody knows");
   // What is in the table is not compared with what nobody knows.

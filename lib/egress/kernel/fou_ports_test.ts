@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { ERRNO } from "../../linux/mod.ts";
 import { type FouPort, NetlinkError } from "../../netlink/mod.ts";
 import {
   addFouPorts,
@@ -8,8 +9,7 @@ import {
   sameFouPort,
 } from "./fou_ports.ts";
 
-const EINVAL = 22;
-const EADDRINUSE = 98;
+const { EADDRINUSE, EINVAL, EPERM } = ERRNO;
 const BOTH = fouPorts(["ipv4", "ipv6"], 5555);
 
 function kernelFailing(
@@ -50,7 +50,6 @@ Deno.test("addFouPorts() says so when another socket has the port", async () => 
 });
 
 Deno.test("addFouPorts() hands on what the kernel refuses otherwise", async () => {
-  const EPERM = 1;
   await assert.rejects(
     addFouPorts(kernelFailing(EPERM, BOTH), { wanted: BOTH, present: [] }),
     { code: "EPERM" },

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { FAMILIES } from "../../inet/mod.ts";
+import { ERRNO } from "../../linux/mod.ts";
 import { FouUnsupportedError, NetlinkError } from "../../netlink/mod.ts";
 import {
   exists,
@@ -8,9 +9,7 @@ import {
   KernelPreparation,
 } from "./modules.ts";
 
-const EINVAL = 22;
-const EPERM = 1;
-const EOPNOTSUPP = 95;
+const { EINVAL, EOPNOTSUPP, EPERM } = ERRNO;
 
 /** A machine in which modules are loaded, can be, or cannot. */
 class Machine implements KernelPorts {
@@ -18,7 +17,7 @@ class Machine implements KernelPorts {
   readonly log: string[] = [];
   /** What cannot be loaded, and why. */
   refusal: string | undefined;
-  errno = EINVAL;
+  errno: number = EINVAL;
   builtIn = false;
 
   constructor(loaded: readonly string[]) {

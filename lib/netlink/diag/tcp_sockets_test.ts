@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { ERRNO } from "../../linux/mod.ts";
 import { NetlinkError } from "../message/errors.ts";
 import {
   acknowledge,
@@ -11,9 +12,7 @@ import { TcpSockets } from "./tcp_sockets.ts";
 const LIST = 20;
 const DESTROY = 21;
 const AF_INET = 2;
-const ENOENT = 2;
-const EPERM = 1;
-const EOPNOTSUPP = 95;
+const { ENOENT, EOPNOTSUPP, EPERM } = ERRNO;
 
 /** struct inet_diag_msg of a connection from 10.0.0.1 port 40000 to 192.0.2.1 port 80, with this cookie. */
 function connection(cookie: number): Answer {

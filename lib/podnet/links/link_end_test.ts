@@ -1,13 +1,12 @@
 import assert from "node:assert/strict";
 import { Address, Prefix } from "../../inet/mod.ts";
+import { ERRNO } from "../../linux/mod.ts";
 import { PROTOCOL_BOOT, RouteSocket } from "../../netlink/mod.ts";
 import { acknowledge, AnsweringTransport } from "../../netlink/testing.ts";
 import type { RouteStep, Step } from "../plan/plan.ts";
 import { applySteps } from "./link_end.ts";
 
-const EACCES = 13;
-const EINVAL = 22;
-const ENETUNREACH = 101;
+const { EACCES, EBUSY, EINVAL, ENETUNREACH } = ERRNO;
 
 const ROUTE: RouteStep = {
   kind: "route",
@@ -56,7 +55,6 @@ Deno.test("applySteps() sends again only what was refused", async () => {
 });
 
 Deno.test("applySteps() sends what else was refused again, too", async () => {
-  const EBUSY = 16;
   const sent = await apply([ADDRESS, WITH_SOURCE], EBUSY, EINVAL);
   assert.equal(sent.length, 4);
   assert.equal(sent[0], sent[2]);
