@@ -35,7 +35,7 @@ export type GatewayReport = Omit<
   "name" | "addresses" | "node" | "since" | "updatedAt"
 >;
 
-/** Sums up what is known of the gateway. */
+/** Sums up what is known of the gateway; who has the most, only where there may be too little. */
 export function gatewayReport(
   { draining, limited, losses, readings }: {
     readonly draining: boolean;
@@ -50,19 +50,19 @@ export function gatewayReport(
   const lost = losses.list();
   const suspects = losses.suspects();
   const [largest] = flows?.clients ?? [];
+  const conntrackPercent = conntrack &&
+    percentOf(conntrack.entries, conntrack.max);
+  const snatPortsPercent = flows &&
+    percentOf(worst?.used ?? 0, worst?.limit ?? 0);
   return {
     draining,
-    ...(conntrack !== undefined && {
-      conntrackPercent: percentOf(conntrack.entries, conntrack.max),
-    }),
-    ...(flows !== undefined && {
-      snatPortsPercent: percentOf(worst?.used ?? 0, worst?.limit ?? 0),
-    }),
-    ...(worst !== undefined && {
+    ...(conntrackPercent !== undefined && { conntrackPercent }),
+    ...(snatPortsPercent !== undefined && { snatPortsPercent }),
+    ...(worst !== undefined && isTight(snatPortsPercent) && {
       snatPortsDestination: destinationText(worst),
       snatPortsClient: limited.nameOf(worst.largest),
     }),
-    ...(largest !== undefined && {
+    ...(largest !== undefined && isTight(conntrackPercent) && {
       largestClient: limited.nameOf(largest.address),
     }),
     ...(names.length > 0 && {
@@ -72,6 +72,11 @@ export function gatewayReport(
     ...(lost.length > 0 && { losses: lost }),
     ...(suspects.length > 0 && { suspects }),
   };
+}
+
+/** Whether an entry may name who has the most: of others it never does, and a name takes a look at each client. */
+function isTight(percent = 0): boolean {
+  return percent >= EGRESS_CAPACITY_OK_PERCENT;
 }
 
 /** An address, with the port of protocols that have some. */

@@ -265,7 +265,7 @@ Deno.test("gatewayReport() gives percentages of the worst, and leaves out what i
           established: 5,
           clients: [{ address: Address.parse("10.1.1.3"), flows: 6 }],
           ports: [
-            { ...use, port: 443, used: 512, limit: 1024 },
+            { ...use, port: 443, used: 717, limit: 1024 },
             { ...use, port: 80, used: 600, limit: 64512 },
           ],
         },
@@ -274,7 +274,7 @@ Deno.test("gatewayReport() gives percentages of the worst, and leaves out what i
     {
       draining: true,
       conntrackPercent: 99,
-      snatPortsPercent: 50,
+      snatPortsPercent: 70,
       snatPortsDestination: "192.0.2.1:443",
       snatPortsClient: "team/10.1.1.2",
       largestClient: "team/10.1.1.3",
@@ -304,6 +304,39 @@ Deno.test("gatewayReport() gives percentages of the worst, and leaves out what i
     gatewayReport({ ...idle, readings: unlimited }).conntrackPercent,
     0,
   );
+});
+
+Deno.test("gatewayReport() looks for the names of clients only where the gateway may be short of something", () => {
+  const client = Address.parse("10.1.1.2");
+  const use = {
+    protocol: 6,
+    destination: Address.parse("192.0.2.1"),
+    port: 443,
+    largest: client,
+  };
+  const namesAt = (percent: number) => {
+    const asked: Address[] = [];
+    const nameOf = (address: Address) => {
+      asked.push(address);
+      return "team/a";
+    };
+    gatewayReport({
+      draining: false,
+      limited: { ...nobody, nameOf },
+      losses: { list: () => [], suspects: () => [] },
+      readings: {
+        conntrack: { entries: percent, max: 100 },
+        flows: {
+          flows: 1,
+          established: 1,
+          clients: [{ address: client, flows: 1 }],
+          ports: [{ ...use, used: percent, limit: 100 }],
+        },
+      },
+    });
+    return asked.length;
+  };
+  assert.deepEqual([69, 70].map(namesAt), [0, 2]);
 });
 
 Deno.test("gatewayReport() names ten limited clients, and says when the kernel limits none", () => {
