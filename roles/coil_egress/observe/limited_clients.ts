@@ -37,8 +37,7 @@ export class LimitedClients {
 
   /** The name of any client; of a pod that is not known, its address. */
   nameOf(client: Address): string {
-    const names = namesOf(this.#options.pods(), [client]);
-    return names.get(client) ?? client.toString();
+    return namesOf(this.#options.pods(), [client]).get(client) ?? "";
   }
 
   /** Logs clients that have newly reached their limit, and whether there are limits at all. */
