@@ -68,7 +68,7 @@ export function clientPods(
     fieldSelector: SELECTOR,
     keep: (pod) => {
       onRead?.();
-      return isClient(withDefaults(pod)) || isKept(pod);
+      return isKept(pod) || isClient(withDefaults(pod));
     },
     transform: (pod) => {
       const client = withDefaults(pod);

@@ -10,20 +10,18 @@ import {
 export function defaultEgresses(client: KubeClient): Informer<V1Namespace> {
   return new Informer(client, NAMESPACES, {
     metadataOnly: true,
-    keep: ({ metadata }) => Object.keys(defaultsIn(metadata)).length > 0,
-    transform: ({ metadata }) => ({
-      metadata: {
-        name: metadata?.name ?? "",
-        annotations: defaultsIn(metadata),
-        // In place of the version, so that no other change counts.
-        resourceVersion: JSON.stringify(defaultsIn(metadata)),
-      },
-    }),
+    keep: ({ metadata }) =>
+      Object.keys(egressAnnotationsOf(metadata?.annotations)).length > 0,
+    transform: ({ metadata }) => {
+      const annotations = egressAnnotationsOf(metadata?.annotations);
+      return {
+        metadata: {
+          name: metadata?.name ?? "",
+          annotations,
+          // In place of the version, so that no other change counts.
+          resourceVersion: JSON.stringify(annotations),
+        },
+      };
+    },
   });
-}
-
-function defaultsIn(
-  metadata: V1Namespace["metadata"],
-): Readonly<Record<string, string>> {
-  return egressAnnotationsOf(metadata?.annotations);
 }
