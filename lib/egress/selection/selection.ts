@@ -188,17 +188,18 @@ function endpointsOf(
 ): Endpoint[] {
   return (slice.endpoints ?? []).flatMap((endpoint) => {
     const { ready, serving } = endpoint.conditions ?? {};
-    const pod = endpoint.targetRef?.name;
     // Null means unknown, which counts as ready (discovery.k8s.io/v1).
     const isReady = ready ?? true;
     const isServing = serving ?? isReady;
     return endpoint.addresses.flatMap((text) => {
       const address = Address.tryParse(text);
-      return address === undefined ? [] : [{
+      if (address === undefined) return [];
+      const pod = endpoint.targetRef?.name ?? address.toString();
+      return [{
         address,
-        pod: pod ?? address.toString(),
+        pod,
         uid: endpoint.targetRef?.uid,
-        ready: isReady && !draining.has(pod ?? address.toString()),
+        ready: isReady && !draining.has(pod),
         serving: isServing,
         hints: endpoint.hints ?? {},
       }];
