@@ -7,6 +7,7 @@ import type {
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { abortable, startTimer } from "../async/mod.ts";
 import { exchange, GrpcError, StatusCode } from "../grpc/mod.ts";
+import { hostPort } from "../inet/mod.ts";
 import { type CertificateTrouble, certificateTrouble } from "./tls_trouble.ts";
 
 const DEFAULT_TIMEOUT_MS = 60_000;
@@ -173,7 +174,5 @@ async function shakenHands(connection: Deno.TlsConn): Promise<Deno.TlsConn> {
 }
 
 function authorityOf({ hostname, port }: RemoteEndpoint): string {
-  return hostname.includes(":")
-    ? `[${hostname}]:${port}`
-    : `${hostname}:${port}`;
+  return hostPort(hostname, port);
 }

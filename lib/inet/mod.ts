@@ -13,5 +13,6 @@ export {
   mapDualStack,
   valuesOf,
 } from "./family.ts";
+export { hostPort } from "./host_port.ts";
 export { Prefix } from "./prefix.ts";
 export { AddressRange } from "./range.ts";

@@ -1,10 +1,11 @@
 // Jobs that come and go for long, at a pace that leaves the processors to others.
 import assert from "node:assert/strict";
 import { sleep, TaskGroup } from "../../lib/async/mod.ts";
+import { hostPort } from "../../lib/inet/mod.ts";
 import { HUSK_ALIAS_PREFIX, LINK_ALIAS_PREFIX } from "../../lib/names/mod.ts";
 import { assertAgreement, assertUnique } from "../e2e/agreement.ts";
 import { Installation } from "../e2e/installation.ts";
-import { hostPort, HTTP_PORT, podSpec } from "../e2e/pods.ts";
+import { HTTP_PORT, podSpec } from "../e2e/pods.ts";
 import type { ClusterNode } from "../lab/cluster/mod.ts";
 
 /** How long jobs come and go. */

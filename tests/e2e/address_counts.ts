@@ -1,7 +1,7 @@
 // How many addresses coild itself believes to be in use, by its metrics.
 import { withTimeout } from "../../lib/async/mod.ts";
+import { hostPort } from "../../lib/inet/mod.ts";
 import type { ClusterNode } from "../lab/cluster/mod.ts";
-import { hostPort } from "./pods.ts";
 
 /** Where coild's metrics are, at the node's addresses. */
 const PORT = 9384;

@@ -3,6 +3,7 @@
 // suite vm has them.
 import assert from "node:assert/strict";
 import { EGRESSES } from "../../lib/api/mod.ts";
+import { hostPort } from "../../lib/inet/mod.ts";
 import { DEPLOYMENTS } from "../../lib/kube/mod.ts";
 import { assertAddresses } from "./addresses.ts";
 import { assertAgreement } from "./agreement.ts";
@@ -10,7 +11,6 @@ import { networkConfiguration } from "./cri.ts";
 import { createEgress } from "./gateways.ts";
 import { assertHealthy } from "./healthy.ts";
 import { Installation, POOL } from "./installation.ts";
-import { hostPort } from "./pods.ts";
 import { assertReaches } from "./reach.ts";
 import { accountOf, assertNothingRefused, coilRequests } from "./requests.ts";
 

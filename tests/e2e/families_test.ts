@@ -1,10 +1,11 @@
 // Clusters of one IP version, and one whose first is IPv6: pods, Services, and Coil's own programs in them.
 import assert from "node:assert/strict";
+import { hostPort } from "../../lib/inet/mod.ts";
 import { SERVICES } from "../../lib/kube/mod.ts";
 import { eventually, type LabFamily } from "../lab/mod.ts";
 import { assertAgreement } from "./agreement.ts";
 import { Installation } from "./installation.ts";
-import { hostPort, HTTP_PORT } from "./pods.ts";
+import { HTTP_PORT } from "./pods.ts";
 import { assertReaches } from "./reach.ts";
 
 const CLUSTERS: readonly (readonly LabFamily[])[] = [

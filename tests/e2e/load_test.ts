@@ -1,4 +1,5 @@
 // Many pods: as many as a node takes, all at once; and one set after another.
+import { hostPort } from "../../lib/inet/mod.ts";
 import { DEPLOYMENTS, SERVICES } from "../../lib/kube/mod.ts";
 import { eventually } from "../lab/mod.ts";
 import { say } from "../runner/output.ts";
@@ -14,7 +15,7 @@ import {
 } from "./pod_burst.ts";
 import { Installation } from "./installation.ts";
 import { BRIDGE, COIL, type Plugin } from "./plugins.ts";
-import { hostPort, HTTP_PORT, podSpec } from "./pods.ts";
+import { HTTP_PORT, podSpec } from "./pods.ts";
 
 const LAB = "e2eload";
 /** Pods that kubelet takes; upstream's default. */

@@ -1,7 +1,7 @@
 // Pods of Coil's network with further interfaces on the switch, by thin Multus:
 // each by Debian's macvlan and then the coordinator.
 import assert from "node:assert/strict";
-import { FAMILIES } from "../../lib/inet/mod.ts";
+import { FAMILIES, hostPort } from "../../lib/inet/mod.ts";
 import { PODS } from "../../lib/kube/mod.ts";
 import type { ClusterNode } from "../lab/cluster/mod.ts";
 import { eventually } from "../lab/mod.ts";
@@ -12,7 +12,7 @@ import { assertJoined } from "./coordinator_leftovers.ts";
 import { useInstead } from "./cri.ts";
 import { type Installation, POOL } from "./installation.ts";
 import { gatewayOf, macvlanOn } from "./physical_switch.ts";
-import { hostPort, type RunningPod } from "./pods.ts";
+import type { RunningPod } from "./pods.ts";
 import {
   assertServed,
   coilServers,

@@ -7,7 +7,7 @@ import {
   type AddressPool,
   EGRESSES,
 } from "../../lib/api/mod.ts";
-import { Prefix } from "../../lib/inet/mod.ts";
+import { hostPort, Prefix } from "../../lib/inet/mod.ts";
 import {
   KubeApiError,
   LEASES,
@@ -31,7 +31,7 @@ import { coordinatorScenarios } from "./coordinator_scenarios.ts";
 import { networkConfiguration, networkProblem } from "./cri.ts";
 import { createEgress } from "./gateways.ts";
 import { Installation, POOL } from "./installation.ts";
-import { hostPort, HTTP_PORT, type RunningPod } from "./pods.ts";
+import { HTTP_PORT, type RunningPod } from "./pods.ts";
 import { assertReaches } from "./reach.ts";
 import { assertNothingRefused } from "./requests.ts";
 

@@ -170,8 +170,3 @@ export function isReady(pod: V1Pod): boolean {
     c.type === "Ready" && c.status === "True"
   ) ?? false;
 }
-
-/** An address and a port as URLs and sockets have them. */
-export function hostPort(address: string, port: number): string {
-  return address.includes(":") ? `[${address}]:${port}` : `${address}:${port}`;
-}

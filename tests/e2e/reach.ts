@@ -1,8 +1,9 @@
 // Whether pods reach each other.
 import assert from "node:assert/strict";
+import { hostPort } from "../../lib/inet/mod.ts";
 import { eventually } from "../lab/mod.ts";
 import type { Installation } from "./installation.ts";
-import { hostPort, HTTP_PORT, type RunningPod, UDP_PORT } from "./pods.ts";
+import { HTTP_PORT, type RunningPod, UDP_PORT } from "./pods.ts";
 
 /** Asks a pod by TCP and UDP, at each of its addresses; nothing on the way may translate the source. */
 export async function assertReaches(

@@ -1,9 +1,10 @@
 // Requests between two nodes that must not fail, whatever is done in the meantime.
 import assert from "node:assert/strict";
+import { hostPort } from "../../lib/inet/mod.ts";
 import { SERVICES } from "../../lib/kube/mod.ts";
 import { eventually, sleep } from "../lab/mod.ts";
 import type { Installation } from "./installation.ts";
-import { hostPort, HTTP_PORT, type RunningPod } from "./pods.ts";
+import { HTTP_PORT, type RunningPod } from "./pods.ts";
 
 /** Requests to a URL so far. */
 export interface TrafficCount {

@@ -1,6 +1,7 @@
 // Pods whose only network is the switch's, by Debian's macvlan and then the
 // coordinator: what kubelet, kube-proxy and a cache of names make of them.
 import assert from "node:assert/strict";
+import { hostPort } from "../../lib/inet/mod.ts";
 import {
   DEPLOYMENTS,
   EVENTS,
@@ -20,7 +21,6 @@ import {
   type PhysicalSwitch,
 } from "./physical_switch.ts";
 import {
-  hostPort,
   HTTP_PORT,
   isReady,
   podSpec,

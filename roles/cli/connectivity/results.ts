@@ -1,5 +1,5 @@
 import type { FailureReason, Outcome } from "../../../lib/connectivity/mod.ts";
-import type { Family } from "../../../lib/inet/mod.ts";
+import { type Family, hostPort } from "../../../lib/inet/mod.ts";
 import { type Check, CHECKS, type Probe } from "./plan.ts";
 
 /** Reason for which an outcome is a failure. */
@@ -106,9 +106,7 @@ export function troubleText(trouble: Trouble): string {
 export function probeText({ from, to, question }: Probe): string {
   const target = question.kind === "get"
     ? question.url
-    : question.address.includes(":")
-    ? `[${question.address}]:${question.port}`
-    : `${question.address}:${question.port}`;
+    : hostPort(question.address, question.port);
   const there = to === undefined ? "" : ` (Node ${to.node})`;
   const how = { tcp: " by TCP", udp: " by UDP", connect: " by TCP", get: "" };
   return `Node ${from.node} to ${target}${there}${how[question.kind]}`;

@@ -6,7 +6,7 @@ import {
 } from "../../../lib/api/mod.ts";
 import type { PortUse } from "../../../lib/egress/mod.ts";
 import { Gate, jittered, Mutex, withTimeout } from "../../../lib/async/mod.ts";
-import { valuesOf } from "../../../lib/inet/mod.ts";
+import { hostPort, valuesOf } from "../../../lib/inet/mod.ts";
 import type { KubeClient } from "../../../lib/kube/mod.ts";
 import { compareText } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
@@ -84,9 +84,7 @@ function destinationText(
   { destination, port }: Pick<PortUse, "destination" | "port">,
 ): string {
   if (port === 0) return destination.toString();
-  return destination.family === "ipv6"
-    ? `[${destination}]:${port}`
-    : `${destination}:${port}`;
+  return hostPort(destination.toString(), port);
 }
 
 /** A whole number from 0 to 100. */
