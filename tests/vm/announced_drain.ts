@@ -1,11 +1,11 @@
 // A gateway says in the Egress' status that it ends, and what clients that
 // choose their gateways make of it.
 import { EGRESSES } from "../../lib/api/mod.ts";
-import { inNetns } from "../lab/mod.ts";
 import { eventually } from "../lab/wait.ts";
 import type { Client, EgressCluster } from "./e2e_cluster.ts";
 import type { Gateway } from "./e2e_kubelet.ts";
 import { GATEWAYS } from "./e2e_objects.ts";
+import { tableOf } from "./nft_tables.ts";
 
 /** So long a busy machine may need for what takes a second. */
 const NOTICE_MS = 60_000;
@@ -56,9 +56,8 @@ export async function announceDrain(
 }
 
 /** The marks of the gateways that new connections of the client go to. */
-async function readyMarks({ pod }: Client): Promise<readonly string[]> {
-  const { netns } = pod.sandbox;
-  const table = await inNetns(netns, "nft", ["list", "table", "inet", "coil"]);
+async function readyMarks(client: Client): Promise<readonly string[]> {
+  const table = await tableOf(client);
   const [, elements = ""] =
     /set ready_fou4_\S+ \{\s+type mark\s+elements = \{([^}]*)\}/.exec(table) ??
       [];

@@ -8,6 +8,7 @@ import type { Client, EgressCluster } from "./e2e_cluster.ts";
 import type { Gateway } from "./e2e_kubelet.ts";
 import { GATEWAYS } from "./e2e_objects.ts";
 import { egressTest } from "./e2e_stage.ts";
+import { addTable, tableOf } from "./nft_tables.ts";
 import { OUTSIDE, OUTSIDE_NETWORKS, VM_FAMILIES } from "./topology.ts";
 import { askTcp, type FlowReport, TcpFlow, UdpFlow } from "./traffic.ts";
 
@@ -19,15 +20,20 @@ const NOTICE_MS = 60_000;
 const COILD_METRICS_PORT = 9384;
 
 /** What keeps a gateway from unpacking. */
-const BROKEN = `table inet broken {
+const BROKEN = {
+  name: "broken",
+  text: `table inet broken {
   chain incoming {
     type filter hook prerouting priority -400
     udp dport 5555 drop
   }
-}`;
+}`,
+};
 
 /** Each packet of the tunnel, to the gateway and from it, is lost with a chance of 30 %. */
-const LOSSY = `table inet lossy {
+const LOSSY = {
+  name: "lossy",
+  text: `table inet lossy {
   chain incoming {
     type filter hook prerouting priority -400
     udp dport 5555 meta random < 1288490188 drop
@@ -36,7 +42,8 @@ const LOSSY = `table inet lossy {
     type filter hook postrouting priority 400
     udp sport 5555 meta random < 1288490188 drop
   }
-}`;
+}`,
+};
 /** A gateway that flaps is lost more than once in this time. */
 const LOSSY_MS = 20_000;
 
@@ -206,14 +213,6 @@ function textOf({ sent, answered, sources, error }: FlowReport): string {
   ]}, error ${error}`;
 }
 
-/** The nft table of the client's pod. */
-function tableOf({ pod }: Client): Promise<string> {
-  return inNetns(
-    pod.sandbox.netns,
-    ...["nft", ["list", "table", "inet", "coil"]] as const,
-  );
-}
-
 egressTest("egress by gateways that the client chooses", {
   setUp: async (cluster) => {
     await cluster.createEgress(EGRESS, {
@@ -341,8 +340,7 @@ egressTest("egress by gateways that the client chooses", {
           [...report.sources].some((s) => lost.pod.addresses.includes(s));
         const ofLost = all.flows.filter(isOfLost);
         const flows = all.flows.filter((flow) => !isOfLost(flow));
-        const { netns } = lost.pod.sandbox;
-        await inNetns(netns, "sh", ["-c", `nft -f - <<END\n${BROKEN}\nEND`]);
+        const remove = await addTable(lost.pod.sandbox.netns, BROKEN);
         try {
           await eventually("new connections by the other", async () => {
             const used = await gatewaysOfNew(cluster, MANY / 4)
@@ -354,7 +352,7 @@ egressTest("egress by gateways that the client chooses", {
           await expectUntouched({ flows });
           await expectShown(cluster, lost);
         } finally {
-          await inNetns(netns, "nft", ["delete", "table", "inet", "broken"]);
+          await remove();
         }
         await awaitGateways(cluster, lost, other);
         await expectUntouched({ flows });
@@ -372,8 +370,7 @@ egressTest("egress by gateways that the client chooses", {
         await awaitGateways(cluster, lossy, other);
         await using all = await flowsThroughAll(cluster);
         const connections = all.flows.filter((each) => each instanceof TcpFlow);
-        const { netns } = lossy.pod.sandbox;
-        await inNetns(netns, "sh", ["-c", `nft -f - <<END\n${LOSSY}\nEND`]);
+        const remove = await addTable(lossy.pod.sandbox.netns, LOSSY);
         try {
           const endMs = performance.now() + LOSSY_MS;
           while (performance.now() < endMs) {
@@ -382,7 +379,7 @@ egressTest("egress by gateways that the client chooses", {
             assert.ok(!lost.test(table), table);
           }
         } finally {
-          await inNetns(netns, "nft", ["delete", "table", "inet", "lossy"]);
+          await remove();
         }
         await answering(connections);
         for (const { report } of connections) {
@@ -395,8 +392,7 @@ egressTest("egress by gateways that the client chooses", {
         const [lost, other] = await cluster.gatewaysReady(EGRESS, 2);
         assert.ok(lost && other);
         await awaitGateways(cluster, lost, other);
-        const { netns } = lost.pod.sandbox;
-        await inNetns(netns, "sh", ["-c", `nft -f - <<END\n${BROKEN}\nEND`]);
+        const remove = await addTable(lost.pod.sandbox.netns, BROKEN);
         try {
           await eventually("new connections by the other", async () => {
             const used = await gatewaysOfNew(cluster, MANY / 4)
@@ -418,7 +414,7 @@ egressTest("egress by gateways that the client chooses", {
           assert.ok(lost.ready, "its kubelet has not noticed");
           await expectUntouched({ flows: [flow] });
         } finally {
-          await inNetns(netns, "nft", ["delete", "table", "inet", "broken"]);
+          await remove();
         }
         await awaitGateways(cluster, lost, other);
       },

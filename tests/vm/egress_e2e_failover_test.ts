@@ -14,6 +14,7 @@ import {
   FailoverWatch,
 } from "./failover_watch.ts";
 import { failGateways } from "./gateway_failures.ts";
+import { addTable, type NftTable, tableOf } from "./nft_tables.ts";
 import { OUTSIDE, OUTSIDE_NETWORKS, VM_FAMILIES } from "./topology.ts";
 import { askTcp, BEFORE_RETRY_MS, NetnsSockets } from "./traffic.ts";
 
@@ -51,24 +52,27 @@ function dropping({ incoming = [], outgoing = [] }: Dropped): string {
 }
 
 /** What keeps a node's own programs from the API server. */
-const CUT_OFF = `table inet cut {
+const CUT_OFF = {
+  name: "cut",
+  text: `table inet cut {
   chain outgoing {
     type filter hook output priority -400
     meta l4proto tcp ip daddr != 172.31.0.0/24 drop
     meta l4proto tcp ip6 daddr != fd31::/64 drop
   }
-}`;
+}`,
+};
 
 async function withTable(
   netns: string,
-  { name, text }: { readonly name: string; readonly text: string },
+  table: NftTable,
   work: () => Promise<void>,
 ): Promise<void> {
-  await inNetns(netns, "sh", ["-c", `nft -f - <<END\n${text}\nEND`]);
+  const remove = await addTable(netns, table);
   try {
     await work();
   } finally {
-    await inNetns(netns, "nft", ["delete", "table", "inet", name]);
+    await remove();
   }
 }
 
@@ -109,9 +113,8 @@ async function watching(
 }
 
 /** Which gateways the client's table has as lost. */
-async function lostSets({ pod }: Client): Promise<readonly string[]> {
-  const { netns } = pod.sandbox;
-  const table = await inNetns(netns, "nft", ["list", "table", "inet", "coil"]);
+async function lostSets(client: Client): Promise<readonly string[]> {
+  const table = await tableOf(client);
   return table.match(/set lost_\S+ \{\s+type mark\s+elements/g) ?? [];
 }
 
@@ -294,11 +297,10 @@ egressTest("egress failover", {
       async (cluster) => {
         const doomed = await doomedOf(cluster);
         const [{ netns }] = cluster.nodes;
-        const cut = { name: "cut", text: CUT_OFF };
         const { ipv4: client } = clients;
         await withTable(
           netns,
-          cut,
+          CUT_OFF,
           () => expectFailover(cluster, { client, doomed }),
         );
       },

@@ -1,8 +1,9 @@
 // What happens to gateways in the tests: each failure, and its end.
 import { PODS } from "../../lib/kube/mod.ts";
-import { inNetns, run } from "../lab/mod.ts";
+import { run } from "../lab/mod.ts";
 import type { EgressCluster } from "./e2e_cluster.ts";
 import type { Gateway } from "./e2e_kubelet.ts";
+import { addTable } from "./nft_tables.ts";
 
 /**
  * What happens to gateways: the process hangs; the kernel hangs; the node's link is
@@ -12,10 +13,13 @@ export const FAILURES = ["stop", "hung", "link", "kill"] as const;
 export type Failure = typeof FAILURES[number];
 
 /** What keeps a gateway's kernel from everything. */
-const HUNG = `table inet hung {
+const HUNG = {
+  name: "hung",
+  text: `table inet hung {
   chain incoming { type filter hook prerouting priority -400; drop; }
   chain outgoing { type filter hook output priority -400; drop; }
-}`;
+}`,
+};
 
 /** Causes a failure of gateways, all of one node where it is the link's. Returns what ends it. */
 export async function failGateways(
@@ -35,14 +39,14 @@ export async function failGateways(
     case "stop":
       await each(({ process }) => process.signal("SIGSTOP"));
       return () => each(({ process }) => process.signal("SIGCONT"));
-    case "hung":
-      await each((gateway) =>
-        inNetns(netnsOf(gateway), "sh", ["-c", `nft -f - <<END\n${HUNG}\nEND`])
+    case "hung": {
+      const removals = await Promise.all(
+        gateways.map((gateway) => addTable(netnsOf(gateway), HUNG)),
       );
-      return () =>
-        each((gateway) =>
-          inNetns(netnsOf(gateway), "nft", ["delete", "table", "inet", "hung"])
-        );
+      return async () => {
+        await Promise.all(removals.map((remove) => remove()));
+      };
+    }
     case "link": {
       const link = (state: "down" | "up") =>
         each(({ pod: { node } }) =>

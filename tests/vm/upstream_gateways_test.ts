@@ -5,6 +5,7 @@ import { inNetns } from "../lab/mod.ts";
 import { eventually } from "../lab/wait.ts";
 import type { Client, EgressCluster } from "./e2e_cluster.ts";
 import { egressTest } from "./e2e_stage.ts";
+import { tableOf } from "./nft_tables.ts";
 import { OUTSIDE, OUTSIDE_NETWORKS, VM_FAMILIES } from "./topology.ts";
 import { askTcp, askUdp, fetchBulk } from "./traffic.ts";
 
@@ -38,10 +39,9 @@ async function expectServed(
 }
 
 /** Waits until the client chooses a gateway itself, in both families. */
-async function awaitChoice({ pod }: Client): Promise<void> {
+async function awaitChoice(client: Client): Promise<void> {
   await eventually("a gateway to choose", async () => {
-    const list = ["list", "table", "inet", "coil"];
-    const table = await inNetns(pod.sandbox.netns, "nft", list);
+    const table = await tableOf(client);
     const ready = /set ready_\S+ \{\s+type mark\s+elements/g;
     return table.match(ready)?.length === VM_FAMILIES.length;
   });

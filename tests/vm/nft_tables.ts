@@ -1,0 +1,27 @@
+// Tables of nftables in network namespaces: that of a client, and those that tests add.
+import { inNetns } from "../lab/mod.ts";
+import type { Client } from "./e2e_cluster.ts";
+
+/** The nft table of the client's pod. */
+export function tableOf({ pod }: Client): Promise<string> {
+  const list = ["list", "table", "inet", "coil"];
+  return inNetns(pod.sandbox.netns, "nft", list);
+}
+
+/** A table of the family inet. */
+export interface NftTable {
+  readonly name: string;
+  /** All of it, as `nft -f` reads it. */
+  readonly text: string;
+}
+
+/** Adds a table. Returns what removes it. */
+export async function addTable(
+  netns: string,
+  { name, text }: NftTable,
+): Promise<() => Promise<void>> {
+  await inNetns(netns, "sh", ["-c", `nft -f - <<END\n${text}\nEND`]);
+  return async () => {
+    await inNetns(netns, "nft", ["delete", "table", "inet", name]);
+  };
+}
