@@ -12,6 +12,7 @@ import {
   expectFailover,
   expectMoved,
   FailoverWatch,
+  hang,
 } from "./failover_watch.ts";
 import { failGateways } from "./gateway_failures.ts";
 import { addTable, type NftTable, tableOf } from "./nft_tables.ts";
@@ -101,13 +102,9 @@ async function watching(
   client: Client,
   doomed: Gateway,
   work: (watch: FailoverWatch) => Promise<void>,
-  { address = OUTSIDE.ipv4.near }: { readonly address?: string } = {},
 ): Promise<void> {
-  await using watch = await FailoverWatch.open(client, {
-    doomed,
-    other: true,
-    address,
-  });
+  const options = { doomed, other: true };
+  await using watch = await FailoverWatch.open(client, options);
   watch.failing();
   await work(watch);
 }
@@ -156,13 +153,7 @@ async function loseForAll(cluster: EgressCluster): Promise<void> {
     const options = { doomed, other: true, address };
     watches.push(stack.use(await FailoverWatch.open(client, options)));
   }
-  for (const watch of watches) watch.failing();
-  const heal = await failGateways("hung", { cluster, gateways: [doomed] });
-  try {
-    for (const watch of watches) await expectMoved(watch);
-  } finally {
-    await heal();
-  }
+  await hang(cluster, { doomed, watches });
 }
 
 const FAMILIES_TITLE =

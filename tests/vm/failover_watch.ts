@@ -193,6 +193,23 @@ export async function expectMoved(watch: FailoverWatch): Promise<void> {
   assert.equal(seen.lost, 0, text);
 }
 
+/** Has a gateway's kernel hang under what is watched, and waits until all that goes on by the other one. */
+export async function hang(
+  cluster: EgressCluster,
+  { doomed, watches }: {
+    readonly doomed: Gateway;
+    readonly watches: readonly FailoverWatch[];
+  },
+): Promise<void> {
+  for (const watch of watches) watch.failing();
+  const heal = await failGateways("hung", { cluster, gateways: [doomed] });
+  try {
+    for (const watch of watches) await expectMoved(watch);
+  } finally {
+    await heal();
+  }
+}
+
 /** Has a gateway's kernel hang under the traffic of a client. */
 export async function expectFailover(
   cluster: EgressCluster,
@@ -200,13 +217,7 @@ export async function expectFailover(
 ): Promise<void> {
   const options = { doomed, other: true };
   await using watch = await FailoverWatch.open(client, options);
-  watch.failing();
-  const heal = await failGateways("hung", { cluster, gateways: [doomed] });
-  try {
-    await expectMoved(watch);
-  } finally {
-    await heal();
-  }
+  await hang(cluster, { doomed, watches: [watch] });
 }
 
 /** Traffic that knows which sources the outside saw. */
