@@ -69,11 +69,9 @@ export interface Books {
 /** Finds the inconsistencies; none about what was not read. */
 export function findingsOf(books: Books, now: Date): Finding[] {
   const { requests = [], poolNames = [], egressNames = [] } = books;
-  const pools = books.pools?.map(({ metadata }) => metadata.name ?? "");
   const egresses = books.egresses?.map(nameText);
   return [
-    ...ofAddresses(books),
-    ...ofBlocks(books, pools),
+    ...addressFindings(books),
     ...ofOverlaps(books),
     ...requests.flatMap((request): Finding[] =>
       requestProblem(request, now).map((problem) => ({
@@ -81,9 +79,20 @@ export function findingsOf(books: Books, now: Date): Finding[] {
         code: "request-unanswered",
       }))
     ),
-    ...dangling(poolNames, pools, ["AddressPool", "unknown-pool"]),
+    ...dangling(poolNames, poolNamesIn(books), ["AddressPool", "unknown-pool"]),
     ...dangling(egressNames, egresses, ["Egress", "unknown-egress"]),
   ];
+}
+
+/** As {@linkcode findingsOf}, about pods' addresses and blocks alone; about blocks' nodes where those were read. */
+export function addressFindings(
+  books: Pick<Books, "pods" | "blocks" | "pools" | "nodes">,
+): Finding[] {
+  return [...ofAddresses(books), ...ofBlocks(books)];
+}
+
+function poolNamesIn({ pools }: Pick<Books, "pools">): string[] | undefined {
+  return pools?.map(({ metadata }) => metadata.name ?? "");
 }
 
 function ofAddresses({ pods, blocks, pools }: Books): Finding[] {
@@ -151,10 +160,9 @@ function duplicateText(
 }
 
 function ofBlocks(
-  { blocks, nodes }: Books,
-  pools: readonly string[] | undefined,
+  { blocks, nodes, pools }: Pick<Books, "blocks" | "pools" | "nodes">,
 ): Finding[] {
-  const knownPools = pools && new Set(pools);
+  const knownPools = pools && new Set(poolNamesIn({ pools }));
   const knownNodes = nodes && new Set(nodes);
   return blockRows(blocks ?? [], []).flatMap((row): Finding[] => {
     const { name, pool, node, state } = row;

@@ -7,6 +7,7 @@ export { blockFinder, poolFinder, readableBlocks } from "./block_index.ts";
 export {
   ADDRESS_FINDING_CODES,
   type AddressFindingCode,
+  addressFindings,
   type Books,
   type Finding,
   type FindingCode,

@@ -3,12 +3,7 @@ import {
   addressRows,
   blockRows,
 } from "../../../lib/ipam/audit/mod.ts";
-import {
-  type AddressPool,
-  tryPoolOf,
-  vpcBlocksOf,
-  type VpcNode,
-} from "../../../lib/api/mod.ts";
+import { tryPoolOf, vpcBlocksOf, type VpcNode } from "../../../lib/api/mod.ts";
 import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
 import { NODE_LABEL, POOL_LABEL, VPC_POOL } from "../../../lib/names/mod.ts";
 import { ClusterReader, knownPools } from "./cluster_reader.ts";

@@ -12,8 +12,8 @@ import {
   ADDRESS_FINDING_CODES,
   addressesByFamily,
   type AddressFindingCode,
+  addressFindings,
   type Finding,
-  findingsOf,
   type PodAddresses,
   poolFinder,
 } from "../../../lib/ipam/audit/mod.ts";
@@ -71,9 +71,7 @@ export class PoolAudit {
     );
     const found = pods.flatMap((pod) => pod ?? []);
     const blocks = this.#blocksFor(found, known);
-    // Only requests have an age, which have a metric of their own.
-    return findingsOf({ pods: found, pools, blocks }, new Date(0))
-      .filter(isOurs);
+    return addressFindings({ pods: found, pools, blocks }).filter(isOurs);
   }
 
   /** Keys of pods that share an address of a pool, or have one of no block. */
