@@ -118,7 +118,10 @@ Deno.test("the API server's certificate is rotated: coild and the controller go 
     async () => {
       const pod = await lab.createPod("forgotten", { node: lab.node(2) });
       await forgotten.refused(forgotten.add(pod));
-      assert.match(await forgotten.process.logs(), /UnknownIssuer/);
+      await eventually(
+        "the authority that is not known, in the log",
+        async () => /UnknownIssuer/.test(await forgotten.process.logs()),
+      );
       assertRunning(forgotten.process);
       await replace(lab, "coild_node2", { "ca.crt": newCa });
       await servesPods(lab, forgotten, "remembered");

@@ -96,6 +96,8 @@ netnsTest(
     const config = {
       detectIPConflict: true,
       detectGateway: true,
+      // On a busy machine the kernel's answers take long.
+      detectOptions: { timeout: "2s" },
       podRPFilter: 1,
     };
     const pod = await lab.pod([ETH0]);

@@ -25,7 +25,11 @@ export async function advertise(
 ): Promise<void> {
   const [row] = await router.ipJson("link", "show", device);
   const mac = String(row?.["address"]);
-  const text = await router.ip("-6", "address", "show", "dev", device);
+  // An address that is still checked does not answer who asks for it.
+  const text = await router.ip(
+    ...["-6", "address", "show", "dev", device],
+    "-tentative",
+  );
   const source = Address.parse(/inet6 (fe80::[^/]+)/.exec(text)?.[1] ?? "");
   const body = concatenate([
     // Type 134; hop limit 64; a router for 1800 s.
