@@ -21,6 +21,8 @@ import {
 } from "./process_memory.ts";
 
 const WAVE = 110;
+/** Until a daemon has given back the pages that work has left: half a minute, and what a collection takes. */
+const SETTLE_MS = 35_000;
 const NEIGHBOURS = 10_000;
 const STACKS: Readonly<Record<string, readonly Family[]>> = {
   ipv4: ["ipv4"],
@@ -233,7 +235,7 @@ async function memoryFigures(stage: Stage): Promise<Figure[]> {
       await call(stage, ours, { command: "ADD", pod, ifname });
     }
   }
-  await sleep(3_000);
+  await sleep(SETTLE_MS);
   const after = memoryOf(stage.coild).residentMiB;
   for (const { netns } of pods) await netns[Symbol.asyncDispose]();
   return [
