@@ -16,7 +16,7 @@ Deno.test("planSteps() runs beside each other what leaves processors, and floods
   assert.deepEqual(plan({}), {
     static: [],
     unit: [],
-    e2e: ["static", "unit"],
+    e2e: ["static"],
     apiserver: ["static", "unit"],
     vm: ["e2e"],
     churn: ["e2e"],

@@ -125,7 +125,8 @@ export const SUITES: readonly Suite[] = [
     root: true,
     fileMinutes: 15,
     args: [],
-    after: ["static", "unit"],
+    // The longest way to the end is by this and vm.
+    after: ["static"],
     // They wait more than they work, each for its own cluster.
     jobs: 2,
     longest: ["disruption", "load", "network", "families"].map((file) =>
