@@ -21,13 +21,15 @@ export class FreshRun<T> {
   }
 
   async #runAfter(previous: Promise<unknown> | undefined): Promise<T> {
-    // Waits a turn in any case, so that the run is on record before it begins.
-    await previous;
-    await this.#rest?.();
-    const run = this.#next;
-    this.#next = undefined;
-    // Its failure is its callers', and its outcome is not kept.
-    this.#current = run?.then(() => {}, () => {});
+    try {
+      // Waits a turn in any case, so that the run is on record before it begins.
+      await previous;
+      await this.#rest?.();
+    } finally {
+      // Its failure is its callers', and its outcome is not kept.
+      this.#current = this.#next?.then(() => {}, () => {});
+      this.#next = undefined;
+    }
     return await this.#run();
   }
 }

@@ -44,3 +44,16 @@ Deno.test("FreshRun rests before each run; who comes in the rest joins the run",
   rest.open();
   assert.deepEqual(await Promise.all([first, second]), [1, 1]);
 });
+
+Deno.test("FreshRun.do() fails for those whose rest failed, and not for the next", async () => {
+  let rests = 0;
+  const fresh = new FreshRun(
+    () => Promise.resolve("yes"),
+    async () => {
+      if (rests++ === 0) throw new Error("no");
+    },
+  );
+  const first = [fresh.do(), fresh.do()];
+  await Promise.all(first.map((one) => assert.rejects(one, /no/)));
+  assert.equal(await fresh.do(), "yes");
+});
