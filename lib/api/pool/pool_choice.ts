@@ -7,18 +7,30 @@ import {
 /** As many pools of a list are looked at: each may cost a request. */
 const MAX_POOLS = 8;
 
+/** One character more than a pool's name may have: a longer one stays one that no pool has. */
+const MAX_NAME_CHARS = 64;
+
 /**
- * Reads a namespace's annotation `coil.cybozu.com/pool`: names of pools with
- * commas between, of which the first that has an address gives it. Without
- * the annotation, the default pool.
+ * Reads annotation `coil.cybozu.com/pool` of a namespace or a pod: names of
+ * pools with commas between, of which the first that has an address gives it.
+ * Without the annotation, the default pool. Names that are too long for a pool
+ * are shortened: anyone who creates a pod may make its annotations long.
  */
 export function poolNamesOf(annotation: string | undefined): string[] {
   if (annotation === undefined) return [DEFAULT_POOL];
-  const names = annotation.split(",").map((name) => name.trim())
-    .filter((name) => name !== "");
+  const names = annotation.split(",").map(nameIn).filter((name) => name !== "");
   // One that names nothing is reported with the text that it has.
-  if (names.length === 0) return [annotation];
+  if (names.length === 0) return [annotation.slice(0, MAX_NAME_CHARS)];
   return [...new Set(names)].slice(0, MAX_POOLS);
+}
+
+/** The same with these names alone, for a cache. */
+export function shortenPoolAnnotation(annotation: string): string {
+  return poolNamesOf(annotation).join();
+}
+
+function nameIn(part: string): string {
+  return part.trim().slice(0, MAX_NAME_CHARS);
 }
 
 type Annotations = Readonly<Record<string, string>> | undefined;

@@ -1,5 +1,9 @@
 import assert from "node:assert/strict";
-import { choosePools, poolNamesOf } from "./pool_choice.ts";
+import {
+  choosePools,
+  poolNamesOf,
+  shortenPoolAnnotation,
+} from "./pool_choice.ts";
 
 for (
   const [annotation, expected] of [
@@ -16,6 +20,17 @@ for (
     assert.deepEqual(poolNamesOf(annotation), expected);
   });
 }
+
+Deno.test("shortenPoolAnnotation() keeps the names that count, and of one that is too long more than a name has", () => {
+  const names = [..."abcdefgh"].map((letter) => letter.repeat(63));
+  assert.equal(
+    shortenPoolAnnotation(` ${names.join(`,${" ".repeat(5_000)}`)},i`),
+    names.join(),
+  );
+  const long = "x".repeat(200_000);
+  assert.equal(shortenPoolAnnotation(`${long},b`), `${"x".repeat(64)},b`);
+  assert.equal(shortenPoolAnnotation(" ".repeat(200_000)), " ".repeat(64));
+});
 
 const POOL = "coil.cybozu.com/pool";
 const ALLOWED = "coil.cybozu.com/pod-pools";

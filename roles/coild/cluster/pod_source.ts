@@ -62,6 +62,8 @@ export interface PodFacts extends NamespacedName {
   readonly from: "runtime" | "cache" | "api";
   /** Whether it is a gateway of an Egress; known of pods that ask for egress. */
   readonly isGateway: boolean;
+  /** Its namespace, where that had to be read. */
+  readonly home?: V1Namespace | undefined;
 }
 
 /**
@@ -218,7 +220,11 @@ export class PodSource {
     const isOther = query.uid !== undefined &&
       found?.metadata?.uid !== query.uid;
     const cached = isOther ? undefined : found;
-    const defaults = await this.#defaultsOf(namespace, { signal });
+    // Without default Egresses it may not matter.
+    const home = this.#hasDefaults
+      ? await this.#homeOf({ namespace }, { signal })
+      : undefined;
+    const defaults = defaultsOf(home);
     const pod = cached ?? await this.#lookUp(query, { defaults, signal });
     this.#assertOwn(pod);
     if (query.annotations !== undefined) {
@@ -227,7 +233,7 @@ export class PodSource {
       return facts(isIts ? pod : undefined, {
         ...query,
         annotations: query.annotations,
-        defaults,
+        home,
         from: "runtime",
       });
     }
@@ -239,7 +245,7 @@ export class PodSource {
     }
     const { annotations = {} } = pod.metadata ?? {};
     const from = cached === undefined ? "api" : "cache";
-    return facts(pod, { namespace, name, annotations, defaults, from });
+    return facts(pod, { namespace, name, annotations, home, from });
   }
 
   /**
@@ -299,11 +305,11 @@ export class PodSource {
    * @throws {PoolRefusedError} when the pod names one that it may not have.
    */
   async poolsOf(
-    pod: Pick<PodFacts, "namespace" | "name" | "annotations">,
+    pod: Pick<PodFacts, "namespace" | "name" | "annotations" | "home">,
     { signal }: { signal: AbortSignal },
   ): Promise<readonly string[]> {
     const { namespace, annotations } = pod;
-    const object = await this.#namespace(namespace, { signal });
+    const object = await this.#homeOf(pod, { signal });
     if (object === undefined) {
       throw new PodNotFoundError(
         `Cannot choose an address pool: namespace "${namespace}" does not exist; ` +
@@ -317,12 +323,12 @@ export class PodSource {
 
   /** Which sources the packets of a pod may have that is to be connected. Makes no API call for pods without the annotation. */
   async sourcesOf(
-    { namespace, annotations }: Pick<PodFacts, "namespace" | "annotations">,
+    pod: Pick<PodFacts, "namespace" | "annotations" | "home">,
     { signal }: { signal: AbortSignal },
   ): Promise<SourceChoice> {
-    if (!asksForAnySource(annotations)) return "own";
-    const object = await this.#namespace(namespace, { signal });
-    return allowsAnySource(object) ? "any" : "refused";
+    if (!asksForAnySource(pod.annotations)) return "own";
+    const home = await this.#homeOf(pod, { signal });
+    return allowsAnySource(home) ? "any" : "refused";
   }
 
   /** Which sources the packets of a pod of this node may have; undefined while its namespace is not known. */
@@ -354,22 +360,14 @@ export class PodSource {
       { [Symbol.dispose]: () => {} };
   }
 
-  /** Without default Egresses none, and no call. */
-  async #defaultsOf(
-    namespace: string,
-    { signal }: { signal: AbortSignal },
-  ): Promise<Annotations> {
-    if (!this.#hasDefaults) return {};
-    return defaultsOf(await this.#namespace(namespace, { signal }));
-  }
-
-  async #namespace(
-    name: string,
+  /** A pod's namespace: of the cache, else as it was read for the pod, else read now. */
+  async #homeOf(
+    { namespace, home }: Pick<PodFacts, "namespace" | "home">,
     { signal }: { signal: AbortSignal },
   ): Promise<V1Namespace | undefined> {
-    return this.#namespaces?.store.get(name) ??
+    return this.#namespaces?.store.get(namespace) ?? home ??
       await this.#client.tryGet(NAMESPACES, {
-        name,
+        name: namespace,
         metadataOnly: true,
         timeoutMs: LIVE_GET_MS,
         signal,
@@ -405,18 +403,20 @@ function addressTexts(pod: V1Pod): string[] {
 
 function facts(
   pod: V1Pod | undefined,
-  { namespace, name, annotations, defaults, from }:
-    & Pick<PodFacts, "namespace" | "name" | "annotations" | "from">
-    & { readonly defaults: Annotations },
+  { namespace, name, annotations, from, home }: Pick<
+    PodFacts,
+    "namespace" | "name" | "annotations" | "from" | "home"
+  >,
 ): PodFacts {
   const { uid, labels } = pod?.metadata ?? {};
   const known = { metadata: { annotations, ...(labels && { labels }) } };
   return {
     namespace,
     name,
-    annotations: withDefaultEgresses(known, defaults) ?? {},
+    annotations: withDefaultEgresses(known, defaultsOf(home)) ?? {},
     from,
     isGateway: isGatewayPod(pod),
+    home,
     ...(uid !== undefined && { uid }),
   };
 }

@@ -71,7 +71,12 @@ Deno.test("poolsOf() gives a pod the pools that it names, where its namespace li
       error.message ===
         'Cannot give pod "team/wrong" an address of pool "usual", which its annotation "coil.cybozu.com/pool" names: its namespace allows blue, green; correct it, or annotation "coil.cybozu.com/pod-pools" of the namespace',
   );
-  assert.deepEqual(await poolsOf("long"), ["usual"], "too long to be kept");
+  await assert.rejects(
+    poolsOf("long"),
+    (error) =>
+      error instanceof PoolRefusedError &&
+      error.message.includes(`pool "${"x".repeat(64)}"`),
+  );
 });
 
 /** A source whose caches follow an API server in memory. */
@@ -291,6 +296,26 @@ Deno.test("find() does not let a pod start without the Egress of a namespace tha
   site.api.request = () => assert.fail("Asked although it is in the cache");
   const cached = await source.find(query, { signal });
   assert.deepEqual(cached.annotations, DEFAULTS, "by the cache");
+});
+
+Deno.test("an ADD reads a namespace once that the cache does not have", async () => {
+  const metadata = {
+    annotations: { "coil.cybozu.com/pool": "blue", ...ANNOTATIONS },
+    labels: { "coil.cybozu.com/allow-any-source": "true" },
+  };
+  const transport = new FakeTransport(() => ({ body: { metadata } }));
+  const source = new PodSource(new KubeClient(transport), {
+    nodeName: "node1",
+    pools: true,
+    defaultEgresses: true,
+  });
+  const pod = await source.find(POD, { signal });
+  assert.deepEqual(await source.poolsOf(pod, { signal }), ["blue"]);
+  assert.equal(await source.sourcesOf(pod, { signal }), "any");
+  assert.deepEqual(
+    transport.requests.map(({ path }) => path.split("?")[0]),
+    ["/api/v1/namespaces/team", "/api/v1/namespaces/team/pods/web"],
+  );
 });
 
 Deno.test("a pod whose namespace is not known yet has annotations that are not known", async () => {

@@ -11,6 +11,7 @@ import {
   GATEWAY_LABELS,
   isGatewayPod,
   shortenEgressAnnotation,
+  shortenPoolAnnotation,
 } from "../../../lib/api/mod.ts";
 import {
   ANY_SOURCE_ANNOTATION,
@@ -50,11 +51,8 @@ function shortened(key: string, value: string): string {
   if (isEgressAnnotation(key)) return shortenEgressAnnotation(value);
   // One character more than a name has stays one that no interface has.
   if (key === DEFAULT_ROUTE_NIC_ANNOTATION) return value.trim().slice(0, 16);
-  return value;
+  return key === POOL_ANNOTATION ? shortenPoolAnnotation(value) : value;
 }
-
-/** Twice what eight names of the greatest length need. */
-const MAX_POOLS_CHARS = 4_096;
 
 function isEgressAnnotation(key: string): boolean {
   return key.startsWith(EGRESS_ANNOTATION_PREFIX);
@@ -63,7 +61,7 @@ function isEgressAnnotation(key: string): boolean {
 /** Only the value that means something: others may be long. */
 function isRead(key: string, value: string): boolean {
   return isEgressAnnotation(key) || key === DEFAULT_ROUTE_NIC_ANNOTATION ||
-    key === POOL_ANNOTATION && value.length <= MAX_POOLS_CHARS ||
+    key === POOL_ANNOTATION ||
     key === ANY_SOURCE_ANNOTATION && value === "true";
 }
 

@@ -29,6 +29,15 @@ Deno.test("transformPod() keeps of the interface for the default route no more t
   assert.equal(kept("n".repeat(200_000)), "n".repeat(16));
 });
 
+Deno.test("transformPod() keeps of the pools that a pod names those that count", () => {
+  const key = "coil.cybozu.com/pool";
+  const kept = (value: string) =>
+    transformPod({ metadata: { annotations: { [key]: value } } })
+      .metadata?.annotations?.[key];
+  assert.equal(kept(" blue, green"), "blue,green");
+  assert.equal(kept("p".repeat(200_000)), "p".repeat(64));
+});
+
 Deno.test("transformPool() makes changes of the status no changes, but for a pool that becomes low", () => {
   const pool = (
     resourceVersion: string,
