@@ -98,24 +98,26 @@ export class LossReporter {
       const all = groups.flatMap(({ gateways }) => gateways);
       const keys = new Set(all.map(String));
       const lost = losses.filter((each) => keys.has(each.gateway.toString()));
-      const suspects = all.filter((each) => suspected.has(each.toString()));
+      const address = this.#targetOf(name, all, suspected);
+      if (address === undefined) continue;
+      const suspects = all.filter((each) =>
+        suspected.has(each.toString()) && !each.equals(address)
+      );
       const isCalm = lost.length + suspects.length === 0;
       if (isCalm && !this.#reported.has(name)) continue;
-      await this.#report(name, { all, lost, suspects, signal });
+      await this.#report(name, { address, lost, suspects, signal });
     }
   }
 
   async #report(
     name: string,
-    { all, lost, suspects, signal }: {
-      readonly all: readonly Address[];
+    { address, lost, suspects, signal }: {
+      readonly address: Address;
       readonly lost: readonly Loss[];
       readonly suspects: readonly Address[];
       readonly signal: AbortSignal;
     },
   ): Promise<void> {
-    const address = this.#targetOf(name, all);
-    if (address === undefined) return;
     const nowMs = this.#clock.nowMs();
     const target: AnnounceTarget = { egress: egressOf(name), address };
     const { result, reason } = await this.#with.client.report(target, {
@@ -145,14 +147,22 @@ export class LossReporter {
     });
   }
 
-  /** The same as before if it answers: several would count the node several times. None is believed about itself. */
-  #targetOf(name: string, all: readonly Address[]): Address | undefined {
-    const answering = this.#with.answering()
-      .difference(this.#with.suspects());
+  /**
+   * The same as before if it answers: several would count the node several times. One that is suspect only where no
+   * other answers, since none is believed about itself.
+   */
+  #targetOf(
+    name: string,
+    all: readonly Address[],
+    suspected: ReadonlySet<string>,
+  ): Address | undefined {
+    const answering = this.#with.answering();
     const usable = all.filter((each) => answering.has(each.toString()));
+    const steady = usable.filter((each) => !suspected.has(each.toString()));
+    const choice = steady.length > 0 ? steady : usable;
     const reported = this.#reported.get(name)?.toString();
-    return usable.find((each) => each.toString() === reported) ??
-      usable[Math.floor(this.#random() * usable.length)];
+    return choice.find((each) => each.toString() === reported) ??
+      choice[Math.floor(this.#random() * choice.length)];
   }
 }
 

@@ -140,6 +140,24 @@ Deno.test("LossReporter reports a gateway of which packets are lost to another o
   assert.deepEqual(await lab.within(200), [`internet/nat to ${B}: none`]);
 });
 
+Deno.test("LossReporter reports a loss to a gateway of which packets are lost where no other answers", async () => {
+  await using lab = reporterLab();
+  lab.suspect(C);
+  lab.lose(A);
+  lab.lose(B);
+  assert.deepEqual(await lab.within(3), [
+    `internet/nat to ${C}: ${A} 3 s ago, 7 ended; ${B} 3 s ago, 7 ended`,
+  ]);
+});
+
+Deno.test("LossReporter reports that packets to all gateways are lost, but to none about itself", async () => {
+  await using lab = reporterLab();
+  lab.suspect(A, B, C);
+  assert.deepEqual(await lab.within(3), [
+    `internet/nat to ${B}: ${A} nearly; ${C} nearly`,
+  ]);
+});
+
 Deno.test("LossReporter counts its reports, and warns once of an Egress until one is taken", async () => {
   await using lab = reporterLab();
   const lines = loggedLines();
