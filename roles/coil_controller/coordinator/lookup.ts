@@ -7,6 +7,7 @@ import {
   PODS,
   type ResourceType,
   SERVICE_CIDRS,
+  type V1Pod,
 } from "../../../lib/kube/mod.ts";
 import { compareText } from "../../../lib/names/mod.ts";
 import { cidrsAmong, CidrsUnknownError } from "./cidr_list.ts";
@@ -20,14 +21,18 @@ import { CALICO_POOLS, CILIUM_POOLS, SERVICE_CIDRS_BETA } from "./resources.ts";
 const NAMESPACE = "kube-system";
 const MANAGER = "component=kube-controller-manager";
 
+type ConfigData = Readonly<Record<string, string>>;
+
 /**
- * The cluster's networks as the API server has them. Missing objects are
+ * The cluster's networks as the API server has them; what pods and Services both need is read once. Missing objects are
  * undefined; forbidden or malformed ones are a {@linkcode CidrsUnknownError}.
  * Other failures are thrown, too.
  */
 export class Lookup {
   readonly #client: Pick<KubeClient, "listAll" | "tryGet">;
   readonly #signal: AbortSignal;
+  #kubeadm: Promise<ConfigData | undefined> | undefined;
+  #managers: Promise<V1Pod[] | undefined> | undefined;
 
   constructor(
     client: Pick<KubeClient, "listAll" | "tryGet">,
@@ -38,19 +43,20 @@ export class Lookup {
   }
 
   async kubeadm(kind: NetworkKind): Promise<readonly string[]> {
-    return kubeadmCidrs(await this.#configMap("kubeadm-config"), kind);
+    this.#kubeadm ??= this.#configMap("kubeadm-config");
+    return kubeadmCidrs(await this.#kubeadm, kind);
   }
 
   async manager(kind: NetworkKind): Promise<readonly string[] | undefined> {
-    const pods = await this.#list(PODS, {
+    this.#managers ??= this.#list(PODS, {
       namespace: NAMESPACE,
       labelSelector: MANAGER,
     });
-    const [pod] = oldestFirst(pods ?? []);
+    const [pod] = oldestFirst(await this.#managers ?? []);
     return pod && managerCidrs(pod, kind);
   }
 
-  async cilium(): Promise<Readonly<Record<string, string>> | undefined> {
+  async cilium(): Promise<ConfigData | undefined> {
     return await this.#configMap("cilium-config");
   }
 
@@ -97,7 +103,7 @@ export class Lookup {
 
   async #configMap(
     name: string,
-  ): Promise<Readonly<Record<string, string>> | undefined> {
+  ): Promise<ConfigData | undefined> {
     const map = await this.#served(
       `ConfigMap ${NAMESPACE}/${name}`,
       () =>

@@ -96,7 +96,8 @@ Deno.test("Lookup lists CIDRs oldest object first, and none of objects that are 
 
 Deno.test("Lookup reads the flags of the oldest kube-controller-manager", async () => {
   const api = new MemoryApi();
-  const lookup = new Lookup(new KubeClient(api), { signal });
+  const manager = () =>
+    new Lookup(new KubeClient(api), { signal }).manager("pods");
   const put = (name: string, day: number, namespace = "kube-system") => {
     const labels = { component: name.replace(/-\d$/, "") };
     const command = [`--cluster-cidr=10.${day}.0.0/16`];
@@ -105,8 +106,28 @@ Deno.test("Lookup reads the flags of the oldest kube-controller-manager", async 
   };
   put("kube-apiserver-0", 1);
   put("kube-controller-manager-0", 2, "tenant");
-  assert.equal(await lookup.manager("pods"), undefined);
+  assert.equal(await manager(), undefined);
   put("kube-controller-manager-1", 4);
   put("kube-controller-manager-2", 3);
-  assert.deepEqual(await lookup.manager("pods"), ["10.3.0.0/16"]);
+  assert.deepEqual(await manager(), ["10.3.0.0/16"]);
+});
+
+Deno.test("Lookup reads once what pods and Services both need", async () => {
+  const transport = new FakeTransport(({ path }) =>
+    path.includes("/pods")
+      ? { body: { metadata: { resourceVersion: "1" }, items: [] } }
+      : { body: {} }
+  );
+  const lookup = new Lookup(new KubeClient(transport), { signal });
+  for (const kind of ["pods", "services"] as const) {
+    await lookup.kubeadm(kind);
+    await lookup.manager(kind);
+  }
+  assert.deepEqual(
+    transport.requests.map(({ path }) => path.replace(/\?.*$/, "")),
+    [
+      "/api/v1/namespaces/kube-system/configmaps/kubeadm-config",
+      "/api/v1/namespaces/kube-system/pods",
+    ],
+  );
 });
