@@ -214,3 +214,18 @@ Deno.test("vpcMap() is undefined where no node shows its VPC", () => {
   assert.equal(vpcMap(source), undefined);
   assert.equal(vpcMap({ ...source, vpcNodes: [] }), undefined);
 });
+
+Deno.test("vpcMap() has ENIs by node, the lowest device first", () => {
+  const nodes = ["n2", "n1"].map((name) => {
+    const node = vpcNode(name, [[], []]);
+    return {
+      ...node,
+      status: { ...node.status, enis: node.status?.enis?.toReversed() ?? [] },
+    };
+  });
+  assert.deepEqual(
+    vpcMap({ pools: [], blocks: [], pods: [], vpcNodes: nodes })
+      ?.enis?.map(({ node, device }) => `${node} ${device}`),
+    ["n1 0", "n1 1", "n2 0", "n2 1"],
+  );
+});

@@ -25,7 +25,7 @@ import {
   mapDualStack,
   Prefix,
 } from "../../../lib/inet/mod.ts";
-import { POOL_LABEL, VPC_POOL } from "../../../lib/names/mod.ts";
+import { compareText, POOL_LABEL, VPC_POOL } from "../../../lib/names/mod.ts";
 import { type PoolRow, poolRows } from "../ipam/rows.ts";
 import { vpcPoolRows } from "../ipam/vpc_rows.ts";
 
@@ -89,7 +89,7 @@ export function vpcMap(source: MapSource): PoolMap | undefined {
   if (pool === undefined) return undefined;
   const enis = vpcNodes.flatMap(({ metadata: { name: node = "" }, status }) =>
     (status?.enis ?? []).map((eni): EniMap => ({ node, ...eni }))
-  );
+  ).sort((a, b) => compareText(a.node, b.node) || a.device - b.device);
   return { ...contentsOf(VPC_POOL, rowsOf(source)), pool, subnets: [], enis };
 }
 
