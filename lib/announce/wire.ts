@@ -1,3 +1,8 @@
+import {
+  isJsonObject,
+  type JsonObject,
+  tryParseJsonObject,
+} from "../json/mod.ts";
 import { Address } from "../inet/mod.ts";
 import type { NamespacedName } from "../names/mod.ts";
 
@@ -123,7 +128,7 @@ export function parseLossReport(text: string): LossReport {
 }
 
 function lossesOf(
-  message: Record<string, unknown>,
+  message: JsonObject,
   member: "losses" | "suspects",
 ): readonly unknown[] {
   const entries = message[member];
@@ -141,7 +146,7 @@ export function formatRefusal(reason: string): string {
 
 /** Returns the reason in the body of a refusal; the body's beginning when it is not one of ours. */
 export function parseRefusal(text: string): string {
-  const { error } = tryObject(text) ?? {};
+  const { error } = tryParseJsonObject(text) ?? {};
   return typeof error === "string" ? error : text.trim().slice(0, 200);
 }
 
@@ -149,7 +154,7 @@ export function parseRefusal(text: string): string {
 function parse<T>(
   text: string,
   what: string,
-  read: (message: Record<string, unknown>) => T,
+  read: (message: JsonObject) => T,
 ): T {
   try {
     if (text.length > MAX_TEXT_CHARS) {
@@ -163,22 +168,12 @@ function parse<T>(
   }
 }
 
-function egressOf(message: Record<string, unknown>): NamespacedName {
+function egressOf(message: JsonObject): NamespacedName {
   const egress = objectOf(message["egress"], "egress");
   return {
     namespace: wordOf(egress, "egress", "namespace"),
     name: wordOf(egress, "egress", "name"),
   };
-}
-
-function tryObject(text: string): Record<string, unknown> | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return isObject(value) ? value : undefined;
-  } catch (error) {
-    if (error instanceof SyntaxError) return undefined;
-    throw error;
-  }
 }
 
 function parseJson(text: string): unknown {
@@ -191,19 +186,15 @@ function parseJson(text: string): unknown {
   }
 }
 
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-function objectOf(value: unknown, what: string): Record<string, unknown> {
-  if (isObject(value)) return value;
+function objectOf(value: unknown, what: string): JsonObject {
+  if (isJsonObject(value)) return value;
   throw new SyntaxError(
     `"${what}" must be an object`,
   );
 }
 
 function wordOf(
-  object: Record<string, unknown>,
+  object: JsonObject,
   parent: string,
   member: string,
 ): string {
@@ -236,7 +227,7 @@ function addressOf(text: unknown, member: string): Address {
   );
 }
 
-function countOf(object: Record<string, unknown>, member: string): number {
+function countOf(object: JsonObject, member: string): number {
   const value = object[member];
   if (Number.isSafeInteger(value) && Number(value) >= 0) return Number(value);
   throw new SyntaxError(

@@ -8,6 +8,5 @@ export { credentialSourceOf } from "./metadata/credentials.ts";
 export { Ec2Client } from "./ec2/client.ts";
 export type { NetworkInterface, Tags } from "./ec2/resources.ts";
 export { AwsError, CredentialsError, NoAnswerError } from "./base/errors.ts";
-export { tryParseObject } from "./base/json.ts";
 export { ImdsClient } from "./metadata/imds.ts";
 export { endpointOf } from "./query/query.ts";

@@ -1,8 +1,8 @@
+import type { JsonObject } from "../json/mod.ts";
 import type { AttachmentKey } from "./attachment.ts";
 import { isValidName } from "./environment.ts";
 import { CniError, ErrorCode } from "./errors.ts";
 import {
-  type JsonObject,
   parseList,
   parseObject,
   parseRequiredText,

@@ -1,7 +1,5 @@
+import { isJsonObject, type JsonObject } from "../json/mod.ts";
 import { CniError, ErrorCode } from "./errors.ts";
-
-/** An object from JSON.parse(). */
-export type JsonObject = { readonly [key: string]: unknown };
 
 /** An error about JSON that does not have the shape of the specification. */
 export function malformed(what: string, expected: string): CniError {
@@ -12,10 +10,8 @@ export function malformed(what: string, expected: string): CniError {
 
 /** A JSON object that must be there. `what` names it in errors. @throws {CniError} with code 6 when it is anything else */
 export function parseObject(value: unknown, what: string): JsonObject {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    throw malformed(what, "an object");
-  }
-  return value as JsonObject;
+  if (isJsonObject(value)) return value;
+  throw malformed(what, "an object");
 }
 
 /** The items of a JSON array; none when it is absent or null. @throws {CniError} with code 6 when it is anything else */

@@ -26,7 +26,6 @@ export {
 } from "./environment.ts";
 export { CniError, ErrorCode } from "./errors.ts";
 export {
-  type JsonObject,
   parseBoolean,
   parseInteger,
   parseList,

@@ -1,6 +1,6 @@
+import type { JsonObject } from "../json/mod.ts";
 import { CniError, ErrorCode } from "./errors.ts";
 import {
-  type JsonObject,
   malformed,
   parseInteger,
   parseList,

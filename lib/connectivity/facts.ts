@@ -1,3 +1,5 @@
+import { fieldsOf, isJsonObject } from "../json/mod.ts";
+
 /** The next hop towards an address, as the kernel chooses it. */
 export interface Way {
   readonly link: string;
@@ -25,15 +27,15 @@ export interface NodeFacts {
 
 /** Reads what a node wrote, which may be hostile. @throws {SyntaxError} when it is something else */
 export function parseFacts(text: string): NodeFacts {
-  const { forwards, addresses } = recordOf(JSON.parse(text));
-  if (!Array.isArray(forwards) || !isRecord(addresses)) {
+  const { forwards, addresses } = fieldsOf(JSON.parse(text));
+  if (!Array.isArray(forwards) || !isJsonObject(addresses)) {
     throw new SyntaxError("its answer has another form");
   }
   return {
     forwards: forwards.map(String),
     addresses: Object.fromEntries(
       Object.entries(addresses).map(([address, value]) => {
-        const { podLink, way } = recordOf(value);
+        const { podLink, way } = fieldsOf(value);
         return [address, { podLink: textOf(podLink), way: wayOf(way) }];
       }),
     ),
@@ -41,7 +43,7 @@ export function parseFacts(text: string): NodeFacts {
 }
 
 function wayOf(value: unknown): Way | undefined {
-  if (!isRecord(value)) return undefined;
+  if (!isJsonObject(value)) return undefined;
   const { link, mtu, gateway, isDefault } = value;
   return {
     link: textOf(link) ?? "",
@@ -49,14 +51,6 @@ function wayOf(value: unknown): Way | undefined {
     gateway: textOf(gateway),
     isDefault: isDefault === true,
   };
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-function recordOf(value: unknown): Readonly<Record<string, unknown>> {
-  return isRecord(value) ? value : {};
 }
 
 /** Names of links and addresses are short. */

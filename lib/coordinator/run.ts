@@ -1,8 +1,8 @@
+import { isJsonObject, type JsonObject } from "../json/mod.ts";
 import {
   type AttachmentKey,
   CniError,
   ErrorCode,
-  type JsonObject,
   type NetConf,
 } from "../cni/mod.ts";
 import { Address } from "../inet/mod.ts";
@@ -181,9 +181,7 @@ function runtimeAnnotations(
   { runtimeConfig }: NetConf,
 ): JsonObject | undefined {
   const annotations = runtimeConfig?.["io.kubernetes.cri.pod-annotations"];
-  return typeof annotations === "object" && annotations !== null
-    ? annotations as JsonObject
-    : undefined;
+  return isJsonObject(annotations) ? annotations : undefined;
 }
 
 /** With everything that the plugin before wrote, known here or not. */

@@ -3,6 +3,7 @@
  *
  * @module
  */
+import { isJsonObject } from "../json/mod.ts";
 import { abortable } from "../async/mod.ts";
 import type { KubeObject } from "./mod.ts";
 import type {
@@ -354,8 +355,10 @@ function isSelected(query: URLSearchParams, object: MemoryObject): boolean {
 
 /** The target after a merge patch (RFC 7386). */
 export function mergePatched(target: unknown, patch: unknown): unknown {
-  if (!isRecord(patch)) return patch;
-  const result: Record<string, unknown> = isRecord(target) ? { ...target } : {};
+  if (!isJsonObject(patch)) return patch;
+  const result: Record<string, unknown> = isJsonObject(target)
+    ? { ...target }
+    : {};
   for (const [key, value] of Object.entries(patch)) {
     if (value === null) delete result[key];
     else result[key] = mergePatched(result[key], value);
@@ -394,8 +397,4 @@ function jsonPatched(
     else delete parent[last];
   }
   return copy;
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -1,6 +1,6 @@
+import type { JsonObject } from "../../lib/json/mod.ts";
 import assert from "node:assert/strict";
 import type { PluginAnswer } from "../../lib/cnirpc/plugin/mod.ts";
-import type { JsonObject } from "../../lib/cni/mod.ts";
 import { NoAnswerError } from "../../lib/plugin/mod.ts";
 import { askCoild } from "../../roles/coil/ask.ts";
 import { eventually, run } from "../lab/mod.ts";

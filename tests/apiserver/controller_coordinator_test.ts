@@ -1,9 +1,9 @@
+import type { JsonObject } from "../../lib/json/mod.ts";
 import assert from "node:assert/strict";
 import type {
   SpiderCoordinator,
   SpiderCoordinatorStatus,
 } from "../../lib/api/mod.ts";
-import type { JsonObject } from "../../lib/cni/mod.ts";
 import type { V1Lease } from "../../lib/kube/mod.ts";
 import { COORDINATOR_LEASE } from "../../lib/names/mod.ts";
 import { ControlPlane, eventually } from "../lab/mod.ts";

@@ -1,7 +1,7 @@
 /** Helpers of the tests of the coordinator: its resource on a real API server. */
+import type { JsonObject } from "../../lib/json/mod.ts";
 import { parse } from "yaml";
 import type { SpiderCoordinatorStatus } from "../../lib/api/mod.ts";
-import type { JsonObject } from "../../lib/cni/mod.ts";
 import type { ControlPlane } from "../lab/mod.ts";
 import { refusalsAt } from "./crds.ts";
 import { patchStatus } from "./patch_status.ts";

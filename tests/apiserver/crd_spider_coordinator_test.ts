@@ -1,6 +1,6 @@
+import type { JsonObject } from "../../lib/json/mod.ts";
 import assert from "node:assert/strict";
 import { parse } from "yaml";
-import type { JsonObject } from "../../lib/cni/mod.ts";
 import type { SpiderCoordinator } from "../../lib/api/mod.ts";
 import { documentOf, readShared } from "../../lib/coordinator/mod.ts";
 import { ControlPlane } from "../lab/mod.ts";

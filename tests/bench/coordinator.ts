@@ -1,7 +1,7 @@
 // The plugin coordinator by coild and alone, and upstream's, one after the other
 // on the same host. The plugin before is always the same: a macvlan.
+import type { JsonObject } from "../../lib/json/mod.ts";
 import * as path from "node:path";
-import type { JsonObject } from "../../lib/cni/mod.ts";
 import { FAMILIES, type Family } from "../../lib/inet/mod.ts";
 import { eventually, type Log, sleep } from "../lab/mod.ts";
 import { AgentStub, ensurePeerCoordinator } from "../lab/peer_coordinator.ts";

@@ -1,4 +1,5 @@
 /** What runtimes, tenants, gateways and daemons send: calls, configurations, annotations, objects, announcements. */
+import { isJsonObject } from "../../lib/json/mod.ts";
 import assert from "node:assert/strict";
 import {
   type AddressBlock,
@@ -125,38 +126,34 @@ const isText = (value: unknown) => typeof value === "string";
 const isOptional = (value: unknown) => value === undefined || isText(value);
 
 function isPool(value: unknown): value is AddressPool {
-  if (!isObject(value) || !isMetadata(value["metadata"])) return false;
+  if (!isJsonObject(value) || !isMetadata(value["metadata"])) return false;
   const { spec } = value;
-  if (!isObject(spec) || !Array.isArray(spec["subnets"])) return false;
+  if (!isJsonObject(spec) || !Array.isArray(spec["subnets"])) return false;
   const bits = spec["blockSizeBits"];
   return (bits === undefined || (Number.isInteger(bits) && Number(bits) >= 0 &&
     Number(bits) <= 120)) &&
     spec["subnets"].length > 0 &&
     spec["subnets"].every((subnet: unknown) =>
-      isObject(subnet) && isOptional(subnet["ipv4"]) &&
+      isJsonObject(subnet) && isOptional(subnet["ipv4"]) &&
       isOptional(subnet["ipv6"])
     );
 }
 
 function isBlock(value: unknown): value is AddressBlock {
-  return isObject(value) && isMetadata(value["metadata"]) &&
+  return isJsonObject(value) && isMetadata(value["metadata"]) &&
     Number.isInteger(value["index"]) && isOptional(value["ipv4"]) &&
     isOptional(value["ipv6"]);
 }
 
 function isMetadata(value: unknown): boolean {
-  if (!isObject(value) || !isText(value["name"])) return false;
+  if (!isJsonObject(value) || !isText(value["name"])) return false;
   const { labels } = value;
   return labels === undefined ||
-    (isObject(labels) && Object.values(labels).every(isText));
+    (isJsonObject(labels) && Object.values(labels).every(isText));
 }
 
 function isDestinations(value: unknown): value is string[] {
   return Array.isArray(value) && value.every(isText);
-}
-
-function isObject(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** An address and a prefix that were read are written as what is read as the same. */

@@ -1,5 +1,5 @@
+import type { JsonObject } from "../../lib/json/mod.ts";
 import assert from "node:assert/strict";
-import type { JsonObject } from "../../lib/cni/mod.ts";
 import {
   documentOf,
   NOTHING_SHARED,

@@ -1,6 +1,6 @@
 // An ADD that fails at any step, or send: everything is as before.
+import type { JsonObject } from "../../lib/json/mod.ts";
 import assert from "node:assert/strict";
-import type { JsonObject } from "../../lib/cni/mod.ts";
 import type { Outside } from "../../lib/coordinator/mod.ts";
 import { FAMILIES } from "../../lib/inet/mod.ts";
 import { type Countdown, failing } from "./coordinator_faults.ts";

@@ -1,6 +1,6 @@
+import type { JsonObject } from "../../lib/json/mod.ts";
 import assert from "node:assert/strict";
 import type { PluginAnswer } from "../../lib/cnirpc/plugin/mod.ts";
-import type { JsonObject } from "../../lib/cni/mod.ts";
 import {
   type CoordinatorCall,
   type Outside,

@@ -1,7 +1,7 @@
 // Interfaces in any order and by any names, configurations and results of any kind.
+import type { JsonObject } from "../../lib/json/mod.ts";
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import type { JsonObject } from "../../lib/cni/mod.ts";
 import { FAMILIES } from "../../lib/inet/mod.ts";
 import {
   CoordinatorLab,

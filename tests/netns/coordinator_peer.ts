@@ -1,6 +1,6 @@
 // ADD by ours and by upstream's coordinator, in the same world.
+import type { JsonObject } from "../../lib/json/mod.ts";
 import assert from "node:assert/strict";
-import type { JsonObject } from "../../lib/cni/mod.ts";
 import { callPlugin, sandboxOf } from "../lab/runtime.ts";
 import type { CoordinatorLab, LabPod } from "./coordinator_lab.ts";
 

@@ -1,8 +1,8 @@
 // The NetworkAttachmentDefinitions of docs/coordinator.md as they are, but for
 // Multus: by the distribution's plugins, and then the coordinator.
+import type { JsonObject } from "../../lib/json/mod.ts";
 import assert from "node:assert/strict";
 import { parse } from "yaml";
-import type { JsonObject } from "../../lib/cni/mod.ts";
 import { openLibc } from "../../lib/linux/mod.ts";
 import {
   CoordinatorLab,

@@ -7,7 +7,7 @@ import {
 } from "../query/credential_source.ts";
 import { CredentialsError } from "../base/errors.ts";
 import { type HttpAnswer, HttpClient } from "../base/http.ts";
-import { tryParseObject } from "../base/json.ts";
+import { tryParseJsonObject } from "../../json/mod.ts";
 import type { ImdsClient } from "./imds.ts";
 import { endpointOf, QueryClient } from "../query/query.ts";
 import { checkPrintable, Credentials } from "../base/sign.ts";
@@ -185,7 +185,7 @@ async function ofInstance(
 
 /** Keys as IMDS and agents of containers give them. */
 function readAnswer({ headers, body }: HttpAnswer): IssuedCredentials {
-  const answer = tryParseObject(body);
+  const answer = tryParseJsonObject(body);
   if (answer === undefined) {
     throw new CredentialsError("the answer is not a JSON object");
   }

@@ -1,6 +1,6 @@
+import type { JsonObject } from "../../json/mod.ts";
 import {
   type CniError,
-  type JsonObject,
   parseBoolean,
   parseInteger,
   parseList,

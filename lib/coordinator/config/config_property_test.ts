@@ -1,6 +1,7 @@
+import type { JsonObject } from "../../json/mod.ts";
 import assert from "node:assert/strict";
 import fc from "fast-check";
-import { CniError, type JsonObject } from "../../cni/mod.ts";
+import { CniError } from "../../cni/mod.ts";
 import { parseGiven } from "./config.ts";
 import { settingsOf } from "./defaults.ts";
 

@@ -1,5 +1,6 @@
+import type { JsonObject } from "../../json/mod.ts";
 import assert from "node:assert/strict";
-import { CniError, type JsonObject } from "../../cni/mod.ts";
+import { CniError } from "../../cni/mod.ts";
 import { parseGiven } from "./config.ts";
 import { requireServices, settingsOf } from "./defaults.ts";
 

@@ -1,9 +1,5 @@
-import {
-  type JsonObject,
-  parseInteger,
-  parseObject,
-  parseText,
-} from "../../cni/mod.ts";
+import type { JsonObject } from "../../json/mod.ts";
+import { parseInteger, parseObject, parseText } from "../../cni/mod.ts";
 import type { ProbeTimes } from "../../probe/mod.ts";
 import { invalidConfig } from "./invalid.ts";
 

@@ -1,6 +1,6 @@
+import type { JsonObject } from "../../json/mod.ts";
 import {
   CniError,
-  type JsonObject,
   type NetConf,
   parseInteger,
   parseObject,

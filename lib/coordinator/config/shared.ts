@@ -1,10 +1,6 @@
+import type { JsonObject } from "../../json/mod.ts";
 import type { SpiderCoordinator } from "../../api/mod.ts";
-import {
-  CniError,
-  type JsonObject,
-  parseObject,
-  parseText,
-} from "../../cni/mod.ts";
+import { CniError, parseObject, parseText } from "../../cni/mod.ts";
 import { type Given, parseGiven } from "./config.ts";
 
 /** Why the cluster's Service CIDRs are not known, for the runtime. */

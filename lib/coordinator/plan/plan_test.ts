@@ -1,9 +1,9 @@
+import type { JsonObject } from "../../json/mod.ts";
 import assert from "node:assert/strict";
 import { formatTable } from "../../../tests/lab/plan_text/nft_table.ts";
 import { Address, FAMILIES, type Family, Prefix } from "../../inet/mod.ts";
 import { type Link, MAIN_TABLE } from "../../netlink/mod.ts";
 import { addressEntry } from "../../netlink/testing.ts";
-import type { JsonObject } from "../../cni/mod.ts";
 import { parseGiven } from "../config/config.ts";
 import { settingsOf } from "../config/defaults.ts";
 import type { ResolvedMode } from "./mode.ts";

@@ -1,3 +1,4 @@
+import { isJsonObject, tryParseJsonObject } from "../../../lib/json/mod.ts";
 import { Address, type Family, Prefix } from "../../../lib/inet/mod.ts";
 import { CONTROLLER_LEASES } from "../../../lib/names/mod.ts";
 
@@ -111,7 +112,9 @@ export class Redactor {
   #lines(text: string, end: RegExp): string {
     const lines = text.split("\n").map((line) => {
       const tail = end.exec(line)?.[0] ?? "";
-      const value = tryParse(line.slice(0, line.length - tail.length));
+      const value = tryParseJsonObject(
+        line.slice(0, line.length - tail.length),
+      );
       for (const name of namesIn(value)) this.learn(name);
       return { line, tail, value };
     });
@@ -130,7 +133,7 @@ export class Redactor {
     if (Array.isArray(value)) {
       return value.map((item) => this.#json(item, field));
     }
-    if (!isRecord(value)) return value;
+    if (!isJsonObject(value)) return value;
     const areLabels = ["labels", "annotations", "matchLabels", "nodeSelector"]
       .includes(field);
     const kept = Object.entries(value).filter(([key]) =>
@@ -281,30 +284,16 @@ function* namesIn(value: unknown): Generator<string> {
     for (const item of value) yield* namesIn(item);
     return;
   }
-  if (!isRecord(value)) return;
+  if (!isJsonObject(value)) return;
   // "name" alone may be that of a port or a container.
   const isObject = ["namespace", "uid", "creationTimestamp"].some((field) =>
     field in value
   );
   for (const [field, item] of Object.entries(value)) {
-    if (field === "blocks" && isRecord(item)) yield* Object.keys(item);
+    if (field === "blocks" && isJsonObject(item)) yield* Object.keys(item);
     if (typeof item !== "string") yield* namesIn(item);
     else if (NAME_FIELDS.has(field) || isObject && field === "name") {
       yield* item.split("/");
     }
-  }
-}
-
-function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
-
-function tryParse(line: string): unknown {
-  if (!line.startsWith("{")) return undefined;
-  try {
-    return JSON.parse(line);
-  } catch {
-    // A line that was cut off: text.
-    return undefined;
   }
 }

@@ -1,3 +1,4 @@
+import { isJsonObject } from "../../../lib/json/mod.ts";
 import { parseEgressAnnotations } from "../../../lib/api/mod.ts";
 import { EGRESS_ANNOTATION_PREFIX } from "../../../lib/names/mod.ts";
 
@@ -18,7 +19,7 @@ export function listOf<T>(
 ): readonly T[] {
   return check(value ?? [], {
     field,
-    is: (v) => Array.isArray(v) && v.every(isObject),
+    is: (v) => Array.isArray(v) && v.every(isJsonObject),
     must: "a list of objects",
   });
 }
@@ -81,8 +82,4 @@ function check<T>(
       JSON.stringify(value)
     }`,
   );
-}
-
-function isObject(value: unknown): boolean {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -1,8 +1,5 @@
-import {
-  CniError,
-  type JsonObject,
-  parseConfig,
-} from "../../../lib/cni/mod.ts";
+import { isJsonObject, type JsonObject } from "../../../lib/json/mod.ts";
+import { CniError, parseConfig } from "../../../lib/cni/mod.ts";
 import { API_GROUP } from "../../../lib/names/mod.ts";
 
 /** The plugin's type in network configurations, and its file's name. */
@@ -135,8 +132,8 @@ export function hasPlugin(list: NetworkList): boolean {
 /** What an installer noted in the list; undefined when none wrote it. */
 export function noteOf(list: NetworkList): InstallerNote | undefined {
   const note = list.json[INSTALLER_KEY];
-  if (typeof note !== "object" || note === null) return undefined;
-  const { plugins, keys } = note as JsonObject;
+  if (!isJsonObject(note)) return undefined;
+  const { plugins, keys } = note;
   return { plugins: texts(plugins), keys: texts(keys) };
 }
 
@@ -155,8 +152,6 @@ function parseJson(text: string): unknown {
 }
 
 function asObject(value: unknown, what: string): JsonObject {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    throw new NetworkListError(`${what} is not a JSON object`);
-  }
-  return value as JsonObject;
+  if (isJsonObject(value)) return value;
+  throw new NetworkListError(`${what} is not a JSON object`);
 }

@@ -1,6 +1,6 @@
+import type { JsonObject } from "../../../lib/json/mod.ts";
 import { createHash } from "node:crypto";
 import { isDeepStrictEqual } from "node:util";
-import type { JsonObject } from "../../../lib/cni/mod.ts";
 import { mergeLists } from "./merge.ts";
 import type { NetworkList } from "../base/network_list.ts";
 import type { ConfigFile, OwnFile, Situation } from "../read/situation.ts";

@@ -1,4 +1,4 @@
-import type { JsonObject } from "../../../lib/cni/mod.ts";
+import type { JsonObject } from "../../../lib/json/mod.ts";
 import {
   INSTALLER_KEY,
   type NetworkList,

@@ -1,4 +1,5 @@
-import { compareVersions, type JsonObject } from "../../../lib/cni/mod.ts";
+import type { JsonObject } from "../../../lib/json/mod.ts";
+import { compareVersions } from "../../../lib/cni/mod.ts";
 import { InstallError } from "../base/errors.ts";
 import { type NetworkList, typesOf, versionsOf } from "../base/network_list.ts";
 

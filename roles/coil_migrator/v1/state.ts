@@ -1,6 +1,7 @@
 // What Coil v1 keeps in etcd, parsed. The keys, below the prefix: pool/NAME,
 // block/POOL/SUBNET, ip/BLOCK/OFFSET, and subnet/ADDRESS, which says nothing
 // that the pools do not say.
+import { isJsonObject, type JsonObject } from "../../../lib/json/mod.ts";
 import type { EtcdEntry } from "../../../lib/etcd/mod.ts";
 import { Address, Prefix } from "../../../lib/inet/mod.ts";
 import { compareText } from "../../../lib/names/mod.ts";
@@ -100,9 +101,7 @@ function parseBlocks(pool: string, value: string): V1Block[] {
   const { nodes } = parseObject(value);
   // Go writes null for what is empty.
   if (nodes === null || nodes === undefined) return [];
-  if (typeof nodes !== "object" || Array.isArray(nodes)) {
-    throw new SyntaxError("nodes is not an object");
-  }
+  if (!isJsonObject(nodes)) throw new SyntaxError("nodes is not an object");
   return Object.entries(nodes).flatMap(([node, list]) =>
     parseTexts(list, `nodes of "${node}"`).map((cidr) => ({
       pool,
@@ -147,11 +146,9 @@ function podOf(value: string): string | undefined {
     : undefined;
 }
 
-function parseObject(text: string): Readonly<Record<string, unknown>> {
+function parseObject(text: string): JsonObject {
   const value: unknown = JSON.parse(text);
-  if (typeof value === "object" && value !== null && !Array.isArray(value)) {
-    return { ...value };
-  }
+  if (isJsonObject(value)) return value;
   throw new SyntaxError("it is not a JSON object");
 }
 

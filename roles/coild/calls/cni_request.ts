@@ -1,3 +1,4 @@
+import { isJsonObject } from "../../../lib/json/mod.ts";
 import {
   type AttachmentKey,
   checkContainerId,
@@ -237,9 +238,7 @@ export function parseNetwork(stdinData: Uint8Array): Network {
 function parseAnnotations(
   value: unknown,
 ): Record<string, string> | undefined {
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
-    return undefined;
-  }
+  if (!isJsonObject(value)) return undefined;
   const entries = Object.entries(value).filter((entry): entry is [
     string,
     string,

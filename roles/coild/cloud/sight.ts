@@ -1,8 +1,5 @@
-import {
-  type ImdsClient,
-  NoAnswerError,
-  tryParseObject,
-} from "../../../lib/aws/mod.ts";
+import { tryParseJsonObject } from "../../../lib/json/mod.ts";
+import { type ImdsClient, NoAnswerError } from "../../../lib/aws/mod.ts";
 import {
   Address,
   type DualStack,
@@ -56,7 +53,7 @@ export async function readInstance(
   imds: ImdsClient,
   options: { readonly signal: AbortSignal },
 ): Promise<Instance> {
-  const document = tryParseObject(await imds.get(DOCUMENT, options));
+  const document = tryParseJsonObject(await imds.get(DOCUMENT, options));
   if (document === undefined) {
     throw new NoAnswerError(
       "Cannot read the instance metadata: the instance's document is not a JSON object",
