@@ -9,6 +9,7 @@ import { RouteSocket } from "../../lib/netlink/mod.ts";
 import { PodNetwork, SourceTable } from "../../lib/podnet/mod.ts";
 import { RouteExporter } from "../../lib/routing/mod.ts";
 import { AddressedPods } from "./pods/addressed_pods.ts";
+import { FormerHolders } from "./observe/former_holders.ts";
 import { GarbageCollector } from "./pods/garbage.ts";
 import { LeakRelease } from "./pods/leak_release.ts";
 import { NetworkKeeper } from "./network/keeper.ts";
@@ -70,6 +71,7 @@ export function connectIpam(
     checkNetwork: () => parts.keeper.check(),
     admin: {
       read: parts.readAddresses,
+      former: (address) => parts.former.of(address),
       release: (request) => parts.leaks.release(request),
     },
     async run(signal) {
@@ -168,8 +170,9 @@ function connect(
     }),
   );
   const flows = new StaleFlows({ isFree: (address) => ipam.isFree(address) });
+  const former = new FormerHolders({ path: `${options.socketPath}.former` });
   const teardown = stack.use(
-    new Teardown({ ipam, network, rests: blocks.rests }),
+    new Teardown({ ipam, network, rests: blocks.rests, former }),
   );
   const networks = new NetworkMemory();
   const table = stack.use(new SourceTable());
@@ -187,6 +190,7 @@ function connect(
     pods,
     blocks,
     teardown,
+    former,
     networks,
     locks,
     repair,

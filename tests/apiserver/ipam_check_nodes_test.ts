@@ -6,6 +6,7 @@ import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { jittered, sleep } from "../../lib/async/mod.ts";
 import { askAddresses } from "../../lib/cnirpc/inspection/mod.ts";
 import { coil, type Output } from "../../roles/cli/testing.ts";
+import { testedSessions } from "../arch/pages.ts";
 import { awaitedLater, eventually } from "../lab/mod.ts";
 import { CoildLab } from "./coild_lab.ts";
 import { coildPod } from "./coild_pod.ts";
@@ -17,7 +18,7 @@ Deno.test("coil ipam check sees what is on nodes", async (t) => {
     { ipv4: "10.100.0.0/24", ipv6: "fd02::100:0/120" },
   ]);
   lab.granter.start();
-  await using coild = await lab.startCoild();
+  let coild = await lab.startCoild();
   const { socketPath, node } = coild;
 
   const add = (name: string) => addReportedPod(lab, coild, name);
@@ -83,6 +84,40 @@ Deno.test("coil ipam check sees what is on nodes", async (t) => {
       assert.deepEqual([young.code, young.out], [0, "No problems found\n"]);
       await coild.del(first);
       assert.deepEqual(await codes(), []);
+    },
+  );
+
+  await t.step(
+    "who had it is noted, as the document shows, also over a kill of coild",
+    async () => {
+      const [session] = await testedSessions(
+        "docs/roles/coil.md",
+        import.meta.url,
+      );
+      const [program, ...args] = session?.command.split(" ") ?? [];
+      assert.equal(program, "coil");
+      const explain = () => coil([...args, `--socket=${socketPath}`]);
+      let said = await explain();
+      // The interface is deleted behind the DEL's back.
+      await eventually("the address to be free", async () => {
+        said = await explain();
+        return !said.out.startsWith("No former holder");
+      });
+      assert.deepEqual([said.code, said.err], [0, ""]);
+      assert.equal(said.out.replace(/\d+s ago/, "0s ago"), session?.output);
+      await coild.process.kill9();
+      coild = await lab.startCoild();
+      assert.equal(
+        (await explain()).out.replace(/\d+s ago/, "0s ago"),
+        session?.output,
+      );
+      const other = ["explain", "10.100.0.1", "--local"];
+      assert.equal(
+        (await coil([...other, `--socket=${socketPath}`])).out,
+        "No former holder of 10.100.0.1 within a day\n",
+      );
+      const usage = await coil(["explain", "default/first", "--local"]);
+      assert.deepEqual([usage.code, usage.out], [2, ""]);
     },
   );
 

@@ -128,6 +128,13 @@ Deno.test("an admin gets coil from a pod of coil-controller, as the guide says",
   assert.deepEqual(fields, [[ipv4, ipv6, "default/shown", "node2"]]);
   assert.match(rows[0] ?? "", / ok +\d+s$/);
   await site.pods.remove(pod);
+  for (const address of pod.addresses) {
+    await eventually(`${address} to be known as default/shown's`, async () => {
+      const text = await shell(`${executable} explain ${address} --nodes`);
+      return /\n {2}Pod default\/shown on Node node2 had it until \d+s ago\n/
+        .test(text);
+    });
+  }
 });
 
 Deno.test("coil connectivity test", async (t) => {

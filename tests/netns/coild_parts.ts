@@ -142,6 +142,7 @@ export async function partsOn(network: PodNetwork): Promise<Parts> {
     ...shared,
     repair,
     quarantine: { report: () => {} },
+    former: { note() {} },
     network: paused,
     intervalMs: 1,
   });

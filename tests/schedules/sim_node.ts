@@ -120,6 +120,7 @@ export class SimCoild {
       metrics,
       intervalMs: 1_000,
       quarantine: { report: () => {} },
+      former: { note() {} },
     });
     const attachments = new AddressedPods({
       ...shared,
@@ -139,6 +140,7 @@ export class SimCoild {
         },
       },
       nodeEvents: { record() {} },
+      former: { note() {} },
     });
     this.ipam = ipam;
     this.#teardown = teardown;

@@ -7,6 +7,7 @@
  * @module
  */
 import { abortable, writeAll } from "../../async/mod.ts";
+import type { Address } from "../../inet/mod.ts";
 
 /** What the socket is called beside that for gRPC: `/run/coild.sock.admin`. */
 export const ADMIN_SOCKET_SUFFIX = ".admin";
@@ -16,6 +17,9 @@ export const ADDRESSES_PATH = "/v1/addresses";
 
 /** GET: the calls of CNI that are under way, as a list of {@linkcode CallEntry}. */
 export const CALLS_PATH = "/v1/calls";
+
+/** GET, with a parameter `address`: who had it, as a list of {@linkcode FormerHolder}. */
+export const FORMER_PATH = "/v1/former";
 
 /** POST: free addresses that have leaked, if coild can prove it. */
 export const RELEASE_PATH = "/v1/release";
@@ -48,6 +52,18 @@ export interface CallEntry {
   readonly phase: string;
   /** Since the phase began. */
   readonly phaseSeconds: number;
+}
+
+/** An interface that no longer has its addresses. */
+export interface FormerHolder {
+  readonly addresses: readonly string[];
+  readonly containerId: string;
+  readonly ifname: string;
+  /** Absent where the address came free without a DEL that named the pod. */
+  readonly namespace?: string | undefined;
+  readonly pod?: string | undefined;
+  /** RFC 3339 time at which the address came free. */
+  readonly until: string;
 }
 
 /** Addresses that coild keeps for an interface. */
@@ -141,6 +157,17 @@ export async function askCalls(
 ): Promise<readonly CallEntry[]> {
   const head = `GET ${CALLS_PATH}`;
   return await exchange({ socketPath, head, body: "", parse: toCalls }, ask);
+}
+
+/** Asks that coild who had an address within a day, the last one first. @throws {CoildSilentError} */
+export async function askFormer(
+  socketPath: string,
+  { address, signal }: Ask & { readonly address: Address },
+): Promise<readonly FormerHolder[]> {
+  const head = `GET ${FORMER_PATH}?address=${address}`;
+  return await exchange({ socketPath, head, body: "", parse: toFormer }, {
+    signal,
+  });
 }
 
 /** Asks that coild to release entries, or only to say which it would. @throws {CoildSilentError} */
@@ -240,6 +267,11 @@ function toAddresses(answer: unknown): NodeAddresses {
 function toCalls(answer: unknown): readonly CallEntry[] {
   if (Array.isArray(answer)) return answer;
   throw new SyntaxError("its answer is not a list of calls");
+}
+
+function toFormer(answer: unknown): readonly FormerHolder[] {
+  if (Array.isArray(answer)) return answer;
+  throw new SyntaxError("its answer is not a list of former holders");
 }
 
 function toRelease(answer: unknown): ReleaseAnswer {

@@ -8,15 +8,7 @@ import {
   type NodeFinding,
   nodeFindings,
 } from "../../../lib/ipam/audit/mod.ts";
-import {
-  ADMIN_SOCKET_SUFFIX,
-  askAddresses,
-  askCalls,
-  askRelease,
-  type CallEntry,
-  CoildSilentError,
-  type NodeAddresses,
-} from "../../../lib/cnirpc/inspection/mod.ts";
+import type { NodeAddresses } from "../../../lib/cnirpc/inspection/mod.ts";
 import {
   defineFlags,
   EXIT,
@@ -25,7 +17,6 @@ import {
   UsageError,
 } from "../../../lib/flags/mod.ts";
 import { EventRecorder, type KubeClient } from "../../../lib/kube/mod.ts";
-import { COILD_SOCKET } from "../../../lib/names/mod.ts";
 import {
   type Call,
   type Command,
@@ -34,7 +25,6 @@ import {
   type Terminal,
 } from "../base/command.ts";
 import { connect } from "../base/connection.ts";
-import { CommandError } from "../base/errors.ts";
 import { kubectlExec } from "../base/kubectl.ts";
 import { Looker, type Unseen } from "../base/looker.ts";
 import {
@@ -44,17 +34,12 @@ import {
   PROBLEM_EXIT_CODES,
   PROBLEM_FLAGS,
 } from "../base/problem.ts";
+import { askHere, releaseHere, SOCKET_HELP } from "./here.ts";
 import { askNodes } from "./nodes.ts";
 import { readBooks } from "./read_books.ts";
 import { formatRepairs, type Mended, type Repair } from "./repair.ts";
 import { repairCluster } from "./repair_cluster.ts";
 import { repairNode } from "./repair_node.ts";
-
-/** How long the coild of a node may take to answer. */
-const ASK_MS = 10_000;
-
-/** Where coild's socket is: as Coil's manifests have it, and by default. */
-const SOCKETS = ["/run/coil/coild.sock", COILD_SOCKET] as const;
 
 const FLAGS = defineFlags({
   "nodes": {
@@ -69,9 +54,7 @@ const FLAGS = defineFlags({
   },
   "socket": {
     type: "string",
-    help: `Socket of coild, with --local and --nodes; default: ${
-      SOCKETS.join(" or ")
-    }, if it exists`,
+    help: SOCKET_HELP,
   },
   "min-age": {
     type: "duration",
@@ -144,18 +127,6 @@ export interface Report<F = Finding | NodeFinding> {
   readonly unseen: readonly Unseen[];
 }
 
-/** What the coild of this node answers, asked at this socket or at the one that is there. @throws {CommandError} when it does not answer */
-export async function askHere(socket: string): Promise<NodeAddresses> {
-  return await orSilent(
-    askAddresses(socket || await findSocket(), asking()),
-  );
-}
-
-/** The calls of CNI under way at this node's coild. @throws {CommandError} when it does not answer */
-export async function callsHere(socket: string): Promise<readonly CallEntry[]> {
-  return await orSilent(askCalls(socket || await findSocket(), asking()));
-}
-
 /** What of this node does not fit, and what its coild answered. @throws {CommandError} when it does not answer */
 export function checkHere(
   { socket, minAgeMs }: { readonly socket: string; readonly minAgeMs: number },
@@ -178,43 +149,12 @@ async function mendHere(values: Values): Promise<Report> {
   const { socket, repair, "dry-run": dryRun, "min-age": minAgeMs } = values;
   const { answer, ...report } = await checkHere({ socket, minAgeMs });
   if (!repair) return report;
-  const path = socket || await findSocket();
   const mended = await repairNode(report.problems, {
     answer,
     dryRun,
-    release: async (request) => {
-      const asked = askRelease(path, { ...request, ...asking() });
-      return (await orSilent(asked)).results;
-    },
+    release: async (request) => (await releaseHere(socket, request)).results,
   });
   return { ...mended, unseen: report.unseen };
-}
-
-function asking(): { readonly signal: AbortSignal } {
-  return { signal: AbortSignal.timeout(ASK_MS) };
-}
-
-/** @throws {CommandError} when coild does not answer */
-async function orSilent<A>(answer: Promise<A>): Promise<A> {
-  try {
-    return await answer;
-  } catch (error) {
-    if (!(error instanceof CoildSilentError)) throw error;
-    throw new CommandError(error.message, { cause: error });
-  }
-}
-
-/** The first that is there; the first, if none is. */
-async function findSocket(): Promise<string> {
-  for (const socket of SOCKETS) {
-    try {
-      await Deno.stat(socket + ADMIN_SOCKET_SUFFIX);
-      return socket;
-    } catch (error) {
-      if (!(error instanceof Deno.errors.NotFound)) throw error;
-    }
-  }
-  return SOCKETS[0];
 }
 
 async function checkCluster(
@@ -227,21 +167,25 @@ async function checkCluster(
   const asked = values.nodes
     ? await askNodes(new Looker(client, pageSize), {
       exec: kubectlExec(values),
+      parse: parseReport,
       args: [
+        ...["ipam", "check", "--local", "--output=json"],
         ...values.socket === "" ? [] : [`--socket=${values.socket}`],
         ...repair ? ["--repair"] : [],
         ...dryRun ? ["--dry-run"] : [],
         `--min-age=${formatDuration(values["min-age"])}`,
       ],
     })
-    : { repairs: [], problems: [], unseen: [] };
+    : { answers: new Map<string, Mended<NodeFinding>>(), unseen: [] };
+  const ofNodes = [...asked.answers.values()];
+  const nodeProblems = ofNodes.flatMap(({ problems }) => problems);
   const { books, ...report } = await checkObjects(client, {
     pageSize,
     now: () => terminal.now(),
   });
   const unseen = [...report.unseen, ...asked.unseen];
   if (!repair) {
-    return { problems: [...report.problems, ...asked.problems], unseen };
+    return { problems: [...report.problems, ...nodeProblems], unseen };
   }
   const mended = await mendCluster(client, values, {
     findings: report.problems,
@@ -249,10 +193,25 @@ async function checkCluster(
     terminal,
   });
   return {
-    repairs: [...mended.repairs, ...asked.repairs],
-    problems: [...mended.problems, ...asked.problems],
+    repairs: [
+      ...mended.repairs,
+      ...ofNodes.flatMap(({ repairs }) => repairs),
+    ],
+    problems: [...mended.problems, ...nodeProblems],
     unseen,
   };
+}
+
+/** Reads a report of `coil ipam check --local`. @throws {SyntaxError} when it is not one */
+export function parseReport(text: string): Mended<NodeFinding> {
+  const report: unknown = JSON.parse(text);
+  const { problems, repairs = [], unseen } = (report ?? {}) as Partial<
+    Report<NodeFinding>
+  >;
+  if (![problems, repairs, unseen].every(Array.isArray)) {
+    throw new SyntaxError("its answer is not a report");
+  }
+  return { repairs, problems: problems ?? [] };
 }
 
 /** What of the cluster's objects does not fit, and the objects. */

@@ -1,26 +1,35 @@
 import { EXIT } from "../../../lib/flags/mod.ts";
-import type { NodeFinding } from "../../../lib/ipam/audit/mod.ts";
 import { forEachConcurrently } from "../../../lib/async/mod.ts";
 import { NODES, PODS, type V1Pod } from "../../../lib/kube/mod.ts";
 import { APP_COMPONENT_LABEL } from "../../../lib/names/mod.ts";
 import { type Exec, failureOf } from "../base/kubectl.ts";
 import type { Looker, Unseen } from "../base/looker.ts";
 import { LINUX, OF_COIL } from "../base/selections.ts";
-import type { Mended, Repair } from "./repair.ts";
 
-export interface NodesReport extends Mended<NodeFinding> {
+/** What nodes have answered. */
+export interface NodesReport<A> {
+  /** By the node's name. */
+  readonly answers: ReadonlyMap<string, A>;
   /** Nodes about which nothing is known. */
   readonly unseen: readonly Unseen[];
+}
+
+/** A command for the coild of each node. */
+export interface NodesCommand<A> {
+  readonly exec: Exec;
+  readonly args: readonly string[];
+  /** Reads its output. @throws {SyntaxError} when it is something else */
+  readonly parse: (stdout: string) => A;
 }
 
 /** Nodes that are asked at a time. */
 const AT_ONCE = 16;
 
-/** Asks the coild of every Linux node, and says of which nothing is known: that is never taken for well. */
-export async function askNodes(
+/** Runs a command of `coil` in the coild pod of every Linux node, and says of which nothing is known: that is never taken for well. */
+export async function askNodes<A>(
   looker: Looker,
-  { exec, args }: { readonly exec: Exec; readonly args: readonly string[] },
-): Promise<NodesReport> {
+  command: NodesCommand<A>,
+): Promise<NodesReport<A>> {
   const nodes = await looker.list(
     NODES,
     ({ metadata }) => metadata?.name ?? "",
@@ -34,19 +43,17 @@ export async function askNodes(
     (pods ?? []).filter(isCoild).map((pod) => [pod.spec?.nodeName, pod]),
   );
   const names = nodes ?? [...byNode.keys()].map((name) => name ?? "");
-  const repairs: Repair[] = [];
-  const problems: NodeFinding[] = [];
+  const answers = new Map<string, A>();
   const unseen: Unseen[] = [];
   await forEachConcurrently(names.sort(), AT_ONCE, async (node) => {
-    const answer = await askNode(byNode.get(node), { exec, args });
-    if (typeof answer === "string") {
-      unseen.push({ what: `Node ${node}`, why: "unknown", detail: answer });
-      return;
+    try {
+      answers.set(node, await askNode(byNode.get(node), command));
+    } catch (error) {
+      const detail = error instanceof Error ? error.message : String(error);
+      unseen.push({ what: `Node ${node}`, why: "unknown", detail });
     }
-    repairs.push(...answer.repairs);
-    problems.push(...answer.problems);
   });
-  return { repairs, problems, unseen };
+  return { answers, unseen };
 }
 
 /** Whether it is a pod of coild's. */
@@ -54,36 +61,16 @@ export function isCoild({ metadata }: V1Pod): boolean {
   return metadata?.labels?.[APP_COMPONENT_LABEL]?.endsWith("coild") ?? false;
 }
 
-/** What came of a node's findings, or why nothing is known. */
-async function askNode(
+async function askNode<A>(
   pod: V1Pod | undefined,
-  { exec, args }: { readonly exec: Exec; readonly args: readonly string[] },
-): Promise<Mended<NodeFinding> | string> {
-  if (pod === undefined) return "no coild runs there";
+  { exec, args, parse }: NodesCommand<A>,
+): Promise<A> {
+  if (pod === undefined) throw new Error("no coild runs there");
   const { namespace = "", name = "" } = pod.metadata ?? {};
   const container = pod.spec?.containers[0]?.name ?? "";
-  try {
-    const ran = await exec(
-      { namespace, name, container },
-      ["ipam", "check", "--local", "--output=json", ...args],
-    );
-    if (ran.code !== EXIT.ok && ran.code !== EXIT.problems) {
-      return failureOf(ran);
-    }
-    return parseReport(ran.stdout);
-  } catch (error) {
-    return error instanceof Error ? error.message : String(error);
+  const ran = await exec({ namespace, name, container }, args);
+  if (ran.code === EXIT.ok || ran.code === EXIT.problems) {
+    return parse(ran.stdout);
   }
-}
-
-/** @throws {SyntaxError} when it is not a report */
-function parseReport(text: string): Mended<NodeFinding> {
-  const report: unknown = JSON.parse(text);
-  const { problems, repairs = [], unseen } = (report ?? {}) as Partial<
-    NodesReport
-  >;
-  if (![problems, repairs, unseen].every(Array.isArray)) {
-    throw new SyntaxError("its answer is not a report");
-  }
-  return { repairs, problems: problems ?? [] };
+  throw new Error(failureOf(ran));
 }

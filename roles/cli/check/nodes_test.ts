@@ -1,33 +1,8 @@
 import assert from "node:assert/strict";
-import { KubeClient } from "../../../lib/kube/mod.ts";
-import { FakeTransport } from "../../../lib/kube/testing.ts";
-import { Looker } from "../base/looker.ts";
 import type { Ran } from "../base/kubectl.ts";
+import { parseReport } from "./check.ts";
 import { askNodes } from "./nodes.ts";
-
-function coildOn(node: string): object {
-  return {
-    metadata: {
-      namespace: "kube-system",
-      name: `coild-${node}`,
-      labels: { "app.kubernetes.io/component": "coild" },
-    },
-    spec: { nodeName: node, containers: [{ name: "coild" }] },
-  };
-}
-
-/** A cluster of these nodes, each with a coild. */
-function lookerOf(...nodes: readonly string[]): Looker {
-  const transport = new FakeTransport(({ path }) => ({
-    body: {
-      metadata: {},
-      items: path.includes("/nodes")
-        ? nodes.map((name) => ({ metadata: { name } }))
-        : nodes.map(coildOn),
-    },
-  }));
-  return new Looker(new KubeClient(transport), 500);
-}
+import { lookerOf } from "./testing.ts";
 
 function ran(report: unknown, more: Partial<Ran> = {}): Ran {
   return { code: 0, stdout: JSON.stringify(report), stderr: "", ...more };
@@ -36,7 +11,7 @@ function ran(report: unknown, more: Partial<Ran> = {}): Ran {
 const PROBLEM = { object: "Address 1", code: "address-leaked", holder: "c1" };
 const REPAIR = { object: "Address 2", code: "address-without-interface" };
 
-Deno.test("askNodes() joins what nodes found and mended, and takes nothing else for an answer", async () => {
+Deno.test("askNodes() has what each node found and mended, and takes nothing else for an answer", async () => {
   const answers: Readonly<Record<string, Ran>> = {
     "coild-n1": ran(
       { repairs: [REPAIR], problems: [PROBLEM], unseen: [] },
@@ -57,13 +32,17 @@ Deno.test("askNodes() joins what nodes found and mended, and takes nothing else 
       assert.ok(answer);
       return Promise.resolve(answer);
     },
-    args: ["--repair", "--dry-run"],
+    args: ["ipam", "check", "--repair"],
+    parse: parseReport,
   });
   assert.equal(
     asked[0],
-    "kube-system coild-n1 coild ipam check --local --output=json --repair --dry-run",
+    "kube-system coild-n1 coild ipam check --repair",
   );
-  assert.deepEqual([report.repairs, report.problems], [[REPAIR], [PROBLEM]]);
+  assert.deepEqual([...report.answers], [
+    ["n1", { repairs: [REPAIR], problems: [PROBLEM] }],
+    ["n2", { repairs: [], problems: [] }],
+  ]);
   assert.deepEqual(
     report.unseen.map(({ what, detail }) => `${what}: ${detail}`).toSorted(),
     [

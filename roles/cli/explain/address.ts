@@ -13,7 +13,7 @@ import {
 } from "../../../lib/api/mod.ts";
 import { type Address, type Prefix, valuesOf } from "../../../lib/inet/mod.ts";
 import { nameText, POOL_LABEL, VPC_POOL } from "../../../lib/names/mod.ts";
-import type { Facts, PodFacts } from "./facts.ts";
+import type { Facts, Former, PodFacts } from "./facts.ts";
 
 /**
  * What an address is. `in-use`: pods have it. `free`: in a node's block, and
@@ -39,6 +39,8 @@ export interface AddressReport {
   readonly holders: readonly Holder[];
   /** Pods that have ended and had it; they have it no longer. */
   readonly ended: readonly Holder[];
+  /** Who had it before, the last one first; none if nodes were not asked. */
+  readonly former: readonly Former[];
   readonly blocks: readonly BlockRow[];
   readonly pools: readonly PoolNote[];
   /** What else has it, e.g. `Node node1`. */
@@ -67,6 +69,9 @@ export function explainAddress(
   const found = {
     holders: holders.map(shown),
     ended: own.filter(hasEnded).map(shown),
+    former: facts.former.filter((each) =>
+      each.addresses.includes(`${address}`)
+    ),
     blocks: blockRows(facts.blocks ?? [], []),
     pools: notesOf(facts.pools, isReservedBy(address, facts)),
     others: [

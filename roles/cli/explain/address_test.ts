@@ -50,6 +50,7 @@ const FACTS: Facts = {
   pools: [DEFAULT],
   nodes: ["n1", "n2"],
   others: [],
+  former: [],
   unseen: [],
 };
 
@@ -84,6 +85,28 @@ Deno.test("a free address: who may get it, and who had it until it ended", () =>
   AddressPool default
 `,
   );
+});
+
+Deno.test("who had an address before, as nodes remember it", () => {
+  const of = (pod: string, ...addresses: string[]) => ({
+    node: "n2",
+    addresses,
+    containerId: "c",
+    ifname: "eth0",
+    namespace: "apps",
+    pod,
+    until: AGO(1),
+  });
+  const former = [
+    of("last", "10.2.0.9", "fd02::9"),
+    of("other", "10.2.0.90"),
+    of("first", "10.2.0.9"),
+  ];
+  assert.match(
+    text("10.2.0.9", { former }),
+    /may get it\n {2}Pod apps\/last on Node n2 had it until 60m ago\n {2}Pod apps\/first on Node n2 had it until 60m ago\n {2}AddressBlock/,
+  );
+  assert.doesNotMatch(text("10.2.0.10", { former }), /had it/);
 });
 
 for (

@@ -10,7 +10,12 @@ import {
   egressRefsOf,
   SERVICE_NAME_LABEL,
 } from "../../../lib/egress/mod.ts";
-import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
+import {
+  defineFlags,
+  EXIT,
+  type FlagValues,
+  UsageError,
+} from "../../../lib/flags/mod.ts";
 import { Address } from "../../../lib/inet/mod.ts";
 import {
   ENDPOINT_SLICES,
@@ -25,11 +30,12 @@ import { type NamespacedName, nameText } from "../../../lib/names/mod.ts";
 import {
   type Call,
   type Command,
-  type CommandContext,
   defineCommand,
+  type Terminal,
 } from "../base/command.ts";
 import { connect } from "../base/connection.ts";
 import { CommandError } from "../base/errors.ts";
+import { type Exec, kubectlExec } from "../base/kubectl.ts";
 import { Looker } from "../base/looker.ts";
 import {
   exitCodeOf,
@@ -37,12 +43,15 @@ import {
   PROBLEM_EXIT_CODES,
   PROBLEM_FLAGS,
 } from "../base/problem.ts";
+import { formerHere, SOCKET_HELP } from "../check/here.ts";
 import { type AddressReport, explainAddress } from "./address.ts";
 import { readFacts } from "./facts.ts";
+import { askFormerOfNodes, type FormerReport } from "./former.ts";
 import {
   distinctProblems,
   type Explanation,
   formatExplanation,
+  formatFormer,
 } from "./text.ts";
 import { explainWay, type WayReport } from "./way.ts";
 
@@ -51,6 +60,16 @@ const FLAGS = defineFlags({
     type: "string",
     help: "Destination address: also show how the pod's packets to it leave",
   },
+  "nodes": {
+    type: "bool",
+    help:
+      "Also ask the coild of each node who had the address within a day: run this command with --local in its pod, by kubectl exec",
+  },
+  "local": {
+    type: "bool",
+    help: "Only ask this node's coild who had the address within a day",
+  },
+  "socket": { type: "string", help: SOCKET_HELP },
   ...PROBLEM_FLAGS,
 });
 
@@ -58,12 +77,13 @@ const FLAGS = defineFlags({
 export const EXPLAIN: Command = defineCommand({
   path: "explain",
   about:
-    "Show who has an address, and the way of a pod's packets out of the cluster",
+    "Show who has an address and who had it, and the way of a pod's packets out of the cluster",
   flags: FLAGS,
   details:
     `Shows who has an address, or the addresses of a pod: pod, block, pool, node, since
 when. With --to it plans the pod's egress as coild does. Reads only the API server, which
-knows former owners of an address only as long as their ended pods exist.
+knows former owners of an address only as long as their ended pods exist; with --nodes
+also what each node's coild has noted of pods that are gone, for a day.
 
 ${PROBLEM_EXIT_CODES}`,
   positionals: "ADDRESS|NAMESPACE/POD",
@@ -74,6 +94,7 @@ async function explainTarget(
   { values, positionals: [word = ""], terminal }: Call<typeof FLAGS>,
 ): Promise<number> {
   const target = targetOf(word);
+  if (values.local) return await explainHere(target, values, terminal);
   const to = values.to === "" ? undefined : destinationOf(values.to);
   using client = await connect(values);
   const looker = () => new Looker(client, values["page-size"]);
@@ -82,6 +103,9 @@ async function explainTarget(
     looker,
     to,
     terminal,
+    nodes: values.nodes
+      ? { exec: kubectlExec(values), socket: values.socket }
+      : undefined,
   });
   terminal.out(formatReportAs(
     values.output,
@@ -92,6 +116,24 @@ async function explainTarget(
     problems: distinctProblems(explanation.addresses),
     unseen: explanation.unseen,
   });
+}
+
+/** What this node's coild has noted. */
+async function explainHere(
+  target: Address | NamespacedName,
+  { nodes, output, socket, to }: FlagValues<typeof FLAGS>,
+  terminal: Terminal,
+): Promise<number> {
+  if (nodes || to !== "" || !(target instanceof Address)) {
+    throw new UsageError("--local takes an address, without --nodes and --to");
+  }
+  const former = await formerHere(socket, target);
+  terminal.out(formatReportAs(
+    output,
+    former,
+    () => formatFormer(target, former, terminal.now()),
+  ));
+  return EXIT.ok;
 }
 
 /** @throws {UsageError} when it is neither an address nor the name of a pod */
@@ -117,12 +159,14 @@ interface Explaining {
   readonly client: KubeClient;
   readonly looker: () => Looker;
   readonly to: Address | undefined;
-  readonly terminal: CommandContext["terminal"];
+  readonly terminal: Terminal;
+  /** How nodes are asked, if they are. */
+  readonly nodes: { readonly exec: Exec; readonly socket: string } | undefined;
 }
 
 async function explainAll(
   target: Address | NamespacedName,
-  { client, looker, to, terminal }: Explaining,
+  { client, looker, to, terminal, nodes }: Explaining,
 ): Promise<Explanation> {
   const asked = target instanceof Address
     ? undefined
@@ -130,12 +174,16 @@ async function explainAll(
   const addresses = target instanceof Address
     ? [target]
     : (asked?.status?.podIPs ?? []).map(({ ip }) => Address.parse(ip));
+  const asking = looker();
+  const { former, unseen: silent }: FormerReport = nodes === undefined
+    ? { former: [], unseen: [] }
+    : await askFormerOfNodes(asking, { ...nodes, addresses });
   const look = async () => {
     const own = looker();
-    const facts = await readFacts(own, addresses);
+    const facts = { ...await readFacts(own, addresses), former };
     return {
       reports: addresses.map((a) => explainAddress(a, facts, terminal.now())),
-      unseen: own.unseen,
+      unseen: [...own.unseen, ...silent],
     };
   };
   const { reports, unseen } = await lookTwice(look, {

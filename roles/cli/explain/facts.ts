@@ -18,6 +18,7 @@ import {
   type V1Service,
 } from "../../../lib/kube/mod.ts";
 import { nameText } from "../../../lib/names/mod.ts";
+import type { FormerHolder } from "../../../lib/cnirpc/inspection/mod.ts";
 import type { Looker, Unseen } from "../base/looker.ts";
 import { transformBlock } from "../ipam/cluster_reader.ts";
 
@@ -35,6 +36,11 @@ export interface PodFacts {
   readonly since?: string | undefined;
 }
 
+/** An interface of a pod that had one of the addresses, as the coild of its node remembers it. */
+export interface Former extends FormerHolder {
+  readonly node: string;
+}
+
 /** All that concerns some addresses; absent is what could not be read. */
 export interface Facts {
   readonly pods?: readonly PodFacts[] | undefined;
@@ -45,6 +51,8 @@ export interface Facts {
   readonly nodes?: readonly string[] | undefined;
   /** What else has the addresses, e.g. `Node node1`. */
   readonly others: readonly Other[];
+  /** The last one first. */
+  readonly former: readonly Former[];
   readonly unseen: readonly Unseen[];
 }
 
@@ -61,7 +69,7 @@ export interface Other {
 export async function readFacts(
   looker: Looker,
   addresses: readonly Address[],
-): Promise<Facts> {
+): Promise<Omit<Facts, "former">> {
   const isAsked = (texts: readonly (string | undefined)[]) => {
     const found = texts.flatMap((text) => Address.tryParse(text ?? "") ?? []);
     return addresses.filter((a) => found.some((b) => a.equals(b)));

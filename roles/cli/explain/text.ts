@@ -1,9 +1,12 @@
 import type { BlockRow } from "../../../lib/ipam/audit/mod.ts";
 import { formatAge } from "../../../lib/api/mod.ts";
+import type { FormerHolder } from "../../../lib/cnirpc/inspection/mod.ts";
+import type { Address } from "../../../lib/inet/mod.ts";
 import { nameText, VPC_POOL } from "../../../lib/names/mod.ts";
 import type { Unseen } from "../base/looker.ts";
-import { formatProblems } from "../base/problem.ts";
+import { formatProblems, plainText } from "../base/problem.ts";
 import type { AddressReport, Holder } from "./address.ts";
+import type { Former } from "./facts.ts";
 import type { WayReport } from "./way.ts";
 
 /** Output of `coil explain`. */
@@ -51,6 +54,41 @@ function blockLine(
   return `AddressBlock ${name} (${networks}) of Node ${node}, ${state}, for ${age}`;
 }
 
+/** Former holders shown of an address; with `-o json` all are. */
+const SHOWN_FORMER = 10;
+
+/** Writes who had an address of this node. */
+export function formatFormer(
+  address: Address,
+  former: readonly FormerHolder[],
+  now: Date,
+): string {
+  return former.length === 0
+    ? `No former holder of ${address} within a day\n`
+    : formerLines(former, now).map((line) => `${line}\n`).join("");
+}
+
+function formerLines(
+  former: readonly (FormerHolder & Partial<Former>)[],
+  now: Date,
+): string[] {
+  const more = former.length - SHOWN_FORMER;
+  return [
+    ...former.slice(0, SHOWN_FORMER).map(
+      ({ namespace, pod, containerId, node, until }) => {
+        const who = pod === undefined
+          ? `Container ${containerId}`
+          : `Pod ${namespace}/${pod}`;
+        const where = node === undefined ? "" : ` on Node ${node}`;
+        return plainText(
+          `${who}${where} had it until ${formatAge(until, now)} ago`,
+        );
+      },
+    ),
+    ...more > 0 ? [`… and ${more} more before: -o json`] : [],
+  ];
+}
+
 function formatAddress(report: AddressReport, now: Date): string {
   const { address, summary, holders, ended, blocks, pools, others } = report;
   const age = (since: string | undefined) => formatAge(since, now);
@@ -67,6 +105,7 @@ function formatAddress(report: AddressReport, now: Date): string {
         age(pod.since)
       } ago`
     ),
+    ...formerLines(report.former, now),
     ...blocks.map((block) => blockLine(block, age(block.created))),
     ...pools.map(({ name, note }) =>
       `AddressPool ${name}${note === "" ? "" : ` (${note})`}`

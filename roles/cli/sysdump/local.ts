@@ -2,7 +2,8 @@ import { askMetrics } from "../../../lib/cnirpc/inspection/mod.ts";
 import { VERSION } from "../../../lib/names/mod.ts";
 import { formatProblems } from "../base/problem.ts";
 import { MIN_AGE_MS } from "../../../lib/ipam/audit/mod.ts";
-import { askHere, callsHere, checkHere } from "../check/check.ts";
+import { checkHere } from "../check/check.ts";
+import { askHere, callsHere } from "../check/here.ts";
 import type { Missing } from "../archive/summary.ts";
 import { NETWORK_FILES } from "./network.ts";
 

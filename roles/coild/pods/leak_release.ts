@@ -13,6 +13,7 @@ import type { PodNetwork } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import { isUnanswered, type PodSource } from "../cluster/pod_source.ts";
 import { hasOwnNetwork, podAddresses } from "../cluster/pod_status.ts";
+import type { FormerHolders } from "../observe/former_holders.ts";
 import type { NodeEvents } from "../observe/node_events.ts";
 
 const log = getLogger("gc");
@@ -35,6 +36,7 @@ export interface LeakReleaseOptions {
   readonly pods: Pick<PodSource, "listLive">;
   readonly locks: KeyedMutex;
   readonly nodeEvents: Pick<NodeEvents, "record">;
+  readonly former: Pick<FormerHolders, "note">;
 }
 
 /** Who uses an address, as text; undefined: this source knows none. */
@@ -149,10 +151,13 @@ export class LeakRelease {
   }
 
   #free(results: readonly ReleaseResult[]): void {
-    const { ipam, nodeEvents } = this.#with;
+    const { former, ipam, nodeEvents } = this.#with;
     for (const { containerId, ifname, addresses } of results) {
       const releasing = ipam.beginRelease({ containerId, ifname });
-      if (releasing !== undefined) ipam.finishRelease(releasing);
+      if (releasing !== undefined) {
+        ipam.finishRelease(releasing);
+        former.note(releasing);
+      }
       log.info("Freed a leaked address", {
         containerId,
         iface: ifname,

@@ -22,6 +22,7 @@ function keyOf(containerId: string): AttachmentKey {
 class Site {
   readonly locks = new KeyedMutex();
   readonly freed: string[] = [];
+  readonly former: string[] = [];
   readonly events: string[] = [];
   /** What the kernel, the runtime's namespaces and the API server still have. */
   links: readonly string[] = [];
@@ -73,6 +74,10 @@ class Site {
           if (this.failure !== undefined) throw this.failure;
           return this.pods;
         },
+      },
+      former: {
+        note: ({ containerId }: AttachmentKey) =>
+          void this.former.push(containerId),
       },
       locks: this.locks,
       nodeEvents: new NodeEvents({
@@ -130,6 +135,7 @@ Deno.test("LeakRelease frees what nothing uses, with one Event", async () => {
   assert.deepEqual(textsOf(results), ["a freed", "b freed"]);
   assert.deepEqual(results[1]?.addresses, ["10.64.0.2", "fd00::2"]);
   assert.deepEqual(site.freed, ["a", "b"]);
+  assert.deepEqual(site.former, ["a", "b"]);
   assert.deepEqual(site.events, [
     "LeakedAddressesFreed n1 uid-1: Freed 10.64.0.1 and fd00::1, 10.64.0.2 and fd00::2 by coil ipam check --repair: no interface, network namespace or pod of this node had them",
   ]);

@@ -4,6 +4,7 @@ import type { PodNetwork } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import { keyText } from "../../../lib/cni/mod.ts";
 import type { CoildMetrics } from "../observe/metrics.ts";
+import type { FormerHolders } from "../observe/former_holders.ts";
 import type { QuarantineEvents } from "../observe/quarantine_events.ts";
 import type { RouteRepair } from "../network/route_repair.ts";
 import type { Teardown } from "./teardown.ts";
@@ -16,6 +17,7 @@ export interface ReconcilerOptions {
   readonly teardown: Teardown;
   readonly repair: RouteRepair;
   readonly quarantine: Pick<QuarantineEvents, "report">;
+  readonly former: Pick<FormerHolders, "note">;
   readonly metrics: CoildMetrics;
   readonly locks: KeyedMutex;
   readonly intervalMs: number;
@@ -54,7 +56,7 @@ export class Reconciler {
 
   /** Reconciles once. */
   async reconcile(signal: AbortSignal): Promise<void> {
-    const { ipam, network, quarantine, repair } = this.#with;
+    const { former, ipam, network, quarantine, repair } = this.#with;
     const { pods, husks, malformed, misplacedRoutes } = await network.survey();
     if (malformed.length > 0 || misplacedRoutes.length > 0) {
       log.warn("Ignored foreign objects", {
@@ -69,7 +71,8 @@ export class Reconciler {
       husk: true,
     }));
     const known = [...await repair.complete(pods), ...cutOff];
-    const { quarantined } = await ipam.reconcile(known, { signal });
+    const { freed, quarantined } = await ipam.reconcile(known, { signal });
+    for (const record of freed) former.note(record);
     quarantine.report(quarantined);
     await repair.repair(pods, { signal });
     await this.#finishHusks(signal);

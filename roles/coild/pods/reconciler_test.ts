@@ -41,9 +41,10 @@ function siteOf(
         })),
       reconcile: async (links: never) => {
         await note(`compare ${names(links)}`);
-        return { quarantined: pods };
+        return { freed: ["lost"], quarantined: pods };
       },
     },
+    former: { note: (record: string) => void done.push(`note ${record}`) },
     quarantine: {
       report: (lost: readonly string[]) => void done.push(`report ${lost}`),
     },
@@ -81,6 +82,7 @@ Deno.test("Reconciler compares pods and husks, repairs pods, and finishes husks 
   await reconciler.reconcile(signal);
   assert.deepEqual(done, [
     "compare a,b,(h0),(h1),(h2)",
+    "note lost",
     "report a,b",
     "repair a,b",
     "finish h2 2",

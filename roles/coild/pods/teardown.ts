@@ -5,6 +5,7 @@ import type {
   Teardown as CutOff,
 } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
+import type { FormerHolders } from "../observe/former_holders.ts";
 import type { RestStore } from "../blocks/supply.ts";
 import type { AttachmentKey } from "../../../lib/cni/mod.ts";
 import type { NamespacedName } from "../../../lib/names/mod.ts";
@@ -16,6 +17,8 @@ export interface TeardownOptions {
   readonly network: PodNetwork;
   /** Keeps over a restart which addresses rest. */
   readonly rests?: Pick<RestStore, "begin"> | undefined;
+  /** Remembers who had the addresses. */
+  readonly former?: Pick<FormerHolders, "note"> | undefined;
 }
 
 /** An attachment as it was when kernel and addresses were listed. */
@@ -33,6 +36,15 @@ interface Remainder {
   readonly releasing: Releasing | undefined;
   /** Whether the key has no other link. Default: it has none. */
   readonly isLast?: boolean;
+  /** Whose addresses they were, if that is known. */
+  readonly pod?: NamespacedName | undefined;
+  /** Whether no pod has used the addresses. Default: one has. */
+  readonly isUndo?: boolean | undefined;
+}
+
+/** How a teardown begins. */
+export interface TeardownStart {
+  readonly pod?: NamespacedName;
 }
 
 /**
@@ -46,12 +58,14 @@ export class Teardown implements AsyncDisposable {
   readonly #ipam: NodeIpam;
   readonly #network: PodNetwork;
   readonly #rests: TeardownOptions["rests"];
+  readonly #former: TeardownOptions["former"];
   readonly #background = new TaskGroup();
 
-  constructor({ ipam, network, rests }: TeardownOptions) {
+  constructor({ ipam, network, rests, former }: TeardownOptions) {
     this.#ipam = ipam;
     this.#network = network;
     this.#rests = rests;
+    this.#former = former;
   }
 
   /** How many attachments are cut off and not gone yet. */
@@ -69,7 +83,14 @@ export class Teardown implements AsyncDisposable {
   async start(
     key: AttachmentKey,
     held: DisposableStack,
-    { pod }: { readonly pod?: NamespacedName } = {},
+    { pod }: TeardownStart = {},
+  ): Promise<void> {
+    await this.#start(key, { held, pod, isUndo: false });
+  }
+
+  async #start(
+    key: AttachmentKey,
+    { held, pod, isUndo }: Pick<Remainder, "held" | "pod" | "isUndo">,
   ): Promise<void> {
     const releasing = this.#ipam.beginRelease(key);
     let cutOff: CutOff | undefined;
@@ -83,7 +104,7 @@ export class Teardown implements AsyncDisposable {
       throw error;
     }
     if (cutOff === undefined && releasing === undefined) return;
-    this.#finishLater(key, { held, cutOff, releasing });
+    this.#finishLater(key, { held, cutOff, releasing, pod, isUndo });
   }
 
   /**
@@ -115,7 +136,7 @@ export class Teardown implements AsyncDisposable {
 
   #finishLater(
     key: AttachmentKey,
-    { held, cutOff, releasing, isLast = true }: Remainder,
+    { held, cutOff, releasing, isLast = true, pod, isUndo = false }: Remainder,
   ): void {
     const locked = held.move();
     this.#background.run(`teardown of ${key.containerId}`, async (signal) => {
@@ -124,7 +145,9 @@ export class Teardown implements AsyncDisposable {
       if (!isLast) return;
       // The addresses may have been recovered after the DEL had begun.
       const known = releasing ?? this.#ipam.beginRelease(key);
-      if (known !== undefined) await this.#ipam.finishRelease(known);
+      if (known === undefined) return;
+      this.#ipam.finishRelease(known);
+      if (!isUndo) this.#former?.note(known, pod);
     });
   }
 
@@ -135,10 +158,10 @@ export class Teardown implements AsyncDisposable {
   async undo(
     key: AttachmentKey,
     held: DisposableStack,
-    options: { readonly pod?: NamespacedName },
+    { pod }: TeardownStart,
   ): Promise<void> {
     try {
-      await this.start(key, held, options);
+      await this.#start(key, { held, pod, isUndo: true });
     } catch (error) {
       log.error(
         "Cannot undo a failed ADD; DEL or the next comparison retries",

@@ -2,14 +2,18 @@ import assert from "node:assert/strict";
 import { settle, untilPasses } from "../../../lib/async/testing.ts";
 import type { AttachmentKey } from "../../../lib/cni/mod.ts";
 import type { NodeIpam } from "../../../lib/ipam/mod.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 import type { PodNetwork } from "../../../lib/podnet/mod.ts";
 import { type ListedAttachment, Teardown } from "./teardown.ts";
 
+const NOT_SAID = { namespace: "", name: "" };
 const KEY: AttachmentKey = { containerId: "c1", ifname: "eth0" };
 
 /** An attachment with a link and addresses, unless the test says otherwise. */
 class Site {
   readonly done: string[] = [];
+  /** Pods noted as former holders. */
+  readonly former: string[] = [];
   hasLink = true;
   hasAddresses = true;
   /** Of several links of the key, as after an ADD that followed a lost DEL. */
@@ -43,7 +47,7 @@ class Site {
         beginRelease: () =>
           this.hasAddresses ? note("release", { generation: 1 }) : undefined,
         cancelRelease: () => note("cancel", undefined),
-        finishRelease: () => Promise.resolve(note("released", undefined)),
+        finishRelease: () => note("released", undefined),
         lookup: () =>
           this.hasAddresses ? { generation: this.generation } : undefined,
       } as unknown as NodeIpam,
@@ -58,6 +62,9 @@ class Site {
         },
       } as unknown as PodNetwork,
       rests: rests ? { begin: () => Promise.try(rest) } : undefined,
+      former: {
+        note: (_, pod) => this.former.push(nameText({ ...NOT_SAID, ...pod })),
+      },
     });
   }
 
@@ -125,6 +132,26 @@ Deno.test("start() leaves all as it was when it cannot cut off, and undo() says 
   site.cutOffFails = false;
   await site.teardown.undo(KEY, site.held, {});
   assert.equal((await site.ended()).at(-1), "unlocked");
+});
+
+Deno.test("the pod is noted as a former holder when its addresses are free, and not for an ADD that was undone", async () => {
+  const site = new Site();
+  const pod = { namespace: "apps", name: "web" };
+  await site.teardown.start(KEY, site.held, { pod });
+  assert.deepEqual(site.former, []);
+  await site.ended();
+  assert.deepEqual(site.former, ["apps/web"]);
+  const listed = new Site();
+  await listed.startListed();
+  await listed.ended();
+  assert.deepEqual(listed.former, ["/"]);
+  const undone = new Site();
+  await undone.teardown.undo(KEY, undone.held, { pod });
+  assert.ok((await undone.ended()).includes("released"));
+  const bare = new Site();
+  bare.hasAddresses = false;
+  await bare.start();
+  assert.deepEqual([...undone.former, ...bare.former], []);
 });
 
 Deno.test("startListed() takes down what was listed, and none of a later attachment of the key", async () => {

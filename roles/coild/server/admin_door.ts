@@ -4,12 +4,15 @@ import {
   ADMIN_SOCKET_SUFFIX,
   type CallEntry,
   CALLS_PATH,
+  FORMER_PATH,
+  type FormerHolder,
   type NodeAddresses,
   parseReleaseRequest,
   RELEASE_PATH,
   type ReleaseAnswer,
   type ReleaseRequest,
 } from "../../../lib/cnirpc/inspection/mod.ts";
+import { Address } from "../../../lib/inet/mod.ts";
 import {
   DEFAULT_LIMITS,
   getLogger,
@@ -31,6 +34,8 @@ const LIMITS = {
 /** Calls of administrators. */
 export interface AdminCalls {
   readonly read: () => Promise<NodeAddresses>;
+  /** Who had an address, the last one first. */
+  readonly former: (address: Address) => Promise<readonly FormerHolder[]>;
   /** Frees what has leaked, as far as that can be proved. */
   readonly release: (request: ReleaseRequest) => Promise<ReleaseAnswer>;
 }
@@ -46,9 +51,9 @@ export interface AdminDoorOptions extends AdminCalls {
 
 /**
  * Lets root on the node, and in coild's container, see the node's addresses:
- * `GET /v1/addresses`, and have leaked ones freed: `POST /v1/release`; and see
- * calls under way: `GET /v1/calls`. Those who ask for addresses at once get one
- * answer. Where there can be no such socket, that is a warning.
+ * `GET /v1/addresses`, who had one before: `GET /v1/former?address=ADDRESS`, and
+ * calls under way: `GET /v1/calls`; and have leaked addresses freed: `POST
+ * /v1/release`. Those who ask for addresses at once get one answer. Where there can be no such socket, that is a warning.
  */
 export async function openAdminDoor(
   { socketPath, signal, read, ...others }: AdminDoorOptions,
@@ -79,17 +84,18 @@ async function tryListen(
 const METHODS: ReadonlyMap<string, string> = new Map([
   [ADDRESSES_PATH, "GET"],
   [CALLS_PATH, "GET"],
+  [FORMER_PATH, "GET"],
   [RELEASE_PATH, "POST"],
 ]);
 
 async function answer(
   request: Request,
-  { read, release, calls }: Pick<
+  { read, former, release, calls }: Pick<
     AdminDoorOptions,
-    "read" | "release" | "calls"
+    "read" | "former" | "release" | "calls"
   >,
 ): Promise<Response> {
-  const { pathname } = new URL(request.url);
+  const { pathname, searchParams } = new URL(request.url);
   const method = METHODS.get(pathname);
   if (method === undefined) return new Response("not found\n", { status: 404 });
   if (request.method !== method) {
@@ -97,6 +103,10 @@ async function answer(
   }
   if (pathname === CALLS_PATH) return Response.json(calls());
   try {
+    if (pathname === FORMER_PATH) {
+      const address = parseAddress(searchParams.get("address") ?? "");
+      return Response.json(await former(address));
+    }
     if (method === "GET") return Response.json(await read());
     const wanted = parseReleaseRequest(await request.text());
     return Response.json(await release(wanted));
@@ -109,4 +119,11 @@ async function answer(
     const text = `cannot ${what} the node's addresses\n`;
     return new Response(text, { status: 503 });
   }
+}
+
+/** @throws {SyntaxError} when it is not an address */
+function parseAddress(text: string): Address {
+  const address = Address.tryParse(text);
+  if (address !== undefined) return address;
+  throw new SyntaxError("Cannot read the request: it needs ?address=ADDRESS");
 }

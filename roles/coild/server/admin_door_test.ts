@@ -4,15 +4,19 @@ import {
   ADDRESSES_PATH,
   ADMIN_SOCKET_SUFFIX,
   askAddresses,
+  askFormer,
   askRelease,
   type CallEntry,
   CALLS_PATH,
   CoildSilentError,
+  FORMER_PATH,
+  type FormerHolder,
   type NodeAddresses,
   RELEASE_PATH,
   type ReleaseAnswer,
   type ReleaseRequest,
 } from "../../../lib/cnirpc/inspection/mod.ts";
+import { Address } from "../../../lib/inet/mod.ts";
 import { configureLogging } from "../../../lib/telemetry/mod.ts";
 import { openAdminDoor } from "./admin_door.ts";
 
@@ -47,6 +51,19 @@ const CALLS: readonly CallEntry[] = [{
   phaseSeconds: 6.4,
 }];
 
+const FORMER: FormerHolder = {
+  addresses: ["10.2.0.9", "fd02::9"],
+  containerId: "c1",
+  ifname: "eth0",
+  until: "2026-01-01T00:00:00.000Z",
+};
+
+/** Only one address has had another holder. */
+async function former(address: Address): Promise<readonly FormerHolder[]> {
+  if (`${address}` === "10.2.0.10") throw new Error("the disk is away");
+  return FORMER.addresses.includes(`${address}`) ? [FORMER] : [];
+}
+
 const NO_RELEASE = () => Promise.reject(new Error("not asked for"));
 
 /** Opens the door at a socket of its own while the test runs. */
@@ -61,6 +78,7 @@ async function withDoor(
   const { finished } = await openAdminDoor({
     socketPath,
     read,
+    former,
     release,
     calls: () => CALLS,
     signal: stop.signal,
@@ -103,6 +121,25 @@ Deno.test("the door for administrators returns the calls under way", async () =>
     assert.deepEqual(JSON.parse(body), CALLS);
     const refused = await ask(socketPath, `POST ${CALLS_PATH}`);
     assert.match(refused, /^HTTP\/1.1 405 /);
+  });
+});
+
+Deno.test("the door for administrators returns who had an address", async () => {
+  await withDoor(async () => ANSWER, async (socketPath) => {
+    const askingFor = (text: string) =>
+      askFormer(socketPath, {
+        address: Address.parse(text),
+        signal: AbortSignal.timeout(5_000),
+      });
+    assert.deepEqual(await askingFor("fd02::9"), [FORMER]);
+    assert.deepEqual(await askingFor("10.2.0.8"), []);
+    await assert.rejects(askingFor("10.2.0.10"), /answered "HTTP\/1.1 503 /);
+    for (const query of ["", "?address=", "?address=x"]) {
+      assert.match(
+        await ask(socketPath, `GET ${FORMER_PATH}${query}`),
+        /^HTTP\/1.1 400 [^]*it needs \?address=ADDRESS/,
+      );
+    }
   });
 });
 
@@ -156,6 +193,7 @@ Deno.test("without the door for administrators the daemon goes on", async () => 
   const { finished } = await openAdminDoor({
     socketPath,
     read: async () => ANSWER,
+    former,
     release: NO_RELEASE,
     calls: () => CALLS,
     signal: new AbortController().signal,
