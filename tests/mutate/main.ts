@@ -13,6 +13,7 @@ import {
   type Round,
   roundsFor,
   runRound,
+  TestOrder,
   TRIED_SUITES,
 } from "./trial.ts";
 import { WIRING } from "./wiring.ts";
@@ -36,7 +37,10 @@ async function changedMutants(): Promise<Mutant[]> {
 }
 
 /** Runs the tests once as they are, and returns how long they may take. */
-async function timeLimit(root: string, rounds: readonly Round[]) {
+async function timeLimit(
+  { copy: { root }, order }: Plan,
+  rounds: readonly Round[],
+) {
   const started = performance.now();
   for (const suite of TRIED_SUITES) {
     const files = [
@@ -49,7 +53,7 @@ async function timeLimit(root: string, rounds: readonly Round[]) {
     say(`running ${files.length} files of ${suite.name} without a change`);
     let output = "";
     const onOutput = (text: string) => void (output = text);
-    const options = { root, timeoutMs: BASELINE_MS, onOutput };
+    const options = { root, order, timeoutMs: BASELINE_MS, onOutput };
     if (await runRound({ suite, files }, options) !== "passed") {
       say(output);
       throw new UnjudgedError(
@@ -68,6 +72,7 @@ class UnjudgedError extends Error {
 interface Plan {
   readonly copy: TreeCopy;
   readonly importers: Importers;
+  readonly order: TestOrder;
   readonly all: boolean;
   /** When no more changes begin. */
   readonly endMs: number;
@@ -82,11 +87,11 @@ async function tryMutant(
   mutant: Mutant,
   timeoutMs: number,
 ): Promise<Outcome> {
-  const { root } = plan.copy;
+  const { order, copy: { root } } = plan;
   const change = (text: string) => applyMutant(text, mutant);
   return await plan.copy.withText(mutant.file, change, async () => {
     for (const round of roundsOf(plan, mutant.file)) {
-      const outcome = await runRound(round, { root, timeoutMs });
+      const outcome = await runRound(round, { root, order, timeoutMs });
       if (outcome !== "passed") return outcome;
     }
     if (!await compiles(root, mutant.file)) return "invalid";
@@ -101,7 +106,7 @@ async function tryAll(
 ): Promise<boolean> {
   const files = [...new Set(mutants.map(({ file }) => file))];
   const rounds = files.flatMap((file) => roundsOf(plan, file));
-  const timeoutMs = await timeLimit(plan.copy.root, rounds);
+  const timeoutMs = await timeLimit(plan, rounds);
   const trials: Trial[] = [];
   for (const mutant of mutants) {
     if (performance.now() > plan.endMs) break;
@@ -150,7 +155,8 @@ async function main(options: Options): Promise<boolean> {
   const tests = (await filesBelow(suites.flatMap(({ paths }) => paths)))
     .filter((file) => file.endsWith("_test.ts"));
   const importers = await readImporters(copy.root, tests);
-  return await tryAll(mutants, { copy, importers, all, endMs });
+  const order = new TestOrder();
+  return await tryAll(mutants, { copy, importers, order, all, endMs });
 }
 
 const options = readOptions();

@@ -49,9 +49,26 @@ export function roundsFor(
   });
 }
 
+/** The order in which files of tests run: those that noticed a change last come first, so that most changes end their round soon. */
+export class TestOrder {
+  readonly #failed: string[] = [];
+
+  sorted(files: readonly string[]): string[] {
+    const rank = (file: string) => this.#failed.lastIndexOf(file);
+    return files.toSorted((a, b) => rank(b) - rank(a));
+  }
+
+  /** Reads from the output of `deno test` which files have failed. */
+  learn(output: string): void {
+    const found = output.matchAll(/ => \.\/(\S+_test\.ts):\d/g);
+    for (const [, file = ""] of found) this.#failed.push(file);
+  }
+}
+
 export interface RoundOptions {
   readonly root: string;
   readonly timeoutMs: number;
+  readonly order: TestOrder;
   /** Gets what the tests print. */
   readonly onOutput?: (text: string) => void;
 }
@@ -59,9 +76,9 @@ export interface RoundOptions {
 /** Runs the tests up to the first that fails. One that spins is killed. */
 export async function runRound(
   { suite, files }: Round,
-  { root, timeoutMs, onOutput }: RoundOptions,
+  { root, timeoutMs, order, onOutput }: RoundOptions,
 ): Promise<"passed" | "killed" | "timed out"> {
-  const paths = files.map((file) => `${root}/${file}`);
+  const paths = order.sorted(files).map((file) => `${root}/${file}`);
   // Modules that tests share are loaded once; those of netns need a process for each.
   const tests = suite.root ? paths : [await joinTests(paths, root)];
   const args = ["test", "-A", "--no-check", "--unstable-lazy-dynamic-imports"];
@@ -70,7 +87,7 @@ export async function runRound(
     args: [Deno.execPath(), ...args, "--fail-fast", ...own, ...tests],
     cwd: root,
     env: { NO_COLOR: "1" },
-    stdout: onOutput === undefined ? "null" : "piped",
+    stdout: "piped",
     stderr: "null",
   }).spawn();
   let isLate = false;
@@ -78,8 +95,12 @@ export async function runRound(
     isLate = true;
     child.kill("SIGKILL");
   });
-  if (onOutput !== undefined) onOutput(await child.stdout.text());
+  const printed = child.stdout.text();
   const { success } = await child.status;
+  // What a test that was killed has started may still hold the pipe.
+  const output = isLate ? "" : await printed;
+  if (!success) order.learn(output);
+  onOutput?.(output);
   return isLate ? "timed out" : success ? "passed" : "killed";
 }
 

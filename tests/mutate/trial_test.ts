@@ -1,10 +1,7 @@
 import assert from "node:assert/strict";
-import { ROOT } from "../arch/ranks.ts";
 import { importersOf } from "./importers.ts";
 import { isProduction } from "./tree.ts";
-import { roundsFor, runRound, TRIED_SUITES } from "./trial.ts";
-import { WIRING } from "./wiring.ts";
-import { judge, replaceOnce } from "./wiring_trial.ts";
+import { roundsFor, runRound, TestOrder, TRIED_SUITES } from "./trial.ts";
 
 Deno.test("importersOf() follows imports through other files", () => {
   const at = (file: string, ...imports: readonly string[]) => ({
@@ -62,22 +59,34 @@ for (const { body, outcome, timeoutMs = 600_000 } of TESTS) {
     const [suite] = TRIED_SUITES;
     assert.ok(suite);
     const round = { suite, files: ["a_test.ts"] };
-    assert.equal(await runRound(round, { root, timeoutMs }), outcome);
+    const order = new TestOrder();
+    const options = { root, order, timeoutMs };
+    assert.equal(await runRound(round, options), outcome);
+    const isFirst = order.sorted(["b_test.ts", "a_test.ts"])[0] === "a_test.ts";
+    assert.equal(isFirst, outcome === "killed");
     if (outcome !== "timed out") {
       let output = "";
       const onOutput = (text: string) => void (output = text);
-      await runRound(round, { root, timeoutMs, onOutput });
+      await runRound(round, { ...options, onOutput });
       assert.match(output, /^one \.\.\./m);
     }
     await Deno.remove(root, { recursive: true });
   });
 }
 
-Deno.test("replaceOnce() refuses a text that is not there exactly once", () => {
-  const change = { from: "a", to: "b", file: "x.ts" };
-  assert.equal(replaceOnce("cac", change), "cbc");
-  assert.throws(() => replaceOnce("ccc", change), RangeError);
-  assert.throws(() => replaceOnce("aca", change), RangeError);
+Deno.test("TestOrder has files first whose tests, or steps of them, failed last", () => {
+  const order = new TestOrder();
+  const files = ["lib/a_test.ts", "lib/b_test.ts", "lib/c_test.ts"];
+  assert.deepEqual(order.sorted(files), files);
+  order.learn(
+    "one => ./lib/b_test.ts:3:6\nerror: at file:///x/lib/a_test.ts:4",
+  );
+  order.learn("x ... y => ./lib/c_test.ts:12:9\n");
+  assert.deepEqual(order.sorted(files), [
+    "lib/c_test.ts",
+    "lib/b_test.ts",
+    "lib/a_test.ts",
+  ]);
 });
 
 Deno.test("isProduction() leaves out tests, what only they use, and generated files", () => {
@@ -92,34 +101,4 @@ Deno.test("isProduction() leaves out tests, what only they use, and generated fi
     ].filter(isProduction),
     ["lib/a/b.ts", "main.ts"],
   );
-});
-
-Deno.test("each wiring mutant can be made, and its test is there", async () => {
-  for (const { file, from, to, test } of WIRING) {
-    const text = await Deno.readTextFile(`${ROOT}${file}`);
-    assert.notEqual(replaceOnce(text, { from, to, file }), text);
-    const tests = await Deno.readTextFile(`${ROOT}${test.file}`);
-    for (const part of [test.filter, test.step]) {
-      assert.ok(tests.includes(part ?? ""), `${test.file}: ${part}`);
-    }
-  }
-});
-
-Deno.test("docs/testing.md lists the wiring mutants, each with its test", async () => {
-  const text = await Deno.readTextFile(`${ROOT}docs/testing.md`);
-  const rows = WIRING.map(({ name, test: { file, filter, step = filter } }) =>
-    `| ${name} | \`${file}\`: ${step} |`
-  );
-  const start = text.indexOf(rows[0] ?? "");
-  assert.equal(text.slice(start).split("\n\n")[0], rows.join("\n"));
-});
-
-Deno.test("judge() counts a change as killed only by its own test", () => {
-  const failed = ["coild outlives faults", "coild outlives faults ... W21: a"];
-  assert.equal(judge(failed, "W21"), "killed");
-  assert.equal(judge(failed, ""), "killed");
-  assert.equal(judge(failed, "W7"), "not by its test");
-  // It could not be made, or built.
-  assert.equal(judge([], ""), "not by its test");
-  assert.equal(judge(undefined, "W21"), "survived");
 });
