@@ -137,10 +137,13 @@ Deno.test("coild is killed at each message of ADD and DEL: nothing is lost, doub
     let n = 1;
     for (; n < MOST; n++) {
       const pod = await lab.createPod(`del${n}`);
+      pods.push(pod);
       await coild.add(pod);
       const del = () => coild.del(pod);
       const wasCut = await isCut(lab, { coild, n, call: del });
       await restart();
+      // Or what is left waits until it is collected.
+      if (wasCut && n % 2 === 0) continue;
       // The runtime repeats what had no answer.
       if (wasCut) await coild.del(pod);
       await expectGone(pod);
