@@ -3,10 +3,8 @@ import { KeyedMutex } from "../../../lib/async/mod.ts";
 import { parseConfig } from "../../../lib/cni/mod.ts";
 import { NOTHING_SHARED } from "../../../lib/coordinator/mod.ts";
 import type { PluginCall } from "../../../lib/plugin/mod.ts";
-import {
-  configureLogging,
-  createRegistry,
-} from "../../../lib/telemetry/mod.ts";
+import { createRegistry } from "../../../lib/telemetry/mod.ts";
+import { loggedLines } from "../../../lib/telemetry/testing.ts";
 import { CoordinatorCalls, type CoordinatorCallsOptions } from "./calls.ts";
 import { CoordinatorMetrics } from "./metrics.ts";
 
@@ -29,8 +27,7 @@ function statusCalls(): CoordinatorCalls {
 }
 
 async function recordsOf(config: object): Promise<string[]> {
-  const lines: string[] = [];
-  configureLogging({ write: (line) => lines.push(line) });
+  const lines = loggedLines();
   const conf = parseConfig(JSON.stringify({
     cniVersion: "1.1.0",
     name: "n",
@@ -43,9 +40,12 @@ async function recordsOf(config: object): Promise<string[]> {
     request: { containerId: "", ifname: "", args: {} },
   } as unknown as PluginCall; // all that STATUS has
   const { signal } = new AbortController();
+  const startMs = performance.now();
   await statusCalls().perform(call, { signal }).catch(() => {});
+  const mostMs = Math.ceil(performance.now() - startMs);
   return lines.map((line) => {
-    const { level, msg } = JSON.parse(line);
+    const { level, msg, elapsedMs } = JSON.parse(line);
+    assert.ok(elapsedMs >= 0 && elapsedMs <= mostMs, line);
     return `${level} ${msg}`;
   });
 }

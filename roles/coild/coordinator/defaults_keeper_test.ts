@@ -4,6 +4,7 @@ import { untilPasses, untilQuiet } from "../../../lib/async/testing.ts";
 import { readDefaults, writeDefaults } from "../../../lib/coordinator/mod.ts";
 import { KubeClient } from "../../../lib/kube/mod.ts";
 import { MemoryApi } from "../../../lib/kube/testing.ts";
+import { loggedLines } from "../../../lib/telemetry/testing.ts";
 import { DefaultsKeeper } from "./defaults_keeper.ts";
 
 const SERVICES = ["10.96.0.0/12"];
@@ -69,6 +70,19 @@ Deno.test("DefaultsKeeper writes what is in force, and puts the file back when s
       assert.equal(readDefaults(path).config["hostRuleTable"], 201)
     );
   });
+});
+
+Deno.test("DefaultsKeeper records each time that it writes, and no look at a file that is as it should be", async () => {
+  const lines = loggedLines();
+  await withKeeper(nothing, async ({ api, path }) => {
+    api.put("spidercoordinators", resource({}));
+    await untilPasses(() => assert.ok(Deno.statSync(path).isFile));
+    // Several looks at it.
+    await untilQuiet(() => lines.length, 50);
+  });
+  assert.deepEqual(lines.map((line) => JSON.parse(line).msg), [
+    "Wrote the defaults of coordinator",
+  ]);
 });
 
 Deno.test("DefaultsKeeper leaves the file alone until it has seen a resource", async () => {

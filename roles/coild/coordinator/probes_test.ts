@@ -9,6 +9,7 @@ const ASKED = { gateway: Address.parse("10.6.0.1"), source: ADDRESS };
 
 Deno.test("countedProbes() tells how each probe ended, and hands on what it found", async () => {
   const ended: string[] = [];
+  const startMs = performance.now();
   const answers = [true, false];
   const macs = ["02:00:00:00:00:02", undefined];
   const probes = countedProbes({
@@ -17,7 +18,7 @@ Deno.test("countedProbes() tells how each probe ended, and hands on what it foun
     announce: () => Promise.reject(new Error("link is down")),
   }, {
     probed(kind, result, elapsedMs) {
-      assert.ok(elapsedMs >= 0 && elapsedMs < 60_000);
+      assert.ok(elapsedMs >= 0 && elapsedMs <= performance.now() - startMs);
       ended.push(`${kind} ${result}`);
     },
   });
