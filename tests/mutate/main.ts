@@ -9,7 +9,6 @@ import { describeScore, describeTrial, type Trial } from "./score.ts";
 import { filesBelow, isProduction, TreeCopy } from "./tree.ts";
 import {
   compiles,
-  type Outcome,
   type Round,
   roundsFor,
   runRound,
@@ -54,7 +53,8 @@ async function timeLimit(
     let output = "";
     const onOutput = (text: string) => void (output = text);
     const options = { root, order, timeoutMs: BASELINE_MS, onOutput };
-    if (await runRound({ suite, files }, options) !== "passed") {
+    const { outcome } = await runRound({ suite, files }, options);
+    if (outcome !== "passed") {
       say(output);
       throw new UnjudgedError(
         `Cannot judge changes: tests of ${suite.name} fail without one`,
@@ -86,16 +86,17 @@ async function tryMutant(
   plan: Plan,
   mutant: Mutant,
   timeoutMs: number,
-): Promise<Outcome> {
+): Promise<Pick<Trial, "outcome" | "by">> {
   const { order, copy: { root } } = plan;
   const change = (text: string) => applyMutant(text, mutant);
   return await plan.copy.withText(mutant.file, change, async () => {
     for (const round of roundsOf(plan, mutant.file)) {
-      const outcome = await runRound(round, { root, order, timeoutMs });
-      if (outcome !== "passed") return outcome;
+      const options = { root, order, timeoutMs };
+      const { outcome, by } = await runRound(round, options);
+      if (outcome !== "passed") return { outcome, by };
     }
-    if (!await compiles(root, mutant.file)) return "invalid";
-    return mutant.isExplained ? "explained" : "survived";
+    if (!await compiles(root, mutant.file)) return { outcome: "invalid" };
+    return { outcome: mutant.isExplained ? "explained" : "survived" };
   });
 }
 
@@ -112,10 +113,10 @@ async function tryAll(
     if (performance.now() > plan.endMs) break;
     const text = await Deno.readTextFile(`${plan.copy.root}/${mutant.file}`);
     const from = text.slice(mutant.start, mutant.end);
-    const outcome = await tryMutant(plan, mutant, timeoutMs);
-    trials.push({ mutant, from, outcome });
-    const last = describeTrial({ mutant, from, outcome });
-    say(`[${trials.length}/${mutants.length}] ${last}`);
+    const { outcome, by } = await tryMutant(plan, mutant, timeoutMs);
+    const trial = { mutant, from, outcome, by };
+    trials.push(trial);
+    say(`[${trials.length}/${mutants.length}] ${describeTrial(trial)}`);
   }
   const survivors = trials.filter(({ outcome }) => outcome === "survived");
   say("");

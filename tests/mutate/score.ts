@@ -15,6 +15,8 @@ export interface Trial {
   /** The text that it replaces. */
   readonly from: string;
   readonly outcome: Outcome;
+  /** The file of the test that noticed it. */
+  readonly by?: string | undefined;
 }
 
 /** What tests noticed of all mutants that compile, as a line: "38 of 40 noticed or explained (95 %): 36 killed, 1 timed out, 1 explained, 2 survived". */
@@ -33,12 +35,12 @@ export function describeScore(outcomes: readonly Outcome[]): string {
     (invalid === 0 ? "" : `; ${invalid} more do not compile`);
 }
 
-/** Where a mutant is and what it changes, as a line. */
-export function describeTrial({ mutant, from, outcome }: Trial): string {
+/** Where a mutant is, what it changes, and who noticed, as a line. */
+export function describeTrial({ mutant, from, outcome, by }: Trial): string {
   const { file, line, to } = mutant;
-  return `${outcome.padEnd(9)} ${file}:${line}  ${short(from)}  ->  ${
-    short(to)
-  }`;
+  const change = `${short(from)}  ->  ${short(to)}`;
+  return `${outcome.padEnd(9)} ${file}:${line}  ${change}` +
+    (by === undefined ? "" : `  (${by})`);
 }
 
 function short(text: string): string {

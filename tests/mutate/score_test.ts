@@ -25,4 +25,9 @@ Deno.test("describeTrial() shows place and change in one line", () => {
     describeTrial({ mutant, from: "save(\n  a);", outcome: "survived" }),
     "survived  a.ts:3  save( a);  ->  ;",
   );
+  const by = "a_test.ts";
+  assert.equal(
+    describeTrial({ mutant, from: "a", outcome: "killed", by }),
+    "killed    a.ts:3  a  ->  ;  (a_test.ts)",
+  );
 });

@@ -49,6 +49,9 @@ export function roundsFor(
   });
 }
 
+/** A test's place, or a file that failed outside of its tests. */
+const FAILED = /(?: => |^)\.\/(\S+_test\.ts)(?::\d| \(uncaught error\))/gm;
+
 /** The order in which files of tests run: those that noticed a change last come first, so that most changes end their round soon. */
 export class TestOrder {
   readonly #failed: string[] = [];
@@ -58,10 +61,11 @@ export class TestOrder {
     return files.toSorted((a, b) => rank(b) - rank(a));
   }
 
-  /** Reads from the output of `deno test` which files have failed. */
-  learn(output: string): void {
-    const found = output.matchAll(/ => \.\/(\S+_test\.ts):\d/g);
-    for (const [, file = ""] of found) this.#failed.push(file);
+  /** Reads from the output of `deno test` which files have failed, and returns the first. */
+  learn(output: string): string | undefined {
+    const found = [...output.matchAll(FAILED)].map(([, file = ""]) => file);
+    this.#failed.push(...found);
+    return found[0];
   }
 }
 
@@ -73,11 +77,17 @@ export interface RoundOptions {
   readonly onOutput?: (text: string) => void;
 }
 
+/** How a round ended, and the file whose test failed, where that is known. */
+export interface RoundResult {
+  readonly outcome: "passed" | "killed" | "timed out";
+  readonly by?: string | undefined;
+}
+
 /** Runs the tests up to the first that fails. One that spins is killed. */
 export async function runRound(
   { suite, files }: Round,
   { root, timeoutMs, order, onOutput }: RoundOptions,
-): Promise<"passed" | "killed" | "timed out"> {
+): Promise<RoundResult> {
   const paths = order.sorted(files).map((file) => `${root}/${file}`);
   // Modules that tests share are loaded once; those of netns need a process for each.
   const tests = suite.root ? paths : [await joinTests(paths, root)];
@@ -99,9 +109,10 @@ export async function runRound(
   const { success } = await child.status;
   // What a test that was killed has started may still hold the pipe.
   const output = isLate ? "" : await printed;
-  if (!success) order.learn(output);
   onOutput?.(output);
-  return isLate ? "timed out" : success ? "passed" : "killed";
+  if (isLate) return { outcome: "timed out" };
+  if (success) return { outcome: "passed" };
+  return { outcome: "killed", by: order.learn(output) };
 }
 
 /** Whether the tree's file passes the type checker. */

@@ -61,9 +61,9 @@ for (const { body, outcome, timeoutMs = 600_000 } of TESTS) {
     const round = { suite, files: ["a_test.ts"] };
     const order = new TestOrder();
     const options = { root, order, timeoutMs };
-    assert.equal(await runRound(round, options), outcome);
-    const isFirst = order.sorted(["b_test.ts", "a_test.ts"])[0] === "a_test.ts";
-    assert.equal(isFirst, outcome === "killed");
+    const result = await runRound(round, options);
+    assert.equal(result.outcome, outcome);
+    assert.equal(result.by, outcome === "killed" ? "a_test.ts" : undefined);
     if (outcome !== "timed out") {
       let output = "";
       const onOutput = (text: string) => void (output = text);
@@ -81,11 +81,17 @@ Deno.test("TestOrder has files first whose tests, or steps of them, failed last"
   order.learn(
     "one => ./lib/b_test.ts:3:6\nerror: at file:///x/lib/a_test.ts:4",
   );
-  order.learn("x ... y => ./lib/c_test.ts:12:9\n");
   assert.deepEqual(order.sorted(files), [
-    "lib/c_test.ts",
     "lib/b_test.ts",
     "lib/a_test.ts",
+    "lib/c_test.ts",
+  ]);
+  order.learn("x ... y => ./lib/c_test.ts:12:9\n");
+  order.learn("\n./lib/a_test.ts (uncaught error)\n");
+  assert.deepEqual(order.sorted(files), [
+    "lib/a_test.ts",
+    "lib/c_test.ts",
+    "lib/b_test.ts",
   ]);
 });
 

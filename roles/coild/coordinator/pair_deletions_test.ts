@@ -19,3 +19,24 @@ Deno.test("PairDeletions go on behind the callers' backs after a task that fails
   }
   assert.deepEqual(done, [1, 2]);
 });
+
+/** The process's sockets, by their inodes. */
+function openSockets(): Set<string> {
+  const targets = [...Deno.readDirSync("/proc/self/fd")].map(({ name }) => {
+    try {
+      return Deno.readLinkSync(`/proc/self/fd/${name}`);
+    } catch {
+      return ""; // that of the directory
+    }
+  });
+  return new Set(targets.filter((target) => target.startsWith("socket:")));
+}
+
+Deno.test("PairDeletions close their socket at last", async () => {
+  const before = openSockets();
+  const deletions = PairDeletions.open();
+  const [own, ...others] = openSockets().difference(before);
+  assert.ok(own !== undefined && others.length === 0);
+  await deletions[Symbol.asyncDispose]();
+  assert.ok(!openSockets().has(own));
+});
