@@ -12,6 +12,8 @@ import type { ProbeLine } from "./probe_line.ts";
 
 /** Without an answer of another one for so long, a gateway in doubt is asked like all others. */
 const DOUBT_ALONE_MS = 150;
+/** A probe in doubt is awaited for this share of its time at least, however late the last miss was noticed. */
+const LEAST_SHARE = 1 / 3;
 /** After so long without an answer another socket is tried. */
 const REOPEN_MS = 5_000;
 /** So many probes of a gateway that has never answered; further ones are rarer and rarer. */
@@ -35,6 +37,8 @@ export class ProbedGateway implements Disposable {
   #sentMs = 0;
   #answeredMs = -Infinity;
   #missedMs = 0;
+  /** How late the last miss was noticed: on a busy machine, ten times that would delay each decision. */
+  #lateMs = 0;
   /** When a miss last counted. */
   #witnessedMs = -Infinity;
   #dueMs = 0;
@@ -112,8 +116,10 @@ export class ProbedGateway implements Disposable {
     // A witness may be asked again before its answer is missed.
     if (this.#isAwaiting) return;
     this.#isAwaiting = true;
-    const waitMs = isInDoubt(this.#health) ? doubtMs : answerMs;
-    this.#missedMs = nowMs + waitMs;
+    this.#missedMs = nowMs +
+      (isInDoubt(this.#health)
+        ? Math.max(doubtMs * LEAST_SHARE, doubtMs - this.#lateMs)
+        : answerMs);
   }
 
   /** Takes an answer if one is awaited and has come. */
@@ -133,6 +139,7 @@ export class ProbedGateway implements Disposable {
     },
   ): void {
     this.#isAwaiting = false;
+    this.#lateMs = nowMs - this.#missedMs;
     if (counts) this.#witnessedMs = nowMs;
     if (counts || this.#health.kind === "unknown") {
       this.#judge({ isAnswered: false, nowMs });
