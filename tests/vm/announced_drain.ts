@@ -1,6 +1,9 @@
 // A gateway says in the Egress' status that it ends, and what clients that
 // choose their gateways make of it.
 import { EGRESSES } from "../../lib/api/mod.ts";
+import { Netns } from "../../lib/linux/mod.ts";
+import { EGRESS_NFT_TABLE } from "../../lib/names/mod.ts";
+import { NetfilterSocket } from "../../lib/netlink/mod.ts";
 import { eventually } from "../lab/wait.ts";
 import type { Client, EgressCluster } from "./e2e_cluster.ts";
 import type { Gateway } from "./e2e_kubelet.ts";
@@ -24,12 +27,6 @@ export async function announceDrain(
   { access: { client: api } }: EgressCluster,
   { egress, client, gateway: { pod: { name } } }: DrainOptions,
 ): Promise<{ readonly ms: number; readonly undo: () => Promise<void> }> {
-  const awaitReady = (count: number) =>
-    eventually(
-      `${count} gateways of new connections`,
-      async () => (await readyMarks(client)).length === count,
-      { intervalMs: 1 },
-    );
   const say = (gateways: readonly object[]) =>
     api.patch(EGRESSES, { namespace: GATEWAYS, name: egress }, {
       status: { gateways },
@@ -39,24 +36,30 @@ export async function announceDrain(
       fieldManager: "test",
       force: true,
     });
-  await awaitReady(2);
+  await awaitReady(client, 2);
   const startMs = performance.now();
+  const left = awaitReady(client, 1);
   await say([{ name, draining: true }]);
-  await awaitReady(1);
   return {
-    ms: performance.now() - startMs,
+    ms: await left - startMs,
     undo: async () => {
       await say([]);
-      await awaitReady(2);
+      await awaitReady(client, 2);
     },
   };
 }
 
-/** The marks of the gateways that new connections of the client go to. */
-async function readyMarks(client: Client): Promise<readonly string[]> {
+/** Waits until new connections of the client go to so many gateways; returns when. By this process: one of `nft` each time would take longer than what is measured. */
+async function awaitReady(client: Client, count: number): Promise<number> {
   const table = await tableOf(client);
-  const [, elements = ""] =
-    /set ready_fou4_\S+ \{\s+type mark\s+elements = \{([^}]*)\}/.exec(table) ??
-      [];
-  return elements.match(/0x\w+/g) ?? [];
+  const [set] = /ready_fou4_\w+/.exec(table) ?? [];
+  if (set === undefined) throw new Error(`no set of gateways in ${table}`);
+  using netns = Netns.open(`/run/netns/${client.pod.sandbox.netns}`);
+  using nft = NetfilterSocket.open({ netns });
+  await eventually(
+    `${count} gateways of new connections`,
+    async () => (await nft.listSet(EGRESS_NFT_TABLE, set)).length === count,
+    { intervalMs: 1 },
+  );
+  return performance.now();
 }
