@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { FakeClock } from "../../async/testing.ts";
+import { type Clock, systemClock } from "../../async/mod.ts";
+import { FakeClock, untilPasses } from "../../async/testing.ts";
 import { Address } from "../../inet/mod.ts";
 import type { Bytes } from "../../linux/mod.ts";
 import { PROBE_PAYLOAD_AT, ProbedGateways } from "./testing.ts";
@@ -9,6 +10,7 @@ const [A = Address.parse("::"), B = A, C = A] = [
   ...["10.1.2.1", "10.1.2.2", "10.1.2.3"],
 ].map(Address.parse);
 const PORT = 5555;
+const HOUR_MS = 3_600_000;
 /** A prober of an Egress with these gateways, on a clock that is turned. */
 class Lab implements AsyncDisposable {
   readonly clock = new FakeClock();
@@ -26,7 +28,11 @@ class Lab implements AsyncDisposable {
   readonly #stop = new AbortController();
   readonly #running: Promise<void>;
 
-  constructor(gateways: readonly Address[], alive = gateways) {
+  constructor(
+    gateways: readonly Address[],
+    alive = gateways,
+    { clock }: { readonly clock?: Clock } = {},
+  ) {
     this.groups = [{ name: "internet/nat", gateways }];
     this.alive(...alive);
     this.prober = new GatewayProber({
@@ -45,7 +51,7 @@ class Lab implements AsyncDisposable {
       onSuspects: () => {
         this.suspects.push([...this.prober.suspects].sort().join());
       },
-      clock: {
+      clock: clock ?? {
         nowMs: () => this.clock.nowMs(),
         after: (ms, callback) => this.clock.after(ms + this.lateMs, callback),
       },
@@ -89,6 +95,24 @@ Deno.test("GatewayProber decides hardly later where each of its timers is late",
   await lab.clock.advance(1_000);
   // One that is late once for all ten probes, and for the round before them.
   assert.deepEqual(lab.losses, [`${A} 598`]);
+});
+
+Deno.test("GatewayProber takes no notice of the machine's date, which may jump", async () => {
+  await using lab = new Lab([A, B], [A, B], { clock: systemClock });
+  const { now } = Date;
+  let calls = 0;
+  Date.now = () => now() + (calls++ % 2) * HOUR_MS;
+  try {
+    const asked = () => lab.network.counts.get(`${A}`) ?? 0;
+    await untilPasses(() => assert.ok(asked() > 3));
+    assert.deepEqual(lab.changes, []);
+    lab.alive(B);
+    await untilPasses(() => assert.equal(lab.losses.length, 1));
+  } finally {
+    Date.now = now;
+  }
+  const [, silentMs] = lab.losses[0]?.split(" ") ?? [];
+  assert.ok(Number(silentMs) < HOUR_MS / 2, `${lab.losses}`);
 });
 
 Deno.test("GatewayProber moves nothing while the node is cut off, and loses who stays away afterwards", async () => {
