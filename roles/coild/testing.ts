@@ -132,6 +132,7 @@ export class ClientLab implements AsyncDisposable {
   readonly #pods: PodSource;
   readonly #group = new TaskGroup();
   #egress: Partial<Egress> = {};
+  #serviceIp = "";
   readonly #stack = new AsyncDisposableStack();
 
   constructor(
@@ -218,6 +219,11 @@ export class ClientLab implements AsyncDisposable {
     };
     this.#egress = egress;
     this.api.put("egresses", egress);
+    if (serviceIp !== this.#serviceIp) {
+      // A Service that is made again gets EndpointSlices of its own.
+      this.#serviceIp = serviceIp;
+      this.api.remove("endpointslices/nat/internet-1");
+    }
     this.api.put("services", {
       metadata: { ...metadata, labels },
       spec: { clusterIPs: [serviceIp] },
@@ -246,6 +252,7 @@ export class ClientLab implements AsyncDisposable {
       metadata: {
         namespace: "nat",
         name: "internet-1",
+        uid: `slice of ${this.#serviceIp}`,
         labels: {
           "app.kubernetes.io/name": "coil",
           "app.kubernetes.io/component": "egress",

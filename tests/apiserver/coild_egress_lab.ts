@@ -157,11 +157,16 @@ export class EgressLab implements AsyncDisposable {
     return service.spec.clusterIPs;
   }
 
+  /** Deletes it, and its EndpointSlices as the garbage collector does. */
   async deleteService(name: string): Promise<void> {
-    await this.#request(
-      "DELETE",
-      `/api/v1/namespaces/${NAMESPACE}/services/${name}`,
-    );
+    const slices = `/apis/discovery.k8s.io/v1/namespaces/${NAMESPACE}`;
+    for (
+      const path of [
+        `/api/v1/namespaces/${NAMESPACE}/services/${name}`,
+        `${slices}/endpointslices/${name}-ipv4`,
+        `${slices}/endpointslices/${name}-ipv6`,
+      ]
+    ) await this.#request("DELETE", path);
   }
 
   /** Sets an Egress' gateways, a slice for each family. */

@@ -210,6 +210,7 @@ Deno.test("coild makes egress clients at ADD", async (t) => {
       );
       await egress.deleteService("single");
       await egress.createService("single");
+      await egress.setGateways("single", [{ address: "10.9.0.1" }]);
       await egress.until(
         "a tunnel of IPv6",
         pod,

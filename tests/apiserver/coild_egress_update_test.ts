@@ -290,6 +290,7 @@ Deno.test("coild keeps its egress clients up to date", async (t) => {
       );
       const [now = ""] = await egress.createService("moved");
       assert.notEqual(now, old);
+      await egress.setGateways("moved", [{ address: "10.9.0.1", pod: "gw1" }]);
       await egress.until(
         "the new tunnel",
         pod,

@@ -6,8 +6,8 @@ import { EgressLab, tunnelTo } from "./coild_egress_lab.ts";
 const USER = "system:serviceaccount:kube-system:coild";
 const EGRESSES = 50;
 const NAMESPACES = 20;
-/** Three watches for each of 16 namespaces. */
-const MOST_WATCHES = 48;
+/** Two watches for each of 16 namespaces. */
+const MOST_WATCHES = 32;
 
 interface Named {
   readonly name: string;

@@ -57,7 +57,6 @@ Deno.test("W13: coild lists and watches what its node needs, and Egresses only w
     const selector =
       "app.kubernetes.io/name=coil,app.kubernetes.io/component=egress";
     const more = [
-      `watch /api/v1/namespaces/${namespace}/services ${selector}`,
       `watch /apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices ${selector}`,
       `watch ${GROUP}/namespaces/${namespace}/egresses`,
     ];

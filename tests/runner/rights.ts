@@ -15,7 +15,8 @@ const UNSEEN: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     "watch addressblocks": "by coild of an earlier version, during an update",
     "get blockrequests": "when an answer takes long",
     "get egresses": "while the list is behind",
-    "get services": "while the list is behind",
+    "list services": "by coild of an earlier version, during an update",
+    "watch services": "likewise",
   },
   "kube-system:coil-controller": {
     "patch events": "an event that comes again",

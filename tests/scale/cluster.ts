@@ -9,8 +9,10 @@ import { RefusedNodes } from "./refused.ts";
 import {
   BYTES,
   type ClusterSize,
+  egressesOfNode,
   LIFE_MS,
   namespacesOfNode,
+  objectsOf,
   type Plural,
 } from "./size.ts";
 
@@ -385,11 +387,14 @@ export class Cluster {
       wanted: 1,
       times: this.#up / HEARTBEAT_S,
     });
-    const { look: { by, everyS }, listS } = pattern;
+    const { look: { by, everyS }, listS, servicesS } = pattern;
     if (by === "get") {
       server.get(this.#up * this.#blocks / this.nodes.length / everyS);
     } else this.#listBlocks(this.#up / everyS);
     if (listS !== undefined) this.#listBlocks(this.#up / listS);
+    if (servicesS !== undefined) {
+      server.get(this.#up * egressesOfNode(size) / servicesS);
+    }
     this.#egressStatuses();
     const perS = this.rush * 1000 * size.pods / LIFE_MS;
     const starts = Math.floor(perS + random.next());
@@ -439,15 +444,17 @@ export class Cluster {
 
   #readingOf({ type, by }: WatchKind): Reading {
     const plural = type.plural as Plural;
-    const all = this.#countOf(plural);
+    const { pods, blocks, nodes: { length: nodes } } = this;
+    const all = objectsOf(this.#with.size, { pods, nodes, blocks })[plural] ??
+      0;
     const parts: Partial<Record<WatchKind["by"], number>> = {
       all: 1,
-      name: plural === "nodes" ? this.nodes.length : all,
+      name: plural === "nodes" ? nodes : all,
       namespace: plural === "egressclientslices"
         ? this.#with.size.egresses
         : this.#with.size.egressNamespaces,
     };
-    const listed = all / (parts[by] ?? this.nodes.length);
+    const listed = all / (parts[by] ?? nodes);
     const looked = by === "label" ? all : listed;
     return { looked, listed, bytes: BYTES[plural] };
   }
@@ -475,22 +482,6 @@ export class Cluster {
       server.get(times);
       this.#follow(kind, times);
     });
-  }
-
-  #countOf(plural: Plural): number {
-    const { size } = this.#with;
-    const counts: Partial<Record<Plural, number>> = {
-      pods: this.pods,
-      nodes: this.nodes.length,
-      namespaces: 1_000,
-      addresspools: size.pools,
-      addressblocks: this.#blocks,
-      egressclientslices: Math.max(size.egresses, size.clients / 100),
-      egresses: size.egresses,
-      services: size.egresses,
-      endpointslices: size.egresses,
-    };
-    return counts[plural] ?? 0;
   }
 }
 

@@ -56,6 +56,8 @@ export interface Pattern {
   readonly look: { readonly by: "list" | "get"; readonly everyS: number };
   /** How often it lists them besides. */
   readonly listS?: number;
+  /** How often it reads the Service of each Egress that its pods name, if it does not watch them. */
+  readonly servicesS?: number;
   /** Whether a watch begins with all objects, so that there is no list. */
   readonly streams: boolean;
   /** Whether each change of any pool's status lets nodes ask again that were refused a block. */
@@ -106,8 +108,7 @@ const WRITES = {
 };
 const NOW: Pattern = {
   coild: NODES_OWN,
-  egress: [EGRESSES, SERVICES, ENDPOINT_SLICES]
-    .map((type) => kind(type, "namespace")),
+  egress: [EGRESSES, ENDPOINT_SLICES].map((type) => kind(type, "namespace")),
   router: [kind(ADDRESS_BLOCKS, "all")],
   gateway: [kind(EGRESS_CLIENT_SLICES, "namespace")],
   controller: [
@@ -119,6 +120,7 @@ const NOW: Pattern = {
   cycle: { reads: { obtain: 2, giveBack: 1 }, writes: WRITES },
   look: { by: "get", everyS: 300 },
   listS: 3_600,
+  servicesS: 300,
   streams: true,
   forgetsRefusals: false,
   egressStatus: { gatewayS: 300, controllerS: 60, flickers: false },

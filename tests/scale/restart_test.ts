@@ -1,6 +1,7 @@
 // The only API server restarts: as measured with 500 nodes, and what docs/scale.md
 // promises for 5,000.
 import assert from "node:assert/strict";
+import { SERVICES } from "../../lib/kube/mod.ts";
 import { Random } from "../faults/random.ts";
 import { PATTERNS } from "./patterns.ts";
 import {
@@ -21,8 +22,15 @@ function restart(options: Partial<RestartOptions>): RestartOutcome {
   });
 }
 
-/** 500 nodes have as many pods, and name as many namespaces, each. */
+/** 500 nodes have as many pods, and name as many namespaces, each. Services were watched then. */
 const MEASURED = {
+  pattern: {
+    ...PATTERNS.now,
+    egress: [
+      ...PATTERNS.now.egress,
+      { type: SERVICES, by: "namespace" as const },
+    ],
+  },
   size: { ...LARGE, nodes: 500, pods: 15_000, clients: 1_000 },
   // What clients and bench left of two.
   cores: 0.75,

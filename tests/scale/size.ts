@@ -43,10 +43,36 @@ export const BYTES = {
 } as const;
 export type Plural = keyof typeof BYTES;
 
+/** How many objects of each kind there are, given those that come and go. */
+export function objectsOf(
+  size: ClusterSize,
+  changing: Readonly<Record<"pods" | "nodes" | "blocks", number>>,
+): Readonly<Partial<Record<Plural, number>>> {
+  return {
+    pods: changing.pods,
+    nodes: changing.nodes,
+    namespaces: 1_000,
+    addresspools: size.pools,
+    addressblocks: changing.blocks,
+    egressclientslices: Math.max(size.egresses, size.clients / 100),
+    egresses: size.egresses,
+    services: size.egresses,
+    endpointslices: size.egresses,
+  };
+}
+
 /** How many namespaces of Egresses a node's clients name, on average. */
-export function namespacesOfNode(
-  { nodes, clients, egressNamespaces }: ClusterSize,
-): number {
+export function namespacesOfNode(size: ClusterSize): number {
+  return namedOf(size.egressNamespaces, size);
+}
+
+/** How many Egresses they name. */
+export function egressesOfNode(size: ClusterSize): number {
+  return namedOf(size.egresses, size);
+}
+
+/** How many of so many a node's clients name, where each names one by chance. */
+function namedOf(count: number, { nodes, clients }: ClusterSize): number {
   const named = clients / nodes * (1 + IDLE_MS / LIFE_MS);
-  return egressNamespaces * (1 - Math.exp(-named / egressNamespaces));
+  return count * (1 - Math.exp(-named / count));
 }

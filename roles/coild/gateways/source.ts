@@ -1,20 +1,20 @@
 import {
   abortable,
   type Clock,
+  jittered,
   onAbort,
   sleep,
   systemClock,
   TaskGroup,
   withTimeout,
 } from "../../../lib/async/mod.ts";
-import { EGRESSES } from "../../../lib/api/mod.ts";
+import { type Egress, EGRESSES } from "../../../lib/api/mod.ts";
 import {
   ENDPOINT_SLICES,
   type Informer,
   isPathSegment,
   type KubeClient,
   type KubeObject,
-  type ResourceType,
   SERVICES,
   type V1EndpointSlice,
 } from "../../../lib/kube/mod.ts";
@@ -45,7 +45,7 @@ interface Asking {
 }
 
 /**
- * How many namespaces are followed at once, by three watches each: all of them
+ * How many namespaces are followed at once, by two watches each: all of them
  * share a connection, which has room for a hundred. Annotations may name any
  * number; for Egresses of further ones the API server is asked each time, and
  * changes are seen by the periodic inspection.
@@ -55,6 +55,9 @@ const MAX_FOLLOWED = 16;
 /** One that pods no longer name is followed a little longer, as its next pod may be on its way. */
 const IDLE_MS = 300_000;
 const SWEEP_MS = 60_000;
+
+/** All Services of followed namespaces are read again about this often. */
+const SERVICES_MS = 300_000;
 
 interface Followed {
   readonly watch: NamespaceWatch;
@@ -67,8 +70,8 @@ interface Followed {
  * their Services and EndpointSlices. A namespace is followed from when one of
  * its Egresses is asked for first.
  *
- * An object that the caches do not have is asked for once: it may be newer
- * than they are.
+ * An Egress that the cache does not have is asked for once: it may be newer
+ * than that.
  */
 export class EgressSource {
   readonly #client: KubeClient;
@@ -93,7 +96,10 @@ export class EgressSource {
 
   /** The loops to run; each ends only by its signal. */
   get loops(): Record<string, (signal: AbortSignal) => Promise<void>> {
-    return { "egress watches": (signal) => this.#run(signal) };
+    return {
+      "egress watches": (signal) => this.#run(signal),
+      "egress services": (signal) => this.#readServices(signal),
+    };
   }
 
   /** Calls back with the key of each Egress of which something changed. */
@@ -115,8 +121,7 @@ export class EgressSource {
     const found = new Map<string, EgressFacts>();
     let missing = 0;
     for (const ref of refs) {
-      const isAsked = !this.#isCached(ref) && missing < MAX_MISSING &&
-        isPathSegment(ref.name);
+      const isAsked = missing < MAX_MISSING;
       const facts = await this.#factsOf(ref, { isAsked, signal });
       if (facts.egress === undefined) missing++;
       found.set(nameText(ref), facts);
@@ -129,43 +134,34 @@ export class EgressSource {
     return this.#followed.has(namespace);
   }
 
-  #isCached(ref: NamespacedName): boolean {
-    const key = nameText(ref);
-    const watch = this.#followed.get(ref.namespace)?.watch;
-    return watch?.egresses.store.get(key) !== undefined &&
-      watch.services.store.get(key) !== undefined;
-  }
-
-  async #factsOf(ref: NamespacedName, options: Asking): Promise<EgressFacts> {
-    const known = this.#followed.get(ref.namespace);
-    const [egress, service] = await Promise.all([
-      this.#read(known?.watch.egresses, EGRESSES, { ...options, ref }),
-      // Its Service has its name.
-      this.#read(known?.watch.services, SERVICES, { ...options, ref }),
-    ]);
+  async #factsOf(
+    ref: NamespacedName,
+    { isAsked, signal }: Asking,
+  ): Promise<EgressFacts> {
+    const egress = await this.#egressOf(ref, { isAsked, signal });
+    if (egress === undefined) return { egress, service: undefined, slices: [] };
     // Not for a name without an Egress: any pod may name any number of them.
-    const watch = egress && this.#follow(ref.namespace);
-    if (egress === undefined || service === undefined) {
-      return { egress, service, slices: [] };
-    }
-    const { signal } = options;
-    const slices = watch === undefined
-      ? await this.#listSlices(ref, signal)
-      : await this.#slicesOf(ref, { watch, signal });
-    return { egress, service, slices };
+    const watch = this.#follow(ref.namespace);
+    if (watch === undefined) return { egress, ...await this.#ask(ref, signal) };
+    // The Service after them: it is known by its slices whether it is the same.
+    const slices = await this.#slicesOf(ref, { watch, signal });
+    const service = await watch.serviceOf(ref, { signal });
+    return { egress, service, slices: service === undefined ? [] : slices };
   }
 
-  async #read<T extends KubeObject>(
-    informer: Informer<T> | undefined,
-    type: ResourceType<T>,
-    { ref, isAsked, signal }: Asking & { readonly ref: NamespacedName },
-  ): Promise<T | undefined> {
+  async #egressOf(
+    ref: NamespacedName,
+    { isAsked, signal }: Asking,
+  ): Promise<Egress | undefined> {
+    const informer = this.#followed.get(ref.namespace)?.watch.egresses;
     // After a start all clients look at once: one list serves them.
     if (informer !== undefined) await isListed(informer, signal);
     const cached = informer?.store.get(nameText(ref));
-    if (cached !== undefined || !isAsked) return cached;
+    if (cached !== undefined || !isAsked || !isPathSegment(ref.name)) {
+      return cached;
+    }
     const call = { ...ref, timeoutMs: LIVE_GET_MS, signal };
-    return await this.#client.tryGet(type, call);
+    return await this.#client.tryGet(EGRESSES, call);
   }
 
   /** Without them it is not known whether a gateway is available. */
@@ -184,16 +180,21 @@ export class EgressSource {
     );
   }
 
-  async #listSlices(
-    { namespace, name }: NamespacedName,
+  /** The Service of an Egress, which has its name, and the EndpointSlices, in a namespace that is not followed. */
+  async #ask(
+    ref: NamespacedName,
     signal: AbortSignal,
-  ): Promise<readonly V1EndpointSlice[]> {
-    const { items } = await this.#client.listAll(ENDPOINT_SLICES, {
-      namespace,
-      labelSelector: `${SERVICE_NAME_LABEL}=${name}`,
-      signal,
-    });
-    return items;
+  ): Promise<Omit<EgressFacts, "egress">> {
+    const { namespace, name } = ref;
+    const [service, { items }] = await Promise.all([
+      this.#client.tryGet(SERVICES, { ...ref, timeoutMs: LIVE_GET_MS, signal }),
+      this.#client.listAll(ENDPOINT_SLICES, {
+        namespace,
+        labelSelector: `${SERVICE_NAME_LABEL}=${name}`,
+        signal,
+      }),
+    ]);
+    return { service, slices: service === undefined ? [] : items };
   }
 
   /** Undefined when too many are followed already. */
@@ -205,8 +206,11 @@ export class EgressSource {
       return known.watch;
     }
     if (this.#followed.size >= MAX_FOLLOWED) return undefined;
-    const watch = new NamespaceWatch(this.#client, namespace, (egress) => {
-      for (const listener of this.#listeners) listener(egress);
+    const watch = new NamespaceWatch(this.#client, {
+      namespace,
+      onChange: (egress) => {
+        for (const listener of this.#listeners) listener(egress);
+      },
     });
     const stop = new AbortController();
     this.#followed.set(namespace, { watch, stop, usedMs });
@@ -222,6 +226,15 @@ export class EgressSource {
     for (;;) {
       await sleep(SWEEP_MS, { signal, clock: this.#clock });
       this.#sweep();
+    }
+  }
+
+  async #readServices(signal: AbortSignal): Promise<void> {
+    for (;;) {
+      await sleep(jittered(SERVICES_MS), { signal, clock: this.#clock });
+      for (const { watch } of [...this.#followed.values()]) {
+        await watch.readServices(signal);
+      }
     }
   }
 

@@ -87,9 +87,9 @@ async function finding(
     clock,
   });
   const stop = new AbortController();
-  const [loop] = Object.values(source.loops);
   const { signal } = stop;
-  const running = loop && untilStopped(loop(signal), signal);
+  const running = Object.values(source.loops)
+    .map((loop) => untilStopped(loop(signal), signal));
   await work({
     source,
     clock,
@@ -100,7 +100,7 @@ async function finding(
       asked.filter((a) => a.kind === kind).map(({ path }) => path),
   });
   stop.abort();
-  await running;
+  await Promise.all(running);
 }
 
 Deno.test("find() finds 50 Egresses of 20 namespaces at once, and follows 16 of these", async () => {
@@ -114,8 +114,8 @@ Deno.test("find() finds 50 Egresses of 20 namespaces at once, and follows 16 of 
       }
     }
     await sleep(20);
-    assert.equal(new Set(paths("watch")).size, 48);
-    assert.equal(paths("watch").length, 48);
+    assert.equal(new Set(paths("watch")).size, 32);
+    assert.equal(paths("watch").length, 32);
     const followed = REFS.map(({ namespace }) => namespace)
       .filter((namespace) => source.isFollowed(namespace));
     assert.equal(new Set(followed).size, 16);
@@ -126,7 +126,7 @@ Deno.test("find() asks for 16 names that do not exist, and follows no namespace 
   await finding([], async ({ source, signal, paths }) => {
     const found = await source.find(REFS, { signal });
     assert.equal(found.size, REFS.length);
-    assert.equal(new Set(paths("get")).size, 2 * 16);
+    assert.equal(paths("get").length, 16);
     assert.deepEqual(paths("watch"), []);
     assert.ok(REFS.every(({ namespace }) => !source.isFollowed(namespace)));
   });
@@ -135,7 +135,7 @@ Deno.test("find() asks for 16 names that do not exist, and follows no namespace 
 Deno.test("a namespace is left when no pod has named it for five minutes, and others take its room", async () => {
   await finding(REFS, async ({ source, signal, clock, named, open }) => {
     await source.find(REFS, { signal });
-    await untilPasses(() => assert.equal(open.size, 48));
+    await untilPasses(() => assert.equal(open.size, 32));
     assert.ok(!source.isFollowed("nat16"));
     // Named no more, but asked for just now.
     named.delete("nat0");
@@ -146,11 +146,23 @@ Deno.test("a namespace is left when no pod has named it for five minutes, and ot
     assert.ok(!source.isFollowed("nat0"));
     assert.ok(source.isFollowed("nat1"), "asked for a minute ago");
     assert.ok(source.isFollowed("nat2"), "named by a pod");
-    await untilPasses(() => assert.equal(open.size, 45));
+    await untilPasses(() => assert.equal(open.size, 30));
     await source.find([REFS[16] ?? assert.fail()], { signal });
     assert.ok(source.isFollowed("nat16"));
     await clock.advance(300_000);
     assert.ok(!source.isFollowed("nat1"));
     assert.ok(source.isFollowed("nat16"));
+  });
+});
+
+Deno.test("Services of followed namespaces are read again about every five minutes", async () => {
+  await finding(REFS, async ({ source, signal, clock, paths }) => {
+    const reads = () =>
+      paths("get").filter((path) => path.endsWith("/nat0/services/e0")).length;
+    await source.find(REFS, { signal });
+    await source.find(REFS, { signal });
+    assert.equal(reads(), 1);
+    await clock.advance(450_000);
+    await untilPasses(() => assert.ok(reads() > 1));
   });
 });
