@@ -271,3 +271,24 @@ netnsTest(
     await lab.ok("ADD", full, { ifname: "net1", config });
   },
 );
+
+netnsTest(
+  "coordinator: ADD of a new pod leaves another program's link of the pair's name as it is",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    const pod = await lab.joined([ETH0]);
+    const [link] = (await lab.host.ipJson("link", "show", "type", "veth"))
+      .filter(({ ifalias }) => /COIL-COORD/.test(`${ifalias}`));
+    const name = `${link?.["ifname"]}`;
+    await lab.ok("DEL", pod);
+    for (const kind of ["bridge", "veth"]) {
+      await lab.host.ip("link", "add", name, "type", kind);
+      await lab.host.ip("link", "set", name, "alias", "mine");
+      const before = await everything(lab, pod);
+      assert.match(await lab.refusal("ADD", pod), /^11 .*has another link/);
+      assert.deepEqual(await everything(lab, pod), before);
+      await lab.host.ip("link", "delete", name);
+    }
+    await lab.ok("ADD", pod);
+  },
+);

@@ -33,18 +33,23 @@ export async function attach(
     modeOf(pod, attachment); // what does not fit is refused before the network is asked
     await probe(outside, kernel, { attachment, pod, undo });
   }
-  const look = () => readSides(kernel, names);
   // The first one is joined by a pair, or not at all.
   const pair = nic === settings.firstNic
     ? planVeth(attachment, { mtu: settings.vethMtu })
     : undefined;
+  const look = async () =>
+    await readSides(kernel, names, { hostEnd: (await pair)?.hostName });
   const [first, spec] = await settled([look(), pair]);
   const mode = modeOf(first.pod, attachment);
   let sides = first;
   const inside = sides.pod.links.find(({ name }) => name === spec?.podName);
   const ends = spec === undefined
     ? await findEnds(outside, kernel, { mode, settings, pod: sides.pod })
-    : await ensureVeth(kernel, { spec, inside }, undo);
+    : await ensureVeth(kernel, {
+      spec,
+      inside,
+      present: sides.host.links.find(({ name }) => name === spec.hostName),
+    }, undo);
   if (ends.isNew && inside !== undefined) sides = await look();
   const planned = await planAttachment(outside, kernel, {
     attachment,

@@ -84,26 +84,30 @@ async function readLinks(
 
 /**
  * Reads a pod's network, with the links of these names, and what of the host's
- * concerns all pods: nothing of it grows with them.
+ * concerns all pods, with the link of one name: nothing of it grows with them.
  */
 export async function readSides(
   { pod, host }: Pick<Kernel, "pod" | "host">,
   names: ReadonlySet<string>,
+  { hostEnd }: { readonly hostEnd?: string | undefined } = {},
 ): Promise<Sides> {
   const [inside, outside] = await settled([
     readNewPod(pod, names),
-    readHost(host),
+    readHost(host, hostEnd === undefined ? [] : [hostEnd]),
   ]);
   return { pod: inside, host: outside };
 }
 
-async function readHost(host: Routes): Promise<SideState> {
+async function readHost(
+  host: Routes,
+  names: readonly string[],
+): Promise<SideState> {
   const addresses = await host.listAddresses({}, SHORT);
   const indexes = addresses.filter(({ scope }) => scope === "global")
     .map(({ index }) => index);
   return {
     addresses,
-    links: await readLinks(host, { indexes }),
+    links: await readLinks(host, { names, indexes }),
     rules: await host.listRules({}, SHORT),
     routes: [],
     neighbours: [],

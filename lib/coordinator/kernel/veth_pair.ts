@@ -16,28 +16,47 @@ import { remove } from "./remove.ts";
 import { silent } from "./requests.ts";
 import { parseVethAlias, type VethSpec } from "../plan/veth.ts";
 
+/** A pair, and what is in its place. */
+export interface PairPlace {
+  readonly spec: VethSpec;
+  /** The pod's link of the pair's name. */
+  readonly inside: Link | undefined;
+  /** The host's. */
+  readonly present: Link | undefined;
+}
+
 /**
  * Makes the pair of a pod, or takes the one that is there, with its MAC
- * addresses: the pod's neighbours know them. `inside` is the pod's link of the
- * pair's name.
+ * addresses: the pod's neighbours know them.
  *
  * @throws {CniError} with code 7 when the pod has another link called veth0, 11 when the host has another link of the pair's name
  * @throws {NetlinkError} when the kernel refuses
  */
 export async function ensureVeth(
   kernel: Kernel,
-  { spec, inside }: {
-    readonly spec: VethSpec;
-    readonly inside: Link | undefined;
-  },
+  place: PairPlace,
   undo: Undo,
 ): Promise<Ends> {
-  const made = inside === undefined
-    ? await tryCreate(kernel, spec, undo)
-    : undefined;
-  if (made !== undefined && "inner" in made) return made;
-  const { host } = kernel;
-  const present = await host.getLink({ name: spec.hostName });
+  const { spec } = place;
+  const attempt = async (present: Link | undefined) =>
+    await tryAdopt(kernel, { ...place, present }, undo) ??
+      await tryCreate(kernel, spec, undo);
+  const first = await attempt(place.present);
+  if ("inner" in first) return first;
+  // An index was taken, or another process works for the same container.
+  const again = await attempt(
+    await kernel.host.getLink({ name: spec.hostName }),
+  );
+  if ("inner" in again) return again;
+  throw again;
+}
+
+/** The pair that is there; undefined when one is to be made, and nothing of an earlier one is in its place any longer. */
+async function tryAdopt(
+  kernel: Kernel,
+  { spec, inside, present }: PairPlace,
+  undo: Undo,
+): Promise<Ends | undefined> {
   if (present !== undefined) {
     refuseForeign(present, spec);
     const isLiving = huskOf(present) === undefined;
@@ -46,16 +65,14 @@ export async function ensureVeth(
       return await adopt(kernel, spec, { ends, undo });
     }
     // Of an earlier sandbox with this ID, or of this one before DEL. A husk may go at the same time.
-    await remove(host, [linkDelete({ index: present.index })]);
+    await remove(kernel.host, [linkDelete({ index: present.index })]);
   } else if (inside !== undefined && await isLeft(kernel, inside)) {
     throw invalidConfig(
       `pod has a link "${COORDINATOR_VETH}" that the coordinator did not create`,
       "it is the name of the link to the host: call the other link otherwise",
     );
   }
-  const again = await tryCreate(kernel, spec, undo);
-  if ("inner" in again) return again;
-  throw again;
+  return undefined;
 }
 
 /** Makes the pair and the host's end of it by one send; the refusal, when a name or an index is taken. */
@@ -82,7 +99,7 @@ async function tryCreate(
     },
   });
   const [refusal, ...errors] = await host.tryExecute(
-    // The end is named, not numbered: if the index is taken, it is that of another link of Coil's.
+    // The end is named, not numbered: if the index is taken, it is that of another link of Coil's. That no link has the name was looked up.
     [request, ...raiseRequests({ name: hostName }, { alias })].map(silent),
   );
   if (refusal === undefined || refusal.lost === "answer") {
