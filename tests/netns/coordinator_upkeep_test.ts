@@ -258,3 +258,19 @@ netnsTest(
     );
   },
 );
+
+netnsTest(
+  "coordinator: the pod that has been given an address keeps the route to it, also where the DEL of its former owner was lost",
+  async () => {
+    await using lab = await CoordinatorLab.start(FAMILIES);
+    await lab.joined([ETH0]);
+    const owner = await lab.joined([ETH0]);
+    const host = async () =>
+      (await stateOf(lab.host)).filter((line) => /table 500/.test(line));
+    const before = await host();
+    await using upkeep = new Upkeep(lab, { lookMs: 50 });
+    await untilPasses(async () => assert.ok(upkeep.looks > 3));
+    assert.deepEqual(await host(), before);
+    await lab.ok("CHECK", owner);
+  },
+);

@@ -34,7 +34,11 @@ export function joinedLinks(
   );
 }
 
-/** The addresses of joined pods that the host has no route to, or one from an address that it has lost. */
+/**
+ * The addresses of joined pods that the host has no route to, or one from an
+ * address that it has lost. A route by another pod's link is one: that pod has
+ * been given the address since, and the DEL of this one was lost.
+ */
 export function lostAddresses(
   host: JoinedHost,
 ): readonly (Pick<Neighbour, "address"> & { readonly link: Link })[] {
@@ -42,7 +46,9 @@ export function lostAddresses(
   return host.neighbours.flatMap(({ address, index }) => {
     const link = joined.find((other) => other.index === index);
     const isReached = host.routes.some((route) =>
-      route.index === index && hasSource(route, host) &&
+      (route.index === index
+        ? hasSource(route, host)
+        : joined.some((other) => other.index === route.index)) &&
       route.destination?.equals(Prefix.host(address)) === true
     );
     return link === undefined || isReached ? [] : [{ address, link }];

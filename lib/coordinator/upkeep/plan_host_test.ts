@@ -107,6 +107,18 @@ const CASES: readonly (readonly [
     ["ip rule delete pref 1000 lookup 500 proto 32"],
   ],
   [
+    "an address that another pod has been given since",
+    {
+      links: [
+        ...COMPLETE.links,
+        { ...link("COIL-COORD:former:eth0"), index: 6, name: "vethy" },
+      ],
+      neighbours: [{ ...neighbour(POD), index: 6 }, neighbour(POD)],
+    },
+    undefined,
+    [],
+  ],
+  [
     "a pod that has nothing but its pair, as during ADD",
     { routes: [], neighbours: [] },
     undefined,
