@@ -9,7 +9,7 @@ import {
 } from "../../async/mod.ts";
 import { getLogger } from "../../telemetry/mod.ts";
 import type { AddressTable } from "../table/address_table.ts";
-import { type Adoption, BlockSupply } from "./block_supply.ts";
+import { BlockSupply } from "./block_supply.ts";
 import { type BlockChanges, BlockView } from "./block_view.ts";
 import { decide } from "./decide.ts";
 import { giveBack } from "./give_back.ts";
@@ -22,8 +22,8 @@ import type {
   RouteView,
   Stock,
 } from "../base/ports.ts";
+import { type Adoption, requestBlocks } from "./request_blocks.ts";
 import { RouteExport } from "./route_export.ts";
-import { roomOf, wantedOf } from "./stock.ts";
 
 const log = getLogger("node-ipam");
 
@@ -79,28 +79,14 @@ export class BlockKeeper {
 
   constructor(options: BlockKeeperOptions) {
     this.#options = options;
-    const { table, tasks, source, clock, observer } = options;
+    const { table, tasks, clock } = options;
     this.#routes = new RouteExport({
       sink: options.routes,
       table,
       clock,
       tasks,
     });
-    this.supply = new BlockSupply({
-      table,
-      source,
-      clock,
-      tasks,
-      observer,
-      adopt: (infos) => this.#adopt(infos),
-      wanted: (pool) =>
-        wantedOf(roomOf(table, pool, this.supply), options.stock),
-      relist: (signal) => this.refresh(signal),
-      isReturning: (pool) =>
-        [...this.#flying].some(({ info }) => info.pool === pool),
-      landed: () => this.#landed(),
-      requestMs: options.blockTimeoutMs,
-    });
+    this.supply = new BlockSupply({ table, clock });
     this.#view = new BlockView({ table, clock, supply: this.supply });
   }
 
@@ -130,6 +116,13 @@ export class BlockKeeper {
     this.#view.observe(blocks);
     this.#blocksChanged();
     this.#relistIfPuzzled();
+  }
+
+  /** Waits until there may be room in the pool, and requests a block for that. */
+  async wait(pool: string, signal: AbortSignal): Promise<void> {
+    const woken = this.supply.wait(pool, signal);
+    if (!this.supply.isComing(pool)) this.#request(pool);
+    await woken;
   }
 
   /** Something about the pools has changed. */
@@ -188,7 +181,7 @@ export class BlockKeeper {
       flying: this.#flying,
       lowSince: this.#lowSince,
     });
-    for (const pool of fetch) this.supply.start(pool);
+    for (const pool of fetch) this.#request(pool);
     for (const block of retire) block.holds.add("returning");
     for (const blocks of giveBack) this.#giveBack(blocks);
     for (const block of keep) this.#keep(block);
@@ -208,6 +201,30 @@ export class BlockKeeper {
     for (const pool of low) {
       if (!this.#lowSince.has(pool)) this.#lowSince.set(pool, clock.nowMs());
     }
+  }
+
+  #request(pool: string): void {
+    const { tasks, blockTimeoutMs: timeoutMs } = this.#options;
+    if (tasks.signal.aborted || !this.supply.begin(pool)) return;
+    tasks.run("block request", async (signal) => {
+      try {
+        await requestBlocks(pool, {
+          ...this.#options,
+          supply: this.supply,
+          flying: this.#flying,
+          adopt: (infos) => this.#adopt(infos),
+          relist: (signal) => this.refresh(signal),
+          timeoutMs,
+          signal,
+        });
+      } finally {
+        this.supply.end(pool);
+        // A block that the watch showed during the request may be another one.
+        this.#relistIfPuzzled();
+        this.kick();
+        this.supply.wake(pool);
+      }
+    });
   }
 
   #giveBack(blocks: readonly HeldBlock[]): void {
@@ -292,12 +309,6 @@ export class BlockKeeper {
   #blocksChanged(): void {
     this.exportRoutes();
     this.supply.wakeAll();
-    this.kick();
-  }
-
-  /** A block that the watch showed during the request may be another one. */
-  #landed(): void {
-    this.#relistIfPuzzled();
     this.kick();
   }
 

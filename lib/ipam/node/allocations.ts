@@ -167,7 +167,7 @@ export abstract class Allocations {
       for (;;) {
         if (this.#table.find(request)?.releasing) {
           await this.#releases.wait(key, wait.signal);
-        } else await this.#keeper.supply.wait(request.pool, wait.signal);
+        } else await this.#keeper.wait(request.pool, wait.signal);
         wait.signal.throwIfAborted();
         const allocation = this.#tryAllocate(request);
         if (allocation !== undefined) return allocation;
