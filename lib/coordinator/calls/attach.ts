@@ -1,7 +1,7 @@
 import { settled } from "../../async/mod.ts";
 import { applySteps, type Undo } from "../kernel/apply.ts";
 import {
-  type Attachment,
+  type ConfiguredAttachment,
   findEnds,
   modeOf,
   namesOf,
@@ -21,7 +21,7 @@ import type { SideState } from "../state/state.ts";
 export async function attach(
   outside: Outside,
   kernel: Kernel,
-  attachment: Attachment,
+  attachment: ConfiguredAttachment,
 ): Promise<void> {
   const { ifname: nic, settings } = attachment;
   const names = namesOf(attachment);

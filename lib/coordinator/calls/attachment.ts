@@ -38,7 +38,7 @@ import type { Step } from "../state/steps.ts";
 import type { Ends } from "../kernel/ends.ts";
 
 /** One interface that is added or checked. */
-export interface Attachment extends AttachmentKey {
+export interface ConfiguredAttachment extends AttachmentKey {
   readonly settings: Settings;
 }
 
@@ -51,7 +51,7 @@ export interface PlannedState {
 
 /** The names of the links that an attachment is about. */
 export function namesOf(
-  { ifname, settings: { firstNic, defaultRouteNic } }: Attachment,
+  { ifname, settings: { firstNic, defaultRouteNic } }: ConfiguredAttachment,
 ): ReadonlySet<string> {
   const configured = defaultRouteNic === undefined ? [] : [defaultRouteNic];
   return new Set([ifname, firstNic, COORDINATOR_VETH, ...configured]);
@@ -64,7 +64,7 @@ export function namesOf(
  */
 export function modeOf(
   pod: SideState,
-  { ifname: nic, settings }: Attachment,
+  { ifname: nic, settings }: ConfiguredAttachment,
 ): ResolvedMode {
   const link = linkOf(pod.links, nic);
   familiesOf(nic, addressesOf(pod, link.index));
@@ -108,7 +108,7 @@ export async function findEnds(
 
 /** What an attachment is planned from. */
 export interface Situation {
-  readonly attachment: Attachment;
+  readonly attachment: ConfiguredAttachment;
   readonly mode: ResolvedMode;
   readonly ends: Ends;
   readonly sides: Sides;

@@ -1,7 +1,7 @@
 import { CniError, ErrorCode } from "../../cni/mod.ts";
 import { MAIN_TABLE } from "../../netlink/mod.ts";
 import {
-  type Attachment,
+  type ConfiguredAttachment,
   findEnds,
   modeOf,
   namesOf,
@@ -23,7 +23,7 @@ import type { Step } from "../state/steps.ts";
 export async function check(
   outside: Outside,
   kernel: Kernel,
-  attachment: Attachment,
+  attachment: ConfiguredAttachment,
   { hasDefaults }: { readonly hasDefaults: boolean },
 ): Promise<void> {
   const { ifname, containerId, settings } = attachment;

@@ -11,7 +11,11 @@ import {
 import { LinuxError } from "../../linux/mod.ts";
 import type { ProbeLink } from "../../probe/mod.ts";
 import type { Undo } from "../kernel/apply.ts";
-import { type Attachment, linkOf, withRealMac } from "./attachment.ts";
+import {
+  type ConfiguredAttachment,
+  linkOf,
+  withRealMac,
+} from "./attachment.ts";
 import { conflictLink } from "./conflict_link.ts";
 import type { Kernel, Outside, Routes } from "../kernel/ports.ts";
 import { readAddresses } from "../kernel/read.ts";
@@ -41,7 +45,7 @@ export async function probe(
   outside: Pick<Outside, "found" | "later" | "probes" | "warn">,
   kernel: Kernel,
   { attachment: { ifname, settings }, pod, undo }: {
-    readonly attachment: Attachment;
+    readonly attachment: ConfiguredAttachment;
     readonly pod: SideState;
     readonly undo: Undo;
   },
@@ -66,7 +70,7 @@ export async function probe(
 async function ask(
   { probes, found }: Pick<Outside, "found" | "probes">,
   kernel: Kernel,
-  { nic, settings }: Pick<Attachment, "settings"> & {
+  { nic, settings }: Pick<ConfiguredAttachment, "settings"> & {
     readonly nic: ProbedNic;
   },
 ): Promise<void> {
