@@ -18,6 +18,7 @@ interface Outcome {
   readonly trace: number;
   readonly steps: number;
   readonly added: number;
+  readonly addedToChanged: number;
 }
 
 async function runWorld(seed: number, stretches: number): Promise<Outcome> {
@@ -34,7 +35,8 @@ async function runWorld(seed: number, stretches: number): Promise<Outcome> {
     );
   }
   const { trace, steps } = scheduler;
-  return { trace, steps, added: world.added };
+  const { added, addedToChanged } = world;
+  return { trace, steps, added, addedToChanged };
 }
 
 Deno.test({
@@ -46,14 +48,17 @@ Deno.test({
     const first = await seedOfRun();
     let steps = 0;
     let added = 0;
+    let addedToChanged = 0;
     for (let seed = first; steps < STEPS; seed++) {
       const outcome = await runWorld(seed, STRETCHES);
       steps += outcome.steps;
       added += outcome.added;
+      addedToChanged += outcome.addedToChanged;
     }
     assert.ok(added > steps / 500, `${added} ADDs in ${steps} steps`);
+    assert.ok(addedToChanged > 0, "no ADD beside reserved addresses");
     await t.step(
-      `${steps} steps from seed ${first}, ${added} ADDs answered`,
+      `${steps} steps from seed ${first}, ${added} ADDs answered, ${addedToChanged} of them beside reserved addresses`,
       () => {},
     );
   },

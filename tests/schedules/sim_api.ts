@@ -182,10 +182,12 @@ export class SimApi {
   }
 
   #update(plural: string, before: Stored, after: Stored): SimAnswer {
-    const { uid, deletionTimestamp } = before.metadata;
+    const { uid, deletionTimestamp, generation = 1 } = before.metadata;
+    const isOther = contentOf(before) !== contentOf(after);
     const metadata = {
       ...after.metadata,
       uid,
+      generation: isOther ? generation + 1 : generation,
       ...(deletionTimestamp !== undefined && { deletionTimestamp }),
     };
     const object = { ...after, status: before.status, metadata };
@@ -221,6 +223,11 @@ export class SimApi {
     for (const wake of waiting) wake();
     return { status: type === "ADDED" ? 201 : 200, body: stored };
   }
+}
+
+/** What a generation is a number of. */
+function contentOf({ metadata: _, status: __, ...content }: Stored): string {
+  return JSON.stringify(content);
 }
 
 /** Whether an object fits a request's selectors, of the forms that Coil uses: `a=b` and `a!=b`, without a comma in them. */

@@ -9,7 +9,7 @@ import {
   type SimNode,
   type SimPod,
 } from "./rules.ts";
-import { SimApi, type Stored } from "./sim_api.ts";
+import { SimApi } from "./sim_api.ts";
 import { SimController } from "./sim_controller.ts";
 import { SimKernel } from "./sim_kernel.ts";
 import { cniArgs, SimCoild, type SimWorld } from "./sim_node.ts";
@@ -29,11 +29,30 @@ const POOLS = {
   },
   b: { blockSizeBits: 2, subnets: [{ ipv4: "10.1.0.0/28" }] },
 };
+type PoolName = keyof typeof POOLS;
+const POOL_NAMES = Object.keys(POOLS) as PoolName[];
+/** Addresses of each pool. */
+const POOL_SIZE = 16;
+
+/** What an admin changes of a pool: addresses by their number. */
+interface PoolChange {
+  readonly paused: boolean;
+  readonly reserved: readonly number[];
+}
+const OPEN: PoolChange = { paused: false, reserved: [] };
+/** Without faults a change of a pool is noticed within this, by simulated time. */
+const NOTICED_MS = 30_000;
+
 const PODS = 9;
 /** How often what happens is new, and no answer to what was. */
 const ACTION_CHANCE = 0.12;
 /** How long all may take to come to rest, by simulated time. */
 const REST_MS = 900_000;
+
+/** The IPv4 address of a pool that has this number. */
+function addressOf(pool: PoolName, n: number): string {
+  return `${{ a: "10.0.0", b: "10.1.0" }[pool]}.${n}`;
+}
 
 /** All of it. */
 export class World implements SimWorld {
@@ -47,6 +66,8 @@ export class World implements SimWorld {
   #failure: unknown;
   /** ADDs that were answered; a run without any is of no use. */
   added = 0;
+  /** Those among them that a pool answered while part of it was reserved. */
+  addedToChanged = 0;
 
   constructor(scheduler: Scheduler) {
     this.scheduler = scheduler;
@@ -115,7 +136,8 @@ export class World implements SimWorld {
       deleteBlock: 1,
       repair: 2,
       flushRoutes: 1,
-      pausePool: 1,
+      changePool: 1,
+      drain: 1,
       killCoild: 1,
       killController: 1,
     });
@@ -130,10 +152,10 @@ export class World implements SimWorld {
       this.scheduler.note(`routes of ${node.name} are flushed`);
       node.kernel.flush();
     }
-    if (action === "pausePool") {
-      const pool = random.pick(this.api.list("addresspools"));
-      this.#pause(pool, random.chance(0.3));
+    if (action === "changePool") {
+      this.#change(this.#pickPool(), this.#pickSpec());
     }
+    if (action === "drain") this.#drain(this.#pickPool());
     if (action === "killController") {
       this.#controller.kill();
       this.#controller = new SimController(this, this.#life("controller"));
@@ -283,7 +305,34 @@ export class World implements SimWorld {
     this.scheduler.note(`${name}: repair ended: ${freed}`);
   }
 
-  #pause({ metadata: { name } }: Stored, paused: boolean): void {
+  #pickPool(): PoolName {
+    return this.scheduler.random.pick(POOL_NAMES);
+  }
+
+  /** What an admin may make of a pool; mostly as it was. */
+  #pickSpec(): PoolChange {
+    const { random } = this.scheduler;
+    if (random.chance(0.7)) return OPEN;
+    return random.chance(0.5)
+      ? { paused: true, reserved: [] }
+      : { paused: false, reserved: [random.below(POOL_SIZE)] };
+  }
+
+  /** As `coil ipam drain --range --evict` does: nothing of a part of the pool is given any more, and pods that have it are replaced. */
+  #drain(pool: PoolName): void {
+    const { random } = this.scheduler;
+    const first = random.below(POOL_SIZE - 4);
+    const reserved = [0, 1, 2, 3].map((n) => first + n);
+    this.#change(pool, { paused: false, reserved });
+    const texts = reserved.map((n) => addressOf(pool, n));
+    for (const pod of this.pods) {
+      if (pod.addresses.some((a) => texts.includes(a))) void this.#del(pod);
+    }
+  }
+
+  #change(name: PoolName, { paused, reserved }: PoolChange): void {
+    const addresses = reserved.map((n) => addressOf(name, n));
+    this.scheduler.note(`${name}: paused ${paused}, reserved ${addresses}`);
     this.api.handle({
       method: "PATCH",
       plural: "addresspools",
@@ -291,7 +340,7 @@ export class World implements SimWorld {
       subresource: undefined,
       query: new URLSearchParams(),
       contentType: "application/merge-patch+json",
-      body: { spec: { paused } },
+      body: { spec: { paused, reserved: addresses } },
     });
   }
 
@@ -325,7 +374,7 @@ export class World implements SimWorld {
   /** Without faults all calls end, all can be deleted, and nothing is left. */
   async #rest(): Promise<void> {
     this.#faults = NO_FAULTS;
-    for (const pool of this.api.list("addresspools")) this.#pause(pool, false);
+    for (const pool of POOL_NAMES) this.#change(pool, OPEN);
     const isIdle = () => this.pods.every(({ isBusy }) => !isBusy);
     await this.#until("calls to end", isIdle);
     await this.#until(
@@ -339,11 +388,43 @@ export class World implements SimWorld {
           kernel.pods.every(({ isFlushed }) => !isFlushed)
         ),
     );
+    if (this.scheduler.random.chance(0.4)) {
+      await this.#addToChangedPools(isIdle);
+    }
     for (const pod of this.pods) void this.#del(pod);
     await this.#until("DELs to end", isIdle);
     const left = this.pods.filter(({ phase }) => phase !== "detached");
     assert.deepEqual(left, [], "DEL fails although all is well");
     await this.#until("all to be gone", () => leftovers(this).length === 0);
+  }
+
+  /** A pool that has changed a while ago gives nothing that it must not give; what it gave before stays. */
+  async #addToChangedPools(isIdle: () => boolean): Promise<void> {
+    const half = Array.from({ length: POOL_SIZE / 2 }, (_, n) => n * 2);
+    const paused = this.#pickPool();
+    const other = paused === "a" ? "b" : "a";
+    this.#change(paused, { paused: true, reserved: [] });
+    this.#change(other, { paused: false, reserved: half });
+    const noticedMs = this.scheduler.nowMs + NOTICED_MS;
+    await this.#until("the change", () => this.scheduler.nowMs > noticedMs);
+    const added = this.pods.filter(({ phase }) => phase === "detached");
+    for (const pod of added) void this.#add(pod);
+    await this.#until("ADDs to end", isIdle);
+    const reserved = half.map((n) => addressOf(other, n));
+    for (const { containerId, pool, addresses: [address] } of added) {
+      if (address === undefined) continue;
+      assert.notEqual(
+        pool,
+        paused,
+        `${containerId} got ${address} of a paused pool`,
+      );
+      assert.ok(
+        !reserved.includes(address),
+        `${containerId} got ${address}, which is reserved`,
+      );
+      this.addedToChanged++;
+    }
+    for (const name of POOL_NAMES) this.#change(name, OPEN);
   }
 
   async #until(what: string, isSo: () => boolean): Promise<void> {

@@ -56,7 +56,8 @@ Deno.test("FormerHolders has the last one first, by each of its addresses, with 
   assert.deepEqual(await holders.of(Address.parse("fd02::1")), [first]);
   assert.deepEqual(await namesOf(holders), ["2", "web"]);
   assert.deepEqual(await namesOf(holders, B), ["3"]);
-  assert.equal((Deno.statSync(site.path).mode ?? 0) & 0o777, 0o600);
+  const { mode } = await Deno.stat(site.path);
+  assert.equal((mode ?? 0) & 0o777, 0o600);
 });
 
 Deno.test("FormerHolders remembers over a restart, and for a day", async () => {
@@ -79,9 +80,10 @@ Deno.test("FormerHolders keeps a bounded number of them, the last ones", async (
       name: `${n}${long}`,
     });
   }
-  const sizes = [...Deno.readDirSync(site.directory)].map(({ name }) =>
-    Deno.statSync(`${site.directory}/${name}`).size
-  );
+  const sizes: number[] = [];
+  for await (const { name } of Deno.readDir(site.directory)) {
+    sizes.push((await Deno.stat(`${site.directory}/${name}`)).size);
+  }
   assert.equal(sizes.length, 2);
   assert.ok(Math.max(...sizes) < 1.1 * 1024 * 1024, `${sizes}`);
   const kept = (await namesOf(holders)).map((name) => name.replace(/x+/, ""));
@@ -94,7 +96,7 @@ Deno.test("FormerHolders passes over lines that are cut or of another program", 
   const holders = site.open();
   holders.note(attachment("1"));
   const bad = ['["10.2.0.9"]', '"10.2.0.9"', 'null "10.2.0.9"', '{"addr'];
-  Deno.writeTextFileSync(site.path, bad.join("\n"), { append: true });
+  await Deno.writeTextFile(site.path, bad.join("\n"), { append: true });
   // What follows a line that was cut is lost with it.
   holders.note(attachment("2"));
   holders.note(attachment("3"));
@@ -111,7 +113,7 @@ Deno.test("FormerHolders says once that it cannot write, and goes on", async () 
   holders.note(attachment("2"));
   assert.equal(lines.length, 1, lines.join());
   assert.match(lines.join(), /Cannot note who had an address/);
-  Deno.mkdirSync(directory);
+  await Deno.mkdir(directory);
   holders.note(attachment("3"));
   assert.deepEqual(await namesOf(holders), ["3"]);
   configureLogging({ write: () => {} });
