@@ -116,6 +116,7 @@ export class DefaultsKeeper {
   async #look(signal: AbortSignal): Promise<void> {
     await abortable(this.#informer.synced, signal);
     for (;;) {
+      // mutate: one look more, at what has just been written, changes nothing.
       await sleep(jittered(this.#lookMs), { signal });
       this.#writer.trigger();
     }
