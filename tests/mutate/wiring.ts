@@ -92,10 +92,33 @@ export const WIRING: readonly WiringMutant[] = [
     },
   },
   {
+    name: "what a killed DEL has cut off stays",
+    file: "roles/coild/pods/reconciler.ts",
+    from: "    await this.#finishHusks(signal);\n",
+    to: "",
+    test: {
+      file: "tests/apiserver/coild_killed_test.ts",
+      step: "what is left is collected, and nothing else",
+    },
+  },
+  {
+    name: "the host sends to a pod that the coordinator has not finished",
+    file: "lib/coordinator/kernel/apply.ts",
+    from: `  await settled([
+    send(kernel.pod, of("pod"), {`,
+    to: `  await send(kernel.host, of("host"), application);
+  await settled([
+    send(kernel.pod, of("pod"), {`,
+    test: {
+      file: "tests/netns/coordinator_cut_test.ts",
+      filter: "that is cut off at any step is completed",
+    },
+  },
+  {
     name: "addresses of the VPC rest in memory alone",
     file: "roles/coild/ipam_part.ts",
-    from: "new Teardown({ ipam, network, rests: blocks.rests })",
-    to: "new Teardown({ ipam, network })",
+    from: "new Teardown({ ipam, network, rests: blocks.rests, former })",
+    to: "new Teardown({ ipam, network, former })",
     test: {
       file: "tests/apiserver/coild_vpc_test.ts",
       step: "an address rests for 30 s, although coild is killed",

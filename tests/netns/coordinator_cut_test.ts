@@ -23,6 +23,19 @@ async function left(lab: CoordinatorLab, { netns }: LabPod): Promise<string[]> {
   return ours([...await stateOf(netns), ...await stateOf(lab.host)]);
 }
 
+/** What the pod has, once the host has a route to this address of it. */
+async function oncePublished(
+  lab: CoordinatorLab,
+  { netns }: LabPod,
+  address: string,
+): Promise<readonly string[] | undefined> {
+  const routes = await lab.host.ip("route", "show", "table", "all");
+  const isThere = routes.split("\n").some((line) =>
+    line.startsWith(`${address} `) && line.includes("proto 32")
+  );
+  return isThere ? ours(await stateOf(netns)) : undefined;
+}
+
 /** A pod with two interfaces, of which the coordinator knows the first `joined`. */
 async function podOf(
   lab: CoordinatorLab,
@@ -44,19 +57,24 @@ for (const [ifname, joined] of [["eth0", 0], ["net1", 1]] as const) {
     async () => {
       await using lab = await CoordinatorLab.start(FAMILIES);
       let cuts = 0;
+      let published = 0;
       for (;; cuts++) {
         const pod = await podOf(lab, { number: 20 + cuts, joined });
         const at: Countdown = { left: cuts, andAllLater: true };
         lab.change = failing(at);
         await lab.call("ADD", pod, { ifname, config: CONFIG });
         lab.change = (outside) => outside;
+        const network = ifname === "eth0" ? 6 : 7;
+        const address = `10.${network}.0.${20 + cuts}`;
+        const early = await oncePublished(lab, pod, address);
         await lab.ok("ADD", pod, { ifname, config: CONFIG });
         await lab.ok("CHECK", pod, { ifname, config: CONFIG });
-        const network = ifname === "eth0" ? 6 : 7;
-        assert.ok(
-          await reaches(lab.host, `10.${network}.0.${20 + cuts}`),
-          `step ${cuts}`,
-        );
+        // The host sends nothing to a pod that could not answer.
+        if (early !== undefined) {
+          assert.deepEqual(early, ours(await stateOf(pod.netns)));
+          published++;
+        }
+        assert.ok(await reaches(lab.host, address), `step ${cuts}`);
         for (const each of ["net1", "eth0"]) {
           await lab.ok("DEL", pod, { ifname: each });
         }
@@ -64,6 +82,8 @@ for (const [ifname, joined] of [["eth0", 0], ["net1", 1]] as const) {
         if (at.left >= 0) break;
       }
       assert.ok(cuts > 10, `${cuts} steps`);
+      // Also where the call was cut off between the host's routes.
+      assert.ok(published > 1, `${published} calls`);
     },
   );
 

@@ -30,46 +30,30 @@ export interface Application {
 
 /**
  * Makes the kernel as the steps say; steps that are done already are left out.
- * Those between two sysctls go to each side by one send, to the pod's first: the
- * host's routes lead to what they make. What each send changed is registered
- * with `undo` before the next one.
+ * First the sysctls, which need nothing of the others. These go to each side by
+ * one send, to the pod's first: the host's routes lead to what they make. What
+ * each send changed is registered with `undo` before the next one.
  *
  * @throws {NetlinkError} for the first step that the kernel refuses
  */
 export async function applySteps(
   kernel: Kernel,
   steps: readonly Step[],
-  { state, undo, ends }: Application,
+  { ends, ...application }: Application,
 ): Promise<void> {
-  let group: Step[] = [];
-  for (const step of steps.filter((step) => !holds(step, state))) {
-    if (step.kind !== "sysctl") {
-      group.push(step);
-      continue;
-    }
-    await sendGroup(kernel, group, { state, undo });
-    group = [];
-    setSysctl(kernel, step, { state, undo });
+  const left = steps.filter((step) => !holds(step, application.state));
+  for (const step of left) {
+    if (step.kind === "sysctl") setSysctl(kernel, step, application);
   }
-  const made = ends.isNew ? ends : undefined;
-  await sendGroup(kernel, group, { state, undo, made });
-}
-
-async function sendGroup(
-  kernel: Kernel,
-  steps: readonly Step[],
-  { made, ...application }: Omit<Application, "ends"> & {
-    readonly made?: Ends | undefined;
-  },
-): Promise<void> {
-  const sent = steps.filter(isNetlinkStep);
+  const sent = left.filter(isNetlinkStep);
   const of = (place: Place) => sent.filter((step) => placeOf(step) === place);
+  const made = ends.isNew ? ends : undefined;
   await settled([
     send(kernel.pod, of("pod"), {
       ...application,
       before: made && raiseRequests({ index: made.inner.index }),
     }),
-    sent.length < steps.length
+    left.some(({ kind }) => kind === "replies")
       ? markReplies(kernel, application.undo)
       : undefined,
   ]);
