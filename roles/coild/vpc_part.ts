@@ -39,6 +39,7 @@ function connectSupply(
     network,
     cooldownMs: options.cooldownMs,
     scheduling: () => node.scheduling,
+    pods: () => pods.list(),
     env: Deno.env,
     registry,
     onAttempt(attempt) {

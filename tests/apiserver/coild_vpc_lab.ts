@@ -133,10 +133,11 @@ export class VpcLab implements AsyncDisposable {
     return ips.map(({ address }) => address.replace(/\/.*/, ""));
   }
 
-  /** Deletes a pod by the plugin. */
+  /** Deletes a pod by the plugin, and then its object, as a kubelet does. */
   async remove(coild: Coild, pod: Sandbox): Promise<void> {
     const { code, output } = await this.plugin(coild, "DEL", pod);
     if (code !== 0) throw new Error(`Cannot delete ${pod.name}: ${output}`);
+    await this.lab.deletePod(pod);
   }
 
   /** Whether the pod reaches an address. */

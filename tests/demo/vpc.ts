@@ -162,9 +162,10 @@ async function stopPods(
   }));
   const going = pods.filter((pod) => !staying.includes(pod));
   await step(`${going.length} pods end`, async () => {
-    await Promise.all(
-      going.map(({ node, sandbox }) => cluster.del(node, sandbox)),
-    );
+    await Promise.all(going.map(async ({ node, sandbox }) => {
+      await cluster.del(node, sandbox);
+      await cluster.removeSandbox(sandbox);
+    }));
   });
   await step("their ENIs are detached and deleted", async () => {
     for (const node of cluster.nodes) {

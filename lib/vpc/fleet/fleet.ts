@@ -37,7 +37,7 @@ export interface Situation {
   readonly lookedAt: number;
   /** By the text of their blocks. */
   readonly uses: ReadonlyMap<string, BlockUse>;
-  /** Pods that wait for an address. */
+  /** Pods that wait for an address, or are going to ask for one. */
   readonly waiting: number;
   readonly limits: Limits;
   readonly targets: Targets;

@@ -31,7 +31,7 @@ export interface Counts {
   readonly used: number;
   /** Released lately: no pod gets them yet. */
   readonly cooling: number;
-  /** Pods that wait for an address. */
+  /** Pods that wait for an address, or are going to ask for one. */
   readonly waiting: number;
   readonly prefixes: number;
   /** Prefixes without a used address. */

@@ -5,12 +5,14 @@ import type {
   BlockRecord,
   NodeIpam,
 } from "../../../lib/ipam/mod.ts";
+import type { V1Pod } from "../../../lib/kube/mod.ts";
 import { VPC_POOL } from "../../../lib/names/mod.ts";
 import type { PodNetwork } from "../../../lib/podnet/mod.ts";
 import type { RestTable } from "../../../lib/vpc/mod.ts";
 import type { Registry } from "../../../lib/telemetry/mod.ts";
 import type { NodeScheduling } from "../cluster/node_source.ts";
 import type { RestStore, Supply } from "../blocks/supply.ts";
+import { countExpected } from "./expected_pods.ts";
 import { VpcFleet } from "./fleet.ts";
 import type { FleetView } from "./fleet_view.ts";
 import type { Addresses } from "./uses.ts";
@@ -32,6 +34,8 @@ export interface VpcSupplyOptions {
   readonly cooldownMs: number;
   /** Which pods the node is to have; undefined while that is not known. */
   readonly scheduling: () => NodeScheduling | undefined;
+  /** The node's pods by the API server, as far as they are known. */
+  readonly pods: () => readonly V1Pod[];
   /** How long a block must have been empty before it goes back. Default 30 s. */
   readonly returnDelayMs?: number;
   readonly env: { get(name: string): string | undefined };
@@ -59,10 +63,11 @@ export interface VpcSupply extends Supply, Disposable {
 export function supplyOfVpc(options: VpcSupplyOptions): VpcSupply {
   const { vpc, network, env, onAttempt } = options;
   let ipam: NodeIpam | undefined;
+  const waiting = () => ipam?.waiting(VPC_POOL) ?? 0;
   const rests = new KernelRests(options.rests, options.cooldownMs);
   const addresses: Addresses = {
     blocks: () => ipam?.isReady ? ipam.blocks() : undefined,
-    waiting: () => ipam?.waiting(VPC_POOL) ?? 0,
+    waiting: () => Math.max(waiting(), ipam ? expectedOf(ipam, options) : 0),
     routedWithin: (prefixes) => network.routedWithin(prefixes),
     resting: async () => (await rests.list()).map(({ address }) => address),
   };
@@ -71,7 +76,7 @@ export function supplyOfVpc(options: VpcSupplyOptions): VpcSupply {
     eniCount: fleet.eniCount,
     blocks: fleet.blocks,
     addresses: countsOf(ipam),
-    waiting: addresses.waiting(),
+    waiting: waiting(),
   }));
   const fleet = new VpcFleet({
     options: vpc,
@@ -129,6 +134,17 @@ export function supplyOfVpc(options: VpcSupplyOptions): VpcSupply {
     },
     [Symbol.dispose]: () => fleet[Symbol.dispose](),
   };
+}
+
+/** How many pods are going to ask for an address, so that EC2 is asked once for all of them. */
+function expectedOf(
+  ipam: NodeIpam,
+  { pods, scheduling }: Pick<VpcSupplyOptions, "pods" | "scheduling">,
+): number {
+  if (!ipam.isReady) return 0;
+  const expected = countExpected(pods(), (address) => !ipam.isFree(address));
+  const most = scheduling()?.maxPods ?? Infinity;
+  return Math.min(expected, most) - ipam.list().length;
 }
 
 function countsOf(ipam: NodeIpam | undefined) {

@@ -49,6 +49,42 @@ test("nine pods at once get addresses of a t3.small that has none: by few calls,
   });
 });
 
+test("the first of nine pods that are bound to the node makes coild ask EC2 for all of them, by three calls", async () => {
+  await using node = await VpcNode.start();
+  await using coild = node.process(BARE);
+  await node.expectLayout(1);
+  const before = await node.changes();
+  node.pods = podsOf(9).map((name) => ({ metadata: { name } }));
+  await coild.add("pod0");
+  await node.expectLayout(3, 3, 3);
+  const { AssignPrivateIpAddresses, CreateNetworkInterface } = await node
+    .changes();
+  assert.deepEqual(
+    { before, AssignPrivateIpAddresses, CreateNetworkInterface },
+    {
+      before: { AssignPrivateIpAddresses: 1 },
+      AssignPrivateIpAddresses: 2,
+      CreateNetworkInterface: 2,
+    },
+  );
+});
+
+test("coild asks EC2 for no more pods than the kubelet runs, and for none that has its address", async () => {
+  await using node = await VpcNode.start();
+  await using coild = node.process(BARE);
+  await node.expectLayout(1);
+  node.scheduling = { isCordoned: false, maxPods: 4 };
+  node.pods = podsOf(9).map((name) => ({ metadata: { name } }));
+  for (const pod of podsOf(4)) await coild.add(pod);
+  await node.expectLayout(3, 1);
+  node.scheduling = undefined;
+  node.pods = node.pods.slice(0, 4);
+  await coild.remove("pod3");
+  await coild.add("pod4");
+  // Four pods have addresses, one is warm, and one rests.
+  await node.expectLayout(3, 3);
+});
+
 test("by default pods get addresses of prefixes where the type has them", async () => {
   await using node = await VpcNode.start();
   await using coild = node.process();

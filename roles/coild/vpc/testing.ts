@@ -20,6 +20,7 @@ import {
   valuesOf,
 } from "../../../lib/inet/mod.ts";
 import { NodeIpam } from "../../../lib/ipam/mod.ts";
+import type { V1Pod } from "../../../lib/kube/mod.ts";
 import { ENI_CLUSTER_TAG, VPC_POOL } from "../../../lib/names/mod.ts";
 import type { Listener } from "../../../lib/netlink/mod.ts";
 import { createRegistry } from "../../../lib/telemetry/mod.ts";
@@ -98,6 +99,8 @@ export class VpcNode implements AsyncDisposable {
   aheadMs = 0;
   /** Which pods the node is to have. */
   scheduling: NodeScheduling | undefined;
+  /** The node's pods, as the API server shows them. */
+  pods: readonly V1Pod[] = [];
 
   readonly #instance: string;
 
@@ -139,6 +142,7 @@ export class VpcNode implements AsyncDisposable {
       network,
       cooldownMs,
       scheduling: () => this.scheduling,
+      pods: () => this.pods,
       returnDelayMs: 100,
       env: new Map([
         ["AWS_ENDPOINT_URL_EC2", endpoints.ec2],

@@ -12,7 +12,7 @@ import type { VpcOptions } from "../cloud/options.ts";
 export interface Addresses {
   /** The blocks as address management has them; undefined before it has started. */
   blocks(): readonly BlockRecord[] | undefined;
-  /** How many pods wait for an address. */
+  /** How many pods wait for an address, or are going to ask for one. */
   waiting(): number;
   /** Addresses within the prefixes that the host routes. */
   routedWithin(prefixes: readonly Prefix[]): Promise<readonly Address[]>;
