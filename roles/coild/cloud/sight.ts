@@ -24,7 +24,7 @@ export interface EniFacts {
 /** The instance's ENIs as its metadata show them. */
 export interface Sight {
   readonly enis: readonly ImdsEni[];
-  /** By the ENI's ID. */
+  /** By the ENI's ID; those that have IPv4. */
   readonly facts: ReadonlyMap<string, EniFacts>;
   readonly vpcCidrs: readonly Prefix[];
 }
@@ -100,9 +100,11 @@ export class MetadataSight {
       looks.push(this.#lookAt(mac, { ...options, near }));
     }
     const found = await Promise.all(looks);
-    this.#facts = new Map(found.map(({ facts }) => [facts.mac, facts]));
     const enis = found.map(({ eni }) => eni);
-    const facts = new Map(found.map(({ facts }) => [facts.id, facts]));
+    const whole = found.map(({ facts }) => facts)
+      .filter(({ addresses }) => addresses.ipv4 !== undefined);
+    this.#facts = new Map(whole.map((facts) => [facts.mac, facts]));
+    const facts = new Map(whole.map((facts) => [facts.id, facts]));
     return { enis, facts, vpcCidrs: await this.#vpcCidrs(macs, options) };
   }
 
@@ -143,7 +145,12 @@ export class MetadataSight {
   ): Promise<Prefix[]> {
     if (mac === undefined) return [];
     const path = `${MACS}/${mac}/vpc-ipv4-cidr-blocks`;
-    return (await this.#imds.list(path, options)).map(prefixIn);
+    const cidrs = (await this.#imds.list(path, options)).map(prefixIn);
+    if (cidrs.length > 0) return cidrs;
+    // Without them all that pods send would be translated.
+    throw new NoAnswerError(
+      `Cannot read the instance metadata: "${path}" is empty`,
+    );
   }
 
   async #read(
@@ -157,12 +164,16 @@ export class MetadataSight {
   ): Promise<EniFacts> {
     const get = (key: string) =>
       this.#imds.get(`${MACS}/${mac}/${key}`, options);
-    const [id, device, [address = ""], [address6]] = await Promise.all([
+    const [id, device, [address], [address6]] = await Promise.all([
       get("interface-id"),
       get("device-number"),
       local,
       this.#ofIpv6(`${MACS}/${mac}/ipv6s`, options),
     ]);
+    // For EFA alone, or in a subnet of IPv6 alone: not for pods.
+    if (address === undefined) {
+      return { id, device: Number(device), mac, addresses: {}, subnets: {} };
+    }
     const addresses = mapDualStack(dual(address, address6), addressIn);
     const known = await near?.();
     return {

@@ -81,12 +81,14 @@ function eni(
   }];
 }
 
-async function look(families: readonly Family[]) {
-  const enis = Object.fromEntries([
-    eni(0, "10.0.1.4", "10.0.1.0/24"),
-    eni(1, "10.0.1.5", "10.0.1.0/24"),
-    eni(2, "10.0.2.4", "10.0.2.0/24"),
-  ]);
+const ENIS = [
+  eni(0, "10.0.1.4", "10.0.1.0/24"),
+  eni(1, "10.0.1.5", "10.0.1.0/24"),
+  eni(2, "10.0.2.4", "10.0.2.0/24"),
+];
+
+async function look(families: readonly Family[], all = ENIS) {
+  const enis = Object.fromEntries(all);
   const keys = Object.entries(enis).flatMap(([mac, keys]) =>
     Object.entries(keys).map(([key, text]) => [`${MACS}${mac}/${key}`, text])
   );
@@ -121,4 +123,33 @@ Deno.test("MetadataSight knows both families of an ENI and its subnet", async ()
     assert.equal(`${addresses?.ipv6}`, `fd10::1${n}`);
     assert.equal(`${subnets?.ipv6}`, "fd10::/64");
   }
+});
+
+Deno.test("MetadataSight shows an ENI without IPv4, for EFA alone, and asks nothing more of it", async () => {
+  const [first, [mac, keys], last] = ENIS.map(([mac, keys]) =>
+    [mac, { ...keys }] as [string, Record<string, string>]
+  ) as [typeof ENIS[0], typeof ENIS[0], typeof ENIS[0]];
+  for (const key of Object.keys(keys)) {
+    if (!["interface-id", "device-number"].includes(key)) delete keys[key];
+  }
+  const { sight, again } = await look(["ipv4"], [first, [mac, keys], last]);
+  assert.deepEqual(sight.enis[1], {
+    id: "eni-1",
+    device: 1,
+    blocks: [],
+    ipv6: undefined,
+  });
+  assert.deepEqual([...sight.facts.keys()], ["eni-0", "eni-2"]);
+  // It may get an address yet.
+  assert.equal(again.length, 2 + 2 * 2 + 4);
+});
+
+Deno.test("MetadataSight does not believe that a VPC has no network", async () => {
+  const [[mac = "", keys = {}] = []] = ENIS;
+  const { "vpc-ipv4-cidr-blocks": _cidrs, ...others } = keys;
+  await assert.rejects(look(["ipv4"], [[mac, others]]), {
+    name: "NoAnswerError",
+    message:
+      `Cannot read the instance metadata: "${MACS}${mac}/vpc-ipv4-cidr-blocks" is empty`,
+  });
 });

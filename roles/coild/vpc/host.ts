@@ -15,7 +15,7 @@ import type {
   VpcHostSettings,
 } from "../../../lib/vpc/mod.ts";
 import type { VpcOptions } from "../cloud/options.ts";
-import type { Sight } from "../cloud/sight.ts";
+import type { EniFacts, Sight } from "../cloud/sight.ts";
 
 const log = getLogger("vpc");
 
@@ -37,6 +37,8 @@ export class VpcHostKeeper {
   #done = "";
   #doneAtMs = -Infinity;
   #ready: ReadonlySet<string> = new Set();
+  /** By the ENI's ID. */
+  #facts: ReadonlyMap<string, EniFacts> = new Map();
 
   constructor(host: HostPort, options: VpcOptions) {
     this.#host = host;
@@ -88,7 +90,8 @@ export class VpcHostKeeper {
   }
 
   /**
-   * Sets up links, rules and routes. Returns the ENIs whose pods have a network.
+   * Sets up links, rules and routes. Returns the ENIs whose pods have a network. One that the metadata service does not
+   * show for a moment keeps what it has while EC2 does.
    *
    * @throws {NetlinkError} when the kernel cannot be read
    */
@@ -96,6 +99,7 @@ export class VpcHostKeeper {
     enis: readonly Eni[],
     sight: Sight,
   ): Promise<{ readonly ready: ReadonlySet<string> }> {
+    this.#facts = this.#known(enis, sight);
     const settings = this.#settings(enis, sight);
     const text = JSON.stringify(settings);
     const isOld = performance.now() >= this.#doneAtMs + LOOK_MS;
@@ -116,17 +120,31 @@ export class VpcHostKeeper {
     return { ready: this.#ready };
   }
 
+  #known(
+    enis: readonly Eni[],
+    { facts }: Sight,
+  ): ReadonlyMap<string, EniFacts> {
+    return new Map(enis.flatMap(({ id, ec2 }) => {
+      const isAttached = ec2?.attachment?.state === "attached";
+      const known = facts.get(id) ??
+        (isAttached ? this.#facts.get(id) : undefined);
+      return known === undefined ? [] : [[id, known] as const];
+    }));
+  }
+
   #settings(
     enis: readonly Eni[],
-    { facts, vpcCidrs }: Sight,
+    { vpcCidrs }: Pick<Sight, "vpcCidrs">,
   ): VpcHostSettings {
     const { eniMtu, externalSnat, families, noSnatCidrs } = this.#options;
     const { nodePorts, podImds } = this.#options;
     return {
       enis: enis.flatMap((eni): HostEni[] => {
-        const known = facts.get(eni.id);
+        const known = this.#facts.get(eni.id);
         if (known === undefined || eni.ec2?.ownership === "foreign") return [];
-        const { id, device, mac, addresses, subnets } = known;
+        const { id, mac, addresses, subnets } = known;
+        // It may have been attached again, elsewhere.
+        const { device = known.device } = eni;
         const gateways = mapDualStack(subnets, (subnet) => subnet.nth(1n));
         // Of IPv6, one rule for the whole /80.
         const blocks = [

@@ -55,6 +55,8 @@ function listenerOf<T>(take: () => readonly T[]): Listener<T> {
   };
 }
 
+type State = NonNullable<Ec2Eni["attachment"]>["state"];
+
 /** A kernel that keeps what it is asked for. */
 class FakeHost {
   readonly asked: VpcHostSettings[] = [];
@@ -134,6 +136,44 @@ Deno.test("VpcHostKeeper leaves alone an ENI that is not for pods, and one of wh
   const sight = sightOf(0, 1, 2);
   const { ready } = await keeper.follow(mergeEnis(list, sight.enis), sight);
   assert.deepEqual([...ready], ["eni-0", "eni-2"]);
+});
+
+Deno.test("VpcHostKeeper keeps an ENI that the metadata do not show while EC2 does, at the device where EC2 has it", async () => {
+  const host = new FakeHost();
+  const keeper = new VpcHostKeeper(host, optionsOf());
+  const list = (state: State): Ec2Eni[] => [{
+    id: "eni-1",
+    subnet: "subnet-1",
+    ownership: "owned",
+    address: Address.parse("10.0.1.5"),
+    blocks: [],
+    attachment: {
+      id: "eni-attach-1",
+      device: 2,
+      state,
+      since: 0,
+      endsWithInstance: true,
+    },
+  }];
+  const shown = async (
+    state: State,
+    sight: Sight,
+  ): Promise<string[]> => {
+    await keeper.follow(mergeEnis(list(state), sight.enis), sight);
+    const { enis = [] } = host.asked.at(-1) ?? {};
+    return enis.map(({ id, device }) => `${id} ${device}`);
+  };
+  assert.deepEqual(await shown("attached", sightOf(0, 1)), [
+    "eni-0 0",
+    "eni-1 2",
+  ]);
+  assert.deepEqual(await shown("attached", sightOf(0)), ["eni-0 0", "eni-1 2"]);
+  assert.deepEqual(await shown("detaching", sightOf(0)), ["eni-0 0"]);
+  assert.deepEqual(
+    await shown("attached", sightOf(0)),
+    ["eni-0 0"],
+    "forgotten",
+  );
 });
 
 Deno.test("VpcHostKeeper leaves out an ENI that the kernel lacks, and asks again", async () => {

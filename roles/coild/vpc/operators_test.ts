@@ -69,6 +69,30 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
     });
   },
 
+  "an operator who attaches an ENI again at another device": async () => {
+    await using node = await VpcNode.start();
+    await using coild = node.process(BARE);
+    for (const pod of podsOf(5)) await coild.add(pod);
+    await node.expectLayout(3, 3);
+    const NetworkInterfaceId = await detachByHand(node, 1);
+    await node.byHand("AttachNetworkInterface", {
+      NetworkInterfaceId,
+      InstanceId: INSTANCE,
+      DeviceIndex: 2,
+    });
+    for (const pod of ["pod5", "pod6"]) {
+      await later(async () => void await coild.add(pod));
+    }
+    await later(() => {
+      const { enis = [] } = node.settings ?? {};
+      const devices = enis.map(({ id, device }) =>
+        id === NetworkInterfaceId ? `its own ${device}` : `${device}`
+      );
+      assert.deepEqual(devices.toSorted(), ["0", "1", "its own 2"]);
+    });
+    await assertNothingLoose(node);
+  },
+
   "an operator who takes the address of a living pod": async () => {
     await using node = await VpcNode.start();
     await using coild = node.process(BARE);
