@@ -28,6 +28,10 @@ const SYMBOLS = {
     parameters: ["i32", "i32", "i32", "buffer", "u32"],
     result: "i32",
   },
+  getsockopt: {
+    parameters: ["i32", "i32", "i32", "buffer", "buffer"],
+    result: "i32",
+  },
   connect: { parameters: ["i32", "buffer", "u32"], result: "i32" },
   bind: { parameters: ["i32", "buffer", "u32"], result: "i32" },
   getsockname: { parameters: ["i32", "buffer", "buffer"], result: "i32" },
@@ -87,6 +91,13 @@ interface LibcFunctions {
     option: number,
     value: Bytes,
     length: number,
+  ): number;
+  getsockopt(
+    fd: number,
+    level: number,
+    option: number,
+    value: Bytes,
+    length: Bytes,
   ): number;
   connect(fd: number, address: Bytes, length: number): number;
   bind(fd: number, address: Bytes, length: number): number;

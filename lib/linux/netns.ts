@@ -14,6 +14,13 @@ const CLONE_NEWNET = 0x40000000;
 const NSFS_MAGIC = 0x6e736673n;
 /** NS_GET_NSTYPE of `<linux/nsfs.h>`, `_IO(0xb7, 3)`: the CLONE_NEW… flag of a namespace. */
 const NS_GET_NSTYPE = 0xb703n;
+/** AF_UNIX of `<linux/socket.h>`, SOCK_DGRAM | SOCK_CLOEXEC of socket(2). */
+const AF_UNIX = 1;
+const SOCK_DGRAM_CLOEXEC = 2 | 0o2000000;
+/** SOL_SOCKET and SO_NETNS_COOKIE of `<asm-generic/socket.h>`. */
+const SOL_SOCKET = 1;
+const SO_NETNS_COOKIE = 71;
+const COOKIE_SIZE = 8;
 /** The calling thread's own network namespace (proc(5)). */
 const OWN_NETNS = "/proc/thread-self/ns/net";
 
@@ -85,6 +92,11 @@ export class Netns implements Disposable {
     return this.#identity.inode;
   }
 
+  /** A number that no other namespace of this machine has had since its start, unlike the inode's; undefined before Linux 5.14. */
+  get cookie(): bigint | undefined {
+    return inNetns(this, readCookie);
+  }
+
   /** Whether both are the same namespace, whatever the paths (device and inode agree). */
   sameAs(other: Netns): boolean {
     return this.#identity.inode === other.#identity.inode &&
@@ -103,6 +115,22 @@ export class Netns implements Disposable {
     this.#fd = -1;
     closeFile(fd);
   }
+}
+
+/** By a socket, which knows the namespace that it was made in. */
+function readCookie(): bigint | undefined {
+  const { symbols } = libc();
+  const fd = symbols.socket(AF_UNIX, SOCK_DGRAM_CLOEXEC, 0);
+  if (fd < 0) throw lastError("identify a network namespace", "socket");
+  const cookie = new BigUint64Array(1);
+  const length = new Uint8Array(new Uint32Array([COOKIE_SIZE]).buffer);
+  const value = new Uint8Array(cookie.buffer);
+  // ENOPROTOOPT of an older kernel is all that can be wrong.
+  const isKnown = symbols.getsockopt(
+    ...[fd, SOL_SOCKET, SO_NETNS_COOKIE, value, length] as const,
+  ) === 0;
+  closeFile(fd);
+  return isKnown ? cookie[0] : undefined;
 }
 
 /** Room for struct statfs, 120 bytes on 64-bit Linux; `f_type` comes first. */

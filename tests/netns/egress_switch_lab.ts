@@ -1,7 +1,7 @@
 /**
  * A node with many clients that choose their gateways: EgressReconciler and
- * EgressSetup over the kernel, where clients have their table of nftables and
- * no tunnel, which the machine's kernel may lack.
+ * EgressSetup over PodNetwork and the kernel, where clients have their table of
+ * nftables and no tunnel, which the machine's kernel may lack.
  *
  * @module
  */
@@ -15,6 +15,7 @@ import { Address } from "../../lib/inet/mod.ts";
 import type { ClientInterface } from "../../lib/egress/plan/originating.ts";
 import type { V1EndpointSlice, V1Pod } from "../../lib/kube/mod.ts";
 import { inNetns, Netns } from "../../lib/linux/mod.ts";
+import { PodNetwork } from "../../lib/podnet/mod.ts";
 import { EGRESS_NFT_TABLE } from "../../lib/names/mod.ts";
 import { createRegistry } from "../../lib/telemetry/mod.ts";
 import { NetfilterSocket, nft, type NftTable } from "../../lib/netlink/mod.ts";
@@ -29,8 +30,9 @@ import {
   KERNEL_PLANE,
 } from "../../roles/coild/egress/plane.ts";
 import { CoildMetrics } from "../../roles/coild/observe/metrics.ts";
-import { run } from "../lab/mod.ts";
+import { run, sleep } from "../lab/mod.ts";
 import { eventually } from "../lab/wait.ts";
+import { tempNetns } from "./testing.ts";
 
 /** The gateways of the one Egress. */
 export const GATEWAYS: readonly [Address, Address] = [
@@ -45,6 +47,8 @@ const TUNNEL = "fou4_0a600009";
 /** The server's port of connections through the first gateway. */
 const PORT = 7001;
 const TIMEOUT_MS = 120_000;
+/** The kernel forgets the neighbours that each ADD gives it when they are 5 s old, where it has many (neigh_forced_gc() in net/core/neighbour.c); 1,024 are too many, of all namespaces. */
+const NEIGHBOURS = { pods: 200, ms: 5_500 };
 
 /** What something took. */
 export interface Taken {
@@ -242,14 +246,24 @@ export class SwitchLab implements AsyncDisposable {
     // `-n` is no word of a batch.
     const raised = names.map((n) => `ip -n ${n} link set lo up`);
     await run("sh", ["-c", raised.join("\n")]);
+    const host = this.#stack.use(await tempNetns("host"));
+    const hostNetns = this.#stack.use(Netns.open(host.path));
+    const network = this.#stack.use(PodNetwork.open({ hostNetns }));
     for (const [i, pod] of this.#pods.entries()) {
       const path = this.#paths[i] ?? "";
+      const key = { containerId: `c${i}`, ifname: "eth0" };
+      const addresses = { ipv4: addressOf(i) };
+      const link = { ...key, pool: "default", netnsPath: path, addresses };
+      if (i % NEIGHBOURS.pods === NEIGHBOURS.pods - 1) {
+        await sleep(NEIGHBOURS.ms);
+      }
+      await network.setup(link);
       const attachment: Attachment = {
-        key: { containerId: `c${i}`, ifname: "eth0" },
+        key,
         pod: { namespace: "team", name: `p${i}` },
         uid: `u${i}`,
-        addresses: { ipv4: addressOf(i) },
-        openNetns: async () => Netns.open(path),
+        addresses,
+        openNetns: () => network.openNetns(key),
       };
       const { annotations = {} } = pod.metadata ?? {};
       const selection = await this.#setup.wanted(

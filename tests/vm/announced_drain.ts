@@ -18,15 +18,21 @@ export interface DrainOptions {
   readonly gateway: Gateway;
 }
 
-/**
- * Says for a gateway that it ends. Returns how long it takes until new
- * connections of the client leave it, the call to the API server included, and
- * what takes it back.
- */
+/** How new connections left a gateway. */
+export interface Drained {
+  /** Until the last of them was chosen, the call to the API server included. */
+  readonly ms: number;
+  /** What that call took. */
+  readonly callMs: number;
+  /** Takes back that the gateway ends. */
+  readonly undo: () => Promise<void>;
+}
+
+/** Says for a gateway that it ends, and waits until new connections of the client leave it. */
 export async function announceDrain(
   { access: { client: api } }: EgressCluster,
   { egress, client, gateway: { pod: { name } } }: DrainOptions,
-): Promise<{ readonly ms: number; readonly undo: () => Promise<void> }> {
+): Promise<Drained> {
   const say = (gateways: readonly object[]) =>
     api.patch(EGRESSES, { namespace: GATEWAYS, name: egress }, {
       status: { gateways },
@@ -40,8 +46,10 @@ export async function announceDrain(
   const startMs = performance.now();
   const left = awaitReady(client, 1);
   await say([{ name, draining: true }]);
+  const callMs = performance.now() - startMs;
   return {
     ms: await left - startMs,
+    callMs,
     undo: async () => {
       await say([]);
       await awaitReady(client, 2);

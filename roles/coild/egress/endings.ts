@@ -10,6 +10,7 @@ import type { Attachment } from "../calls/attachment.ts";
 import type { CallOptions } from "../calls/attachments.ts";
 import { endingOf } from "../gateways/chosen_gateways.ts";
 import type { EgressPlane } from "./plane.ts";
+import type { SeenNamespaces } from "./seen_namespaces.ts";
 
 const log = getLogger("egress");
 
@@ -27,11 +28,13 @@ export interface ConnectionEndingsOptions {
 /** Ends the connections that pods have through gateways that are lost, once for each loss, or gone. */
 export class ConnectionEndings {
   readonly #with: ConnectionEndingsOptions;
+  readonly #namespaces: SeenNamespaces;
   /** Lost gateways that a client no longer uses. */
   readonly #left = new Map<string, ReadonlySet<string>>();
 
-  constructor(options: ConnectionEndingsOptions) {
+  constructor(options: ConnectionEndingsOptions, namespaces: SeenNamespaces) {
     this.#with = options;
+    this.#namespaces = namespaces;
   }
 
   /** Leaves lost gateways, once for each loss, when new connections go elsewhere. */
@@ -49,7 +52,7 @@ export class ConnectionEndings {
     const ending = new Set(endingOf(gateways).map(String));
     const ended = due.filter((each) => ending.has(each.toString()));
     if (ended.length > 0) {
-      using netns = await attachment.openNetns();
+      using netns = await this.#namespaces.open(attachment);
       if (netns === undefined) return "not found";
       await this.end(attachment, ended, { netns, signal });
     }

@@ -13,6 +13,7 @@ import { ConnectionEndings, type ConnectionEndingsOptions } from "./endings.ts";
 import type { EgressPlane } from "./plane.ts";
 import { ClientPlanner, type ClientPlannerOptions } from "./planner.ts";
 import type { EgressReports } from "../clients/reports.ts";
+import { SeenNamespaces } from "./seen_namespaces.ts";
 import type { EgressSource } from "../gateways/source.ts";
 import {
   EgressNotFoundError,
@@ -48,6 +49,7 @@ export class EgressSetup {
   readonly #planner: ClientPlanner;
   readonly #applier: ClientApplier;
   readonly #endings: ConnectionEndings;
+  readonly #namespaces = new SeenNamespaces();
   readonly #updates: ClientUpdates;
 
   constructor(options: EgressSetupOptions) {
@@ -55,7 +57,7 @@ export class EgressSetup {
     this.#book = new ClientBook(options.reports);
     this.#planner = new ClientPlanner(options);
     this.#applier = new ClientApplier(options.plane);
-    this.#endings = new ConnectionEndings(options);
+    this.#endings = new ConnectionEndings(options, this.#namespaces);
     const { plane, health } = options;
     this.#updates = new ClientUpdates({
       plane,
@@ -64,6 +66,7 @@ export class EgressSetup {
       planner: this.#planner,
       applier: this.#applier,
       endings: this.#endings,
+      namespaces: this.#namespaces,
     });
   }
 
@@ -185,6 +188,7 @@ export class EgressSetup {
       await this.#applier.takeBack(netns);
       throw error;
     }
+    this.#namespaces.note(attachment.key, netns);
     this.#book.settle(attachment, { plan, selection, isNew: true });
     const lost = lostOf(selection.gateways, this.#with.health);
     this.#endings.noteLeft(attachment, lost);
@@ -211,6 +215,7 @@ export class EgressSetup {
 
   forget(key: AttachmentKey): void {
     this.#endings.forget(key);
+    this.#namespaces.forget(key);
     this.#book.forget(key);
   }
 }

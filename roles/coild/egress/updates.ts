@@ -29,6 +29,7 @@ import { firstStep } from "./first_step.ts";
 import type { EgressPlane } from "./plane.ts";
 import type { ClientPlanner } from "./planner.ts";
 import { readChosen } from "./read_chosen.ts";
+import type { SeenNamespaces } from "./seen_namespaces.ts";
 
 const log = getLogger("egress");
 
@@ -39,6 +40,7 @@ export interface ClientUpdatesOptions {
   readonly planner: ClientPlanner;
   readonly applier: ClientApplier;
   readonly endings: ConnectionEndings;
+  readonly namespaces: SeenNamespaces;
 }
 
 /** Outcome of an update. */
@@ -94,11 +96,11 @@ export class ClientUpdates {
       this.#with.book.settle(attachment, { plan, selection: settled });
       return await leave();
     }
+    const chosen = await this.#choose(attachment, { plan, gateways, signal });
+    if (chosen !== undefined) return chosen;
     using netns = await attachment.openNetns();
     if (netns === undefined) return "not found";
-    if (await this.#choose(attachment, { plan, gateways, netns, signal })) {
-      return "again";
-    }
+    this.#with.namespaces.note(attachment.key, netns);
     const refused = unknown.length === 0
       ? []
       : await this.#with.plane.refused({ netns });
@@ -127,18 +129,17 @@ export class ClientUpdates {
    * The first step of an update, a fraction of a millisecond: new connections
    * leave gateways that are not to be chosen, and go to those that are, as far
    * as the pod has ways to them. The others follow when each pod has had its
-   * first. False when there is nothing to do.
+   * first. Undefined when there is nothing to do.
    */
   async #choose(
     attachment: Attachment,
-    { plan, gateways, netns, signal }: CallOptions & {
+    { plan, gateways, signal }: CallOptions & {
       readonly plan: ClientPlan;
       readonly gateways: readonly ClientGateway[];
-      readonly netns: Netns;
     },
-  ): Promise<boolean> {
+  ): Promise<"again" | "not found" | undefined> {
     const before = this.#states.get(attachment.key);
-    if (before?.kind !== "client") return false;
+    if (before?.kind !== "client") return undefined;
     const next = firstStep(before, {
       plan,
       gateways,
@@ -147,7 +148,9 @@ export class ClientUpdates {
         return this.#with.planner.plan(attachment, kept, { left });
       },
     });
-    if (next === undefined) return false;
+    if (next === undefined) return undefined;
+    using netns = await this.#with.namespaces.open(attachment);
+    if (netns === undefined) return "not found";
     this.#states.set(attachment.key, {
       kind: "unsettled",
       gateways: before.gateways,
@@ -158,7 +161,7 @@ export class ClientUpdates {
       gateways: next.gateways,
       plan: planText(next.plan),
     });
-    return true;
+    return "again";
   }
 
   /**
