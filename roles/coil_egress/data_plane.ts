@@ -42,6 +42,7 @@ export async function openDataPlane(
     readFlows: () => server.flows({ top: TOP_DESTINATIONS }),
     readConntrack: () => server.conntrack(),
     readLimited: () => server.limitedClients(),
+    readNodes: () => server.probingNodes(),
     get limits() {
       return server.limits;
     },

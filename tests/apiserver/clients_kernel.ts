@@ -65,6 +65,10 @@ export class ClientsKernel implements DataPlane {
     return Promise.resolve(this.limited);
   }
 
+  readNodes(): ReturnType<DataPlane["readNodes"]> {
+    return Promise.resolve(3);
+  }
+
   async #begin(call: string): Promise<void> {
     this.calls.push(call);
     await this.gate;

@@ -45,9 +45,10 @@ Deno.test("coil egress show tells clients, gateways and sources", async (t) => {
     "/apis/coil.cybozu.com/v2/namespaces/nat/egresses/internet",
     {
       gateways: [
-        { name: "internet-0", addresses: ["10.2.0.8"] },
+        { name: "internet-0", addresses: ["10.2.0.8"], probingNodes: 9 },
         {
           name: "internet-1",
+          probingNodes: 12,
           draining: true,
           losses: [{
             address: "10.2.0.8",

@@ -270,6 +270,8 @@ Deno.test("a node's probe comes back to it, from the gateway's address, and goes
     "invalid ipv6": 1,
   });
   assert.deepEqual(await seenOutside(lab), []);
+  // By both of its addresses.
+  assert.equal(await server.probingNodes(), 1);
   // Neither takes room in the table of connections.
   assert.equal((await server.conntrack()).entries, 0);
 });

@@ -165,6 +165,7 @@ Deno.test("source ports to one destination are reported before they run out", as
         nameOf: String,
       },
       readings: {
+        nodes: undefined,
         conntrack: await server.conntrack(),
         flows: await server.flows(),
       },

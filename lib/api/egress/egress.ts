@@ -150,6 +150,8 @@ export interface EgressGatewayStatus {
   readonly unlimited?: boolean;
   /** Whether it ends as soon as its flows have ended. */
   readonly draining?: boolean;
+  /** How many nodes have probed it within the last minute: those with clients that choose their gateways. */
+  readonly probingNodes?: number;
   /** Other gateways that nodes have lost, and those that answer again, for an hour. */
   readonly losses?: readonly EgressLoss[];
   /** Other gateways of which nodes lose many packets now. */

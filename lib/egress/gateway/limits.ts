@@ -10,7 +10,7 @@ import { listSetIfAny } from "../kernel/list_set.ts";
 import { isAddress } from "./clients.ts";
 import { tableWithClients } from "./client_sets.ts";
 import type { ServerKernel } from "./kernel.ts";
-import { passPathProbes } from "../gateway_plan/path_probes.ts";
+import { nodeSet, passPathProbes } from "../gateway_plan/path_probes.ts";
 import type { ServerPlan } from "../gateway_plan/plan.ts";
 import { guardProbes } from "../gateway_plan/probe_guard.ts";
 
@@ -77,6 +77,20 @@ export async function listLimited(
     limited.push(...await refusedOf(netfilter, plan, family));
   }
   return limited;
+}
+
+/** How many nodes have probed the gateway within the last minute; those of both families once. */
+export async function countNodes(
+  { netfilter }: Pick<ServerKernel, "netfilter">,
+  { families, table }: ServerPlan,
+): Promise<number> {
+  let nodes = 0;
+  for (const { family } of valuesOf(families)) {
+    // Without the kernel's support the set does not exist.
+    const probing = await listSetIfAny(netfilter, table.name, nodeSet(family));
+    nodes = Math.max(nodes, probing.length);
+  }
+  return nodes;
 }
 
 async function refusedOf(

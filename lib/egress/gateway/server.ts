@@ -29,7 +29,7 @@ import {
   type ServerOptions,
 } from "./kernel.ts";
 import { findServerDamage, watchServer, watchServerTable } from "./inspect.ts";
-import { type AppliedLimits, listLimited } from "./limits.ts";
+import { type AppliedLimits, countNodes, listLimited } from "./limits.ts";
 import type { ServerPlan } from "../gateway_plan/plan.ts";
 import { counterName, type ServerCounterKind } from "../gateway_plan/table.ts";
 
@@ -237,6 +237,11 @@ export class EgressServer implements Disposable {
   /** The clients that were refused a connection within the last five minutes, since they had as many as they may. */
   limitedClients(): Promise<Address[]> {
     return listLimited(this.#kernel, this.#plan);
+  }
+
+  /** How many nodes have probed the gateway within the last minute: those with clients that choose it. */
+  probingNodes(): Promise<number> {
+    return countNodes(this.#kernel, this.#plan);
   }
 
   /** Reads how full the table of connections is. */

@@ -1,4 +1,4 @@
-import { valuesOf } from "../../inet/mod.ts";
+import { type Family, valuesOf } from "../../inet/mod.ts";
 import { nft } from "../../netlink/mod.ts";
 import { PROBE_SOURCE } from "../kernel/path_probe.ts";
 import type { ServerFamily } from "./family.ts";
@@ -29,18 +29,19 @@ export function passPathProbes(plan: ServerPlan): ServerPlan {
   return addParts(plan, UNTRACKED_IN, parts);
 }
 
+/** Name of the set of nodes that have probed the gateway within the last minute. */
+export function nodeSet(family: Family): string {
+  return `nodes${digitOf(family)}`;
+}
+
 function pass({ ifname }: ServerPlan, family: ServerFamily): TableParts {
   const { address, fouPort } = family;
   const source = nft.saddrField(family.family);
   const set = (name: string, fields: number) =>
-    dynamicSet(
-      `${name}${digitOf(family.family)}`,
-      { family: family.family, fields },
-      MEMORY_MS,
-    );
+    dynamicSet(name, { family: family.family, fields }, MEMORY_MS);
   // Two sets: to look an element up that has a rate is to count with it.
-  const rates = set("node_rates", 1);
-  const nodes = set("nodes", 2);
+  const rates = set(`node_rates${digitOf(family.family)}`, 1);
+  const nodes = set(nodeSet(family.family), 2);
   const probe = [
     nft.iifname(ifname),
     nft.daddr(address),

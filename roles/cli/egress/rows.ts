@@ -41,6 +41,8 @@ export interface GatewayRow {
   readonly state: GatewayState;
   /** What it reports of itself, e.g. that it runs out of connections. */
   readonly notes: readonly string[];
+  /** How many nodes probe it; undefined where none does, or it cannot say. */
+  readonly probedBy?: number | undefined;
   /** How many nodes get its answers, and lose a tenth of their probes or more. */
   readonly suspectTo: number;
   /** How many nodes have lost it: they get no answer, and their clients use others. */
@@ -123,6 +125,7 @@ export function gatewayRows(
           ? []
           : [`loses packets of ${lostToText(suspect)}`],
       ],
+      probedBy: report?.probingNodes,
       suspectTo: suspect?.nodes ?? 0,
       lostTo: loss?.nodes ?? 0,
       ...(loss !== undefined && {

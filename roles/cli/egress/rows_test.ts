@@ -103,7 +103,7 @@ Deno.test("gatewayRows() says to whom a gateway is lost, and when it last was", 
     ...EGRESS,
     status: {
       gateways: [
-        { name: "a", addresses: ["10.2.0.1"] },
+        { name: "a", addresses: ["10.2.0.1"], probingNodes: 9 },
         { name: "b", addresses: ["10.2.0.2"] },
         {
           name: "c",
@@ -117,17 +117,18 @@ Deno.test("gatewayRows() says to whom a gateway is lost, and when it last was", 
     },
   }]);
   assert.deepEqual(
-    rows.map(({ suspectTo, lostTo, lostSince, endedConnections, notes }) => [
+    rows.map(({ probedBy, suspectTo, lostTo, lostSince, ...rest }) => [
+      probedBy,
       suspectTo,
       lostTo,
       lostSince,
-      endedConnections,
-      notes.join(),
+      rest.endedConnections,
+      rest.notes.join(),
     ]),
     [
-      [0, 4, loss.since, 7, "no answer to n1, n2, …"],
-      [2, 0, loss.since, 7, "loses packets of n3, …"],
-      [0, 0, undefined, undefined, ""],
+      [9, 0, 4, loss.since, 7, "no answer to n1, n2, …"],
+      [undefined, 2, 0, loss.since, 7, "loses packets of n3, …"],
+      [undefined, 0, 0, undefined, undefined, ""],
     ],
   );
 });

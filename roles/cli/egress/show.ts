@@ -173,6 +173,7 @@ function gatewayColumns(now: Date): readonly Column<GatewayRow>[] {
     { header: "NODE", value: ({ node }) => node },
     { header: "ADDRESSES", value: ({ addresses }) => addresses.join(",") },
     { header: "STATE", value: ({ state }) => state },
+    { header: "PROBED BY", value: ({ probedBy = "" }) => `${probedBy}` },
     { header: "SUSPECT TO", value: ({ suspectTo }) => `${suspectTo}` },
     { header: "LOST TO", value: ({ lostTo }) => `${lostTo}` },
     {

@@ -29,6 +29,8 @@ export interface DataPlane extends Disposable {
   readConntrack(): Promise<ConntrackCount>;
   /** Reads the clients that were refused a connection within the last minutes. */
   readLimited(): Promise<readonly Address[]>;
+  /** Reads how many nodes have probed the gateway within the last minute. */
+  readNodes(): Promise<number>;
   /** What each client may have at a time. */
   readonly limits: AppliedLimits;
   /** How to see what others do to it; absent where there is nothing to see. */

@@ -21,6 +21,8 @@ const log = getLogger("status");
 const INTERVAL_MS = 300_000;
 /** The least change of a percentage that is worth a write. */
 const STEP_PERCENT = 5;
+/** Likewise of the number of nodes, as a share of it. */
+const STEP_NODES = 0.1;
 const RETRY_MS = 10_000;
 const WRITE_TIMEOUT_MS = 10_000;
 /** The end of the process does not wait longer for its last report. */
@@ -41,10 +43,10 @@ export function gatewayReport(
     readonly draining: boolean;
     readonly losses: Pick<ReportedLosses, "list" | "suspects">;
     readonly limited: Pick<LimitedClients, "names" | "limits" | "nameOf">;
-    readonly readings: Pick<Readings, "flows" | "conntrack">;
+    readonly readings: Pick<Readings, "flows" | "conntrack" | "nodes">;
   },
 ): GatewayReport {
-  const { flows, conntrack } = readings;
+  const { flows, conntrack, nodes = 0 } = readings;
   const [worst] = flows?.ports ?? [];
   const names = limited.names();
   const lost = losses.list();
@@ -69,6 +71,7 @@ export function gatewayReport(
       limitedClients: names.slice(0, MAX_NAMES),
     }),
     ...(!limited.limits.isSupported && { unlimited: true }),
+    ...(nodes > 0 && { probingNodes: nodes }),
     ...(lost.length > 0 && { losses: lost }),
     ...(suspects.length > 0 && { suspects }),
   };
@@ -245,6 +248,7 @@ function entryOf(
     snatPortsPercent,
     snatPortsDestination,
     snatPortsClient,
+    probingNodes,
     ...rest
   }: GatewayReport,
   { news, written }: {
@@ -254,8 +258,12 @@ function entryOf(
 ): GatewayReport {
   const conntrack = steady(conntrackPercent, written?.conntrackPercent);
   const ports = steady(snatPortsPercent, written?.snatPortsPercent);
+  const nodes = steady(probingNodes, written?.probingNodes, {
+    step: STEP_NODES * (probingNodes ?? 0),
+  });
   return {
     ...rest,
+    ...(probingNodes !== undefined && { probingNodes: nodes }),
     ...(news.isConntrackHigh && {
       conntrackPercent: conntrack,
       ...(largestClient !== undefined && { largestClient }),
@@ -269,8 +277,12 @@ function entryOf(
 }
 
 /** The number that was written, as long as the new one differs little. */
-function steady(percent = 0, written?: number): number {
-  return written !== undefined && Math.abs(percent - written) < STEP_PERCENT
+function steady(
+  now = 0,
+  written: number | undefined,
+  { step = STEP_PERCENT }: { readonly step?: number } = {},
+): number {
+  return written !== undefined && Math.abs(now - written) < step
     ? written
-    : percent;
+    : now;
 }

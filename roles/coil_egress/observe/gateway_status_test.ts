@@ -247,6 +247,9 @@ const nobody = {
   nameOf: (client: Address) => `team/${client}`,
 };
 
+/** Nothing can be read. */
+const NOTHING = { conntrack: undefined, flows: undefined, nodes: undefined };
+
 Deno.test("gatewayReport() gives percentages of the worst, and leaves out what is not known", () => {
   const use = {
     protocol: 6,
@@ -259,6 +262,7 @@ Deno.test("gatewayReport() gives percentages of the worst, and leaves out what i
       limited: nobody,
       losses: { list: () => [], suspects: () => [] },
       readings: {
+        nodes: undefined,
         conntrack: { entries: 999, max: 1000 },
         flows: {
           flows: 6,
@@ -289,17 +293,18 @@ Deno.test("gatewayReport() gives percentages of the worst, and leaves out what i
       limited: nobody,
       losses: { list: () => [], suspects: () => [] },
       readings: {
+        nodes: undefined,
         conntrack: undefined,
         flows: { flows: 1, established: 1, clients: [], ports },
       },
     }).snatPortsDestination;
   });
   assert.deepEqual(texts, ["[fd00::1]:443", "192.0.2.1"]);
-  const readings = { conntrack: undefined, flows: undefined };
+  const readings = NOTHING;
   const losses = { list: () => [], suspects: () => [] };
   const idle = { draining: false, limited: nobody, losses };
   assert.deepEqual(gatewayReport({ ...idle, readings }), { draining: false });
-  const unlimited = { conntrack: { entries: 5, max: 0 }, flows: undefined };
+  const unlimited = { ...NOTHING, conntrack: { entries: 5, max: 0 } };
   assert.equal(
     gatewayReport({ ...idle, readings: unlimited }).conntrackPercent,
     0,
@@ -325,6 +330,7 @@ Deno.test("gatewayReport() looks for the names of clients only where the gateway
       limited: { ...nobody, nameOf },
       losses: { list: () => [], suspects: () => [] },
       readings: {
+        nodes: undefined,
         conntrack: { entries: percent, max: 100 },
         flows: {
           flows: 1,
@@ -340,7 +346,7 @@ Deno.test("gatewayReport() looks for the names of clients only where the gateway
 });
 
 Deno.test("gatewayReport() names ten limited clients, and says when the kernel limits none", () => {
-  const readings = { conntrack: undefined, flows: undefined };
+  const readings = NOTHING;
   const names = Array.from({ length: 12 }, (_, i) => `team/pod-${i}`);
   const report = (limited: Parameters<typeof gatewayReport>[0]["limited"]) =>
     gatewayReport({
@@ -369,12 +375,17 @@ const LOSS = {
 };
 
 Deno.test("gatewayReport() has the gateways that nodes have lost", () => {
-  const readings = { conntrack: undefined, flows: undefined };
+  const readings = { ...NOTHING, nodes: 4 };
   const suspect = { address: "10.2.0.9", nodes: 1, nodeNames: ["n1"] };
   const losses = { list: () => [LOSS], suspects: () => [suspect] };
   assert.deepEqual(
     gatewayReport({ draining: false, limited: nobody, losses, readings }),
-    { draining: false, losses: [LOSS], suspects: [suspect] },
+    {
+      draining: false,
+      probingNodes: 4,
+      losses: [LOSS],
+      suspects: [suspect],
+    },
   );
 });
 
@@ -394,5 +405,21 @@ Deno.test("GatewayStatusWriter writes at once that a gateway is lost, or answers
     assert.equal(requests.length, 2);
     await writes([LOSS, { ...LOSS, address: "10.2.0.8" }], 3);
     await writes([{ ...LOSS, nodes: 0 }, { ...LOSS, address: "10.2.0.8" }], 4);
+  });
+});
+
+Deno.test("GatewayStatusWriter writes in its turn how many nodes probe, and only what differs by a tenth", async () => {
+  await writing({ intervalMs: 1 }, async ({ requests, report }) => {
+    const written = () =>
+      requests.map(({ body = "" }) =>
+        JSON.parse(body).status.gateways[0].probingNodes
+      );
+    for (const [probingNodes, count] of [[1_000, 1], [1_200, 2]] as const) {
+      report({ probingNodes });
+      await until(() => requests.length === count);
+    }
+    report({ probingNodes: 1_210 });
+    await sleep(50);
+    assert.deepEqual(written(), [1_000, 1_200]);
   });
 });

@@ -62,6 +62,7 @@ const KERNEL: Omit<
     }),
   readConntrack: () => Promise.resolve({ entries: 17, max: 65536 }),
   readLimited: () => Promise.resolve([Address.parse("fd01::2")]),
+  readNodes: () => Promise.resolve(12),
   limits: { flows: 20_000, flowsToOneAddress: 16_128, isSupported: true },
 };
 
@@ -143,6 +144,7 @@ Deno.test("the metrics of the kernel are there from the first scrape, totals as 
       `coil_egress_client_flows{${GATEWAY},client="10.1.1.9",client_ip="10.1.1.9"} 3`,
       `coil_egress_client_limited{${GATEWAY},client="team/a",client_ip="fd01::2"} 1`,
       `coil_egress_flows{${GATEWAY}} 4`,
+      `coil_egress_probing_nodes{${GATEWAY}} 12`,
       `coil_egress_draining_flows{${GATEWAY}} 6`,
       `coil_egress_snat_ports_used{${GATEWAY},protocol="tcp",destination="192.0.2.1",port="443"} 300`,
       `coil_egress_snat_ports_limit{${GATEWAY},protocol="tcp",destination="192.0.2.1",port="443"} 424`,
@@ -164,6 +166,7 @@ Deno.test("a reading that fails takes none of the others with it, and is counted
       [{ readCounters: fail }, "counters", "masqueraded", "entries_count{"],
       [{ readConntrack: fail }, "conntrack", "entries_count{", "snat_ports"],
       [{ readFlows: fail }, "flows", "snat_ports_used{", "masqueraded"],
+      [{ readNodes: fail }, "nodes", "probing_nodes{", "egress_flows{"],
       [{ readLimited: fail }, "limited", "client_limited{", "client_flows{"],
     ] as const
   ) {

@@ -26,7 +26,7 @@ export interface ReadingSources {
   readonly identity: GatewayIdentity;
   readonly readings: Pick<
     Readings,
-    "counters" | "flows" | "conntrack" | "readCheap"
+    "counters" | "flows" | "conntrack" | "nodes" | "readCheap"
   >;
   /** Established flows, while it drains. */
   readonly drainingFlows: () => number | undefined;
@@ -60,6 +60,11 @@ export function observeReadings(
     name: "coil_egress_flows",
     help: "Established flows of clients",
     read: () => readings.flows?.established,
+  });
+  gaugeOf(context, {
+    name: "coil_egress_probing_nodes",
+    help: "Nodes that probed this pod within the last minute",
+    read: () => readings.nodes,
   });
   gaugeOf(context, {
     name: "coil_egress_draining_flows",

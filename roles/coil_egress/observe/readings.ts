@@ -11,12 +11,21 @@ const log = getLogger("metrics");
 const INTERVAL_MS = 10_000;
 
 /** What is read of the kernel. */
-export type ReadingName = "counters" | "flows" | "conntrack" | "limited";
+export type ReadingName =
+  | "counters"
+  | "flows"
+  | "conntrack"
+  | "limited"
+  | "nodes";
 
 export interface ReadingsOptions {
   readonly kernel: Pick<
     DataPlane,
-    "readCounters" | "readFlows" | "readConntrack" | "readLimited"
+    | "readCounters"
+    | "readFlows"
+    | "readConntrack"
+    | "readLimited"
+    | "readNodes"
   >;
   /** Called when a reading failed. */
   readonly onFailure?: (name: ReadingName) => void;
@@ -34,6 +43,7 @@ export class Readings {
   #flows: FlowSummary | undefined;
   #conntrack: ConntrackCount | undefined;
   #limited: readonly Address[] | undefined;
+  #nodes: number | undefined;
 
   constructor(options: ReadingsOptions) {
     this.#with = options;
@@ -59,6 +69,11 @@ export class Readings {
     return this.#limited;
   }
 
+  /** How many nodes have probed the gateway within the last minute. */
+  get nodes(): number | undefined {
+    return this.#nodes;
+  }
+
   /** Reads what costs little; once for all who ask at the same time. */
   async readCheap(): Promise<void> {
     const { kernel } = this.#with;
@@ -71,10 +86,11 @@ export class Readings {
     });
   }
 
-  /** Reads which flows there are. */
+  /** Reads which flows there are, and how many nodes probe. */
   async readFlows(): Promise<void> {
     const { kernel } = this.#with;
     this.#flows = await this.#try("flows", () => kernel.readFlows());
+    this.#nodes = await this.#try("nodes", () => kernel.readNodes());
   }
 
   /** Reads the flows at once and from time to time until the signal; `onRead` is called each time. */

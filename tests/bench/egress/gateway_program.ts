@@ -70,6 +70,7 @@ async function openPlane(
       return { flows: 0, established: 0, ports: [], clients: [] };
     },
     readLimited: () => Promise.resolve([]),
+    readNodes: () => Promise.resolve(0),
     limits: { isSupported: true },
     readConntrack: () => kernel.conntrack.count(),
     [Symbol.dispose]: () => kernel[Symbol.dispose](),
