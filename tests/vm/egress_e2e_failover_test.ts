@@ -178,7 +178,7 @@ egressTest("egress failover", {
             gateway: doomed,
           });
           // deno-lint-ignore no-console -- a figure
-          console.log("Left after", drain);
+          console.log("Left after", drain.ms, "ms, call", drain.callMs);
           for (let i = 0; i < 20; i++) {
             const source = await askTcp(
               clients.ipv4.sockets,

@@ -70,6 +70,7 @@ export async function failover(options: {
       gateway,
     });
     note("drain", "ms", drain.ms);
+    note("drain.call", "ms", drain.callMs);
     await drain.undo();
     await options.report(figures);
   }
