@@ -46,25 +46,29 @@ function staleRoutes(
   pod: SideState,
   { moves }: PlanInput,
 ): Step[] {
-  const wanted = steps.filter((step): step is StepOf<"route"> =>
-    step.kind === "route" && step.place === "pod"
+  const wanted = new Set(
+    steps.flatMap((step) =>
+      step.kind === "route" && step.place === "pod"
+        ? wantedInPlace(step, pod)
+        : []
+    ),
   );
   return pod.routes.filter((route) =>
     isOurs(route) && route.table === moves.table?.table &&
-    route.table !== COORDINATOR_TABLES &&
-    !wanted.some((step) => isWantedInPlace(step, route, pod))
+    route.table !== COORDINATOR_TABLES && !wanted.has(route)
   ).flatMap((route) => withDevice(route, pod))
     .map((route) => ({ kind: "noRoute", place: "pod", route }));
 }
 
-/** The same, or one that the wanted route is put in place of. */
-function isWantedInPlace(
+/** The same, and the one that the wanted route is put in place of. */
+function wantedInPlace(
   { route: wanted }: StepOf<"route">,
-  route: Route,
   pod: SideState,
-): boolean {
-  return isSameRoute(wanted, route, indexOf(pod, wanted.device)) ||
-    routesInPlace(wanted, pod)[0] === route;
+): Route[] {
+  const index = indexOf(pod, wanted.device);
+  return routesInPlace(wanted, pod).filter((route, i) =>
+    i === 0 || isSameRoute(wanted, route, index)
+  );
 }
 
 /** On the host's end: routes and neighbours for addresses that no interface of the pod has. */

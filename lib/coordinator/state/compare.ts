@@ -45,7 +45,7 @@ export function routesInPlace(
   route: DeviceRoute,
   side: Pick<SideState, "routes">,
 ): Route[] {
-  return side.routes.filter((other) => slotOf(other) === slotOf(route));
+  return bySlot(side.routes).get(slotOf(route)) ?? [];
 }
 
 /** What the kernel knows about a neighbour. */
@@ -81,7 +81,9 @@ function hasRule(rule: Rule, side: SideState): boolean {
 function hasRoute(route: DeviceRoute, side: SideState): boolean {
   const index = indexOf(side, route.device);
   return index !== undefined &&
-    side.routes.some((other) => isSameRoute(route, other, index));
+    routesInPlace(route, side).some((other) =>
+      isSameRoute(route, other, index)
+    );
 }
 
 function hasAddress(
@@ -108,6 +110,16 @@ function hasSetting(
 function isSame(a: Address | undefined, b: Address | undefined): boolean {
   return a?.toString() === b?.toString();
 }
+
+/** Made once for a list: hundreds of networks may go through the host. */
+function bySlot(routes: readonly Route[]): ReadonlyMap<string, Route[]> {
+  const known = SLOTS.get(routes) ?? Map.groupBy(routes, slotOf);
+  SLOTS.set(routes, known);
+  return known;
+}
+
+/** By the list that they are of. */
+const SLOTS = new WeakMap<readonly Route[], ReadonlyMap<string, Route[]>>();
 
 /** A table has one route for each of these, unless routes were put beside each other. */
 function slotOf(
