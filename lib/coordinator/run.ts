@@ -11,7 +11,7 @@ import { DEFAULT_ROUTE_NIC_ANNOTATION } from "../names/mod.ts";
 import { attach } from "./calls/attach.ts";
 import { check } from "./calls/check.ts";
 import { collect } from "./calls/collect.ts";
-import { type Given, parseGiven } from "./config/config.ts";
+import { type Given, parseGiven, parseNicName } from "./config/config.ts";
 import { invalidConfig } from "./config/invalid.ts";
 import { hasServices, requireServices, settingsOf } from "./config/defaults.ts";
 import type { Kernel, Outside, PodArgs } from "./kernel/ports.ts";
@@ -85,12 +85,13 @@ async function add(outside: Outside, call: CoordinatorCall): Promise<string> {
       "coordinator must come after the plugin that creates the interface",
     );
   }
+  const result = printed(conf); // what cannot be printed must not be joined
   if (settings.mode !== "disable") {
     requireServices(sources, problem);
     await using pod = openPod(outside, request.netns);
     await attach(outside, pod, { ...request, settings });
   }
-  return printed(conf);
+  return result;
 }
 
 /** Without the pod's annotations, the interface that has the default route is the one that should have it. */
@@ -167,13 +168,13 @@ async function annotatedFor(
   return annotations && annotationIn(annotations);
 }
 
+/** What is not text counts as absent. @throws {CniError} with code 7 when it cannot name an interface */
 function annotationIn(
   annotations: Readonly<Record<string, unknown>>,
 ): Given {
-  const value = annotations[DEFAULT_ROUTE_NIC_ANNOTATION];
-  return typeof value === "string" && value.trim() !== ""
-    ? { defaultRouteNic: value.trim() }
-    : {};
+  const key = DEFAULT_ROUTE_NIC_ANNOTATION;
+  if (typeof annotations[key] !== "string") return {};
+  return { defaultRouteNic: parseNicName(annotations, key) };
 }
 
 /** As containerd and CRI-O hand them over to plugins with that capability. */

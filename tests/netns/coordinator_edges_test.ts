@@ -292,3 +292,60 @@ netnsTest(
     await lab.ok("ADD", pod);
   },
 );
+
+netnsTest(
+  "coordinator: a destination that is an address of the host keeps its route to the host",
+  async () => {
+    await using lab = await CoordinatorLab.start(FAMILIES);
+    const own = FAMILIES.map((family) => addressIn(6, family, 10));
+    const config = { hijackCIDR: own };
+    const pod = await lab.joined([ETH0, NET1], { config });
+    for (const ifname of ["eth0", "net1"]) {
+      await lab.ok("CHECK", pod, { ifname, config });
+    }
+    for (const address of own) {
+      const route = await pod.netns.ip("route", "get", address);
+      assert.doesNotMatch(route, / via /);
+      assert.ok(await reaches(pod.netns, address));
+    }
+  },
+);
+
+netnsTest(
+  "coordinator: ADD with a result that cannot be printed changes nothing",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    const pod = await lab.pod([ETH0]);
+    const before = await everything(lab, pod);
+    const env = new Map(Object.entries({
+      CNI_COMMAND: "ADD",
+      CNI_CONTAINERID: pod.containerId,
+      CNI_NETNS: pod.netns.path,
+      CNI_IFNAME: "eth0",
+      CNI_PATH: "/opt/cni/bin",
+    }));
+    const deep = "[".repeat(100_000) + "]".repeat(100_000);
+    const stdin = new TextEncoder().encode(
+      `{"cniVersion":"1.1.0","name":"lab","serviceCIDR":["10.233.0.0/18"],` +
+        `"prevResult":{"cniVersion":"1.1.0","deep":${deep}}}`,
+    );
+    const { exitCode, stdout } = await lab.door({ env, stdin });
+    assert.equal(exitCode, 1);
+    assert.match(stdout, /Maximum call stack size exceeded/);
+    assert.deepEqual(await everything(lab, pod), before);
+  },
+);
+
+netnsTest(
+  "coordinator: a pair's MTU that is too small for IPv6 is refused where the pod has IPv6",
+  async () => {
+    await using lab = await CoordinatorLab.start(FAMILIES);
+    const config = { vethMTU: 1279 };
+    assert.equal(
+      await lab.refusal("ADD", await lab.pod([ETH0]), { config }),
+      "7 vethMTU 1279 is too small for IPv6",
+    );
+    const families = ["ipv4"] as const;
+    await lab.joined([{ ...ETH0, number: 101, families }], { config });
+  },
+);

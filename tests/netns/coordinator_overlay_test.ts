@@ -190,6 +190,18 @@ const REFUSED: readonly (readonly [string, object, RegExp, number])[] = [
     7,
   ],
   ["net1", { vethMTU: 0 }, /vethMTU must be greater than 0/, 7],
+  [
+    "net1",
+    {
+      runtimeConfig: {
+        "io.kubernetes.cri.pod-annotations": {
+          "ipam.spidernet.io/default-route-nic": "x".repeat(100_000),
+        },
+      },
+    },
+    /^invalid ipam\.spidernet\.io\/default-route-nic "x{20}"$/,
+    7,
+  ],
 ];
 
 netnsTest("coordinator: what is refused leaves nothing", async () => {

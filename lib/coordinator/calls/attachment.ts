@@ -37,6 +37,9 @@ import {
 import type { Step } from "../state/steps.ts";
 import type { Ends } from "../kernel/ends.ts";
 
+/** RFC 8200, section 5. */
+const IPV6_MIN_MTU = 1280;
+
 /** One interface that is added or checked. */
 export interface ConfiguredAttachment extends AttachmentKey {
   readonly settings: Settings;
@@ -67,10 +70,18 @@ export function modeOf(
   { ifname: nic, settings }: ConfiguredAttachment,
 ): ResolvedMode {
   const link = linkOf(pod.links, nic);
-  familiesOf(nic, addressesOf(pod, link.index));
+  const families = familiesOf(nic, addressesOf(pod, link.index));
   const names = pod.links.map(({ name }) => name);
   const mode = resolveMode(nic, names, settings);
   refuseMacPrefix(link, settings);
+  const { firstNic, vethMtu } = settings;
+  const isPairs = mode === "underlay" && nic === firstNic;
+  if (isPairs && families.includes("ipv6") && vethMtu < IPV6_MIN_MTU) {
+    throw invalidConfig(
+      `vethMTU ${vethMtu} is too small for IPv6`,
+      `interface "${nic}" has an IPv6 address: use ${IPV6_MIN_MTU} or more`,
+    );
+  }
   return mode;
 }
 

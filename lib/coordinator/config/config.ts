@@ -1,11 +1,13 @@
 import type { JsonObject } from "../../json/mod.ts";
 import {
-  type CniError,
+  checkInterfaceName,
+  CniError,
   parseBoolean,
   parseInteger,
   parseList,
   parseObject,
   parseText,
+  refusePattern,
 } from "../../cni/mod.ts";
 import { Address, Prefix } from "../../inet/mod.ts";
 import type { ProbeTimes } from "../../probe/mod.ts";
@@ -73,8 +75,9 @@ export function parseGiven(json: JsonObject): Given {
   parseLogOptions(json["logOptions"]);
   return {
     mode: parseMode(text("mode")),
-    firstNic: text("podDefaultCniNic"),
-    defaultRouteNic: text("podDefaultRouteNic") ?? text("podDefaultRouteNIC"),
+    firstNic: parseNicName(json, "podDefaultCniNic"),
+    defaultRouteNic: parseNicName(json, "podDefaultRouteNic") ??
+      parseNicName(json, "podDefaultRouteNIC"),
     tunePodRoutes: parseBoolean(json["tunePodRoutes"], "tunePodRoutes"),
     overlayPodCidrs: parsePrefixes(json, "overlayPodCIDR"),
     serviceCidrs: parsePrefixes(json, "serviceCIDR"),
@@ -93,6 +96,31 @@ export function parseGiven(json: JsonObject): Given {
     detectGateway: parseBoolean(json["detectGateway"], "detectGateway"),
     detectTimes: parseDetectOptions(json["detectOptions"]),
   };
+}
+
+/**
+ * The interface that a key names. A pod's annotation may be as long as its
+ * owner likes, so only the beginning of what is refused is repeated.
+ *
+ * @throws {CniError} with code 6 when it is not text, 7 when the kernel takes no such name
+ */
+export function parseNicName(
+  json: JsonObject,
+  key: string,
+): string | undefined {
+  const name = trimmed(json[key], key);
+  if (name === undefined) return undefined;
+  try {
+    checkInterfaceName(name);
+    refusePattern(name);
+  } catch (error) {
+    if (!(error instanceof CniError)) throw error;
+    throw invalidConfig(
+      `invalid ${key} ${JSON.stringify(name.slice(0, 20))}`,
+      `it must name an interface of the pod: ${error.message}`,
+    );
+  }
+  return name;
 }
 
 function trimmed(value: unknown, key: string): string | undefined {

@@ -29,6 +29,16 @@ const REFUSED: readonly (readonly [JsonObject, string])[] = [
       `7 invalid podMACPrefix "${text}": not a valid MAC prefix`,
     ] as const
   ),
+  ...["podDefaultCniNic", "podDefaultRouteNic", "podDefaultRouteNIC"].flatMap((
+    key,
+  ) =>
+    ["a".repeat(100_000), "a/b", "eth%d", "net1\0"].map((name) =>
+      [
+        { [key]: name },
+        `7 invalid ${key} ${JSON.stringify(name.slice(0, 20))}`,
+      ] as const
+    )
+  ),
   [{ podRPFilter: 3 }, "7 invalid rp_filter value 3"],
   [{ vethMTU: 0 }, "7 vethMTU must be greater than 0"],
   [{ vethMTU: -5 }, "7 vethMTU must be greater than 0"],

@@ -182,12 +182,16 @@ function wayToHost(input: PlanInput): Step[] {
 }
 
 function hijackSteps(input: PlanInput): Step[] {
-  const { families, moves, settings: { hijacked } } = input;
+  const { families, hostAddresses, moves, settings: { hijacked } } = input;
   const tables = [
     MAIN_TABLE,
     ...moves.tables,
   ];
-  return hijacked.filter(({ family }) => families.includes(family))
+  // The host's own addresses have routes already.
+  const own = new Set(hostAddresses.map((each) => `${Prefix.host(each)}`));
+  return hijacked.filter((each) =>
+    families.includes(each.family) && !own.has(`${each}`)
+  )
     .flatMap((destination) =>
       tables.flatMap((table) =>
         throughHost(input, { family: destination.family, destination, table })
