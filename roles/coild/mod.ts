@@ -19,6 +19,7 @@ import {
   KubeMetrics,
   metricsRefusal,
 } from "../../lib/kube/mod.ts";
+import { PLUGIN_SOCKET_SUFFIX } from "../../lib/cnirpc/plugin/mod.ts";
 import { HeapKeeper } from "../../lib/linux/mod.ts";
 import {
   coordinatorPlaces,
@@ -47,7 +48,8 @@ import { CallsInFlight, onLong } from "./observe/calls_in_flight.ts";
 import { openAdminDoor } from "./server/admin_door.ts";
 import { openDoors } from "./server/doors.ts";
 import { PodSource } from "./cluster/pod_source.ts";
-import { lockSocket } from "./server/socket_lock.ts";
+import { SocketFiles } from "./server/socket_files.ts";
+import { lockFileOf, lockSocket } from "./server/socket_lock.ts";
 
 export { COILD_FLAGS } from "./flags.ts";
 export {
@@ -126,6 +128,11 @@ function socketsOf(
     ...enableIpam || enableEgress ? [socketPath] : [],
     ...enableCoordinator ? [coordinatorPlaces(socketPath).socketPath] : [],
   ];
+}
+
+/** What has to stay where it is for each of them. */
+function socketFilesOf(socketPath: string): string[] {
+  return [lockFileOf(socketPath), socketPath + PLUGIN_SOCKET_SUFFIX];
 }
 
 /** Makes the parts and ties them to each other. */
@@ -230,15 +237,17 @@ type Connected = Awaited<ReturnType<typeof connect>>;
 
 /** Opens the socket early: a plugin that finds it learns what is waited for. */
 async function listen(
-  { socketPath, metricsAddress, metricsAuth, healthAddress }: CoildOptions,
+  options: CoildOptions,
   { client, coordinator, node, registry, ...parts }: Connected,
   signal: AbortSignal,
 ): Promise<readonly { readonly finished: Promise<unknown> }[]> {
+  const { socketPath, metricsAddress, metricsAuth, healthAddress } = options;
   const refusal = metricsAuth ? metricsRefusal(client) : undefined;
   serveMetrics({ address: metricsAddress, registry, refusal, signal });
+  const files = new SocketFiles();
   serveHealth({
     address: healthAddress,
-    healthz: { ping: () => true },
+    healthz: { ping: () => true, "sockets": () => files.check() },
     readyz: {
       ping: () => true,
       ...node && {
@@ -265,6 +274,7 @@ async function listen(
       signal,
     });
   const ofCoordinator = await coordinator?.listen(signal);
+  files.add(socketsOf(options).flatMap(socketFilesOf));
   return [ofCoil, ofAdmin, ofCoordinator].filter((door) => door !== undefined);
 }
 

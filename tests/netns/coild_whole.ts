@@ -88,7 +88,8 @@ export class WholeCoild implements AsyncDisposable {
     return coild;
   }
 
-  get #socketPath(): string {
+  /** Of its gRPC socket; the others are beside it. */
+  get socketPath(): string {
     return `${this.#dir}/coild.sock`;
   }
 
@@ -135,7 +136,7 @@ export class WholeCoild implements AsyncDisposable {
     return new Deno.Command("sh", {
       args: [
         ...["-c", script, "sh", Deno.execPath(), "run", "-A", "--no-check"],
-        ...[SELF, `--socket=${this.#socketPath}`, ...flags],
+        ...[SELF, `--socket=${this.socketPath}`, ...flags],
       ],
       env: { [NODE_NAME_ENV]: "n1", ...env },
       stdin: "piped",
@@ -194,7 +195,7 @@ export class WholeCoild implements AsyncDisposable {
       stdinData: new TextEncoder().encode(JSON.stringify(CONFIG)),
     });
     return await callUnary({
-      socketPath: this.#socketPath,
+      socketPath: this.socketPath,
       method: `/pkg.cnirpc.CNI/${method}`,
       message: toBinary(CNIArgsSchema, args),
     });
@@ -203,7 +204,7 @@ export class WholeCoild implements AsyncDisposable {
   /** The exit code of a STATUS that comes by the plugin's door. */
   async launch(): Promise<number | undefined> {
     const answer = await askCoild({
-      socketPath: this.#socketPath,
+      socketPath: this.socketPath,
       env: { CNI_COMMAND: "STATUS", CNI_PATH: "/opt/cni/bin" },
       stdin: new TextEncoder().encode(JSON.stringify(CONFIG)),
     });
@@ -223,7 +224,7 @@ export class WholeCoild implements AsyncDisposable {
   /** The addresses that it shows administrators as used, by container. */
   async shown(): Promise<Readonly<Record<string, readonly string[]>>> {
     const signal = AbortSignal.timeout(FAILURE_MS);
-    const { table } = await askAddresses(this.#socketPath, { signal });
+    const { table } = await askAddresses(this.socketPath, { signal });
     return Object.fromEntries(
       table.filter(({ state }) => state === "used")
         .map(({ containerId, addresses }) => [containerId, addresses]),

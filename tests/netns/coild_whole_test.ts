@@ -293,3 +293,25 @@ netnsTest(
     assert.equal(await coild.failing({ COIL_NODE_NAME: "" }), 1, "no name");
   },
 );
+
+netnsTest(
+  "coild whose socket or lock is removed or replaced says so, so that it is started again",
+  async () => {
+    for (const suffix of [".cni", ".lock"]) {
+      await using coild = await WholeCoild.start();
+      await coild.ready();
+      assert.match(await coild.get(9385, "/healthz"), /200$/);
+      const path = coild.socketPath + suffix;
+      await Deno.remove(path);
+      const gone = await coild.get(9385, "/healthz");
+      assert.match(gone, /sockets failed: ".*" was removed or replaced/);
+      await Deno.writeTextFile(path, "");
+      assert.match(await coild.get(9385, "/healthz"), /500$/);
+      assert.equal(await coild.stop(), 0);
+      await Deno.remove(path);
+      coild.restart([]);
+      await coild.ready();
+      assert.match(await coild.get(9385, "/healthz"), /200$/);
+    }
+  },
+);

@@ -16,6 +16,11 @@ export class SocketTakenError extends Error {
   }
 }
 
+/** The file that is locked for a socket. */
+export function lockFileOf(socketPath: string): string {
+  return `${socketPath}.lock`;
+}
+
 /**
  * Makes sure that one daemon serves a socket at a time. The kernel drops the
  * lock with the process, so a killed daemon leaves nothing to clean up.
@@ -23,7 +28,7 @@ export class SocketTakenError extends Error {
  * @throws {SocketTakenError} naming the other one.
  */
 export function lockSocket(socketPath: string): Disposable {
-  const path = `${socketPath}.lock`;
+  const path = lockFileOf(socketPath);
   const lock = tryLockFile(path);
   if (lock === undefined) throw new SocketTakenError(socketPath, holder(path));
   noteHolder(path);
