@@ -131,68 +131,85 @@ export async function planAttachment(
   kernel: Kernel,
   situation: Situation,
 ): Promise<PlannedState> {
-  const { ends, mode, attachment, sides } = situation;
-  const { ifname: nic, settings } = attachment;
+  const { ends, attachment, sides } = situation;
   const read = sides.pod;
-  const index = indexOf(read, nic);
-  const addresses = addressesOf(read, index);
-  const families = familiesOf(nic, addresses);
-  for (const address of duplicatesOf(read, index)) {
-    outside.warn(
-      "Another machine has an address of the interface: the pod starts without it",
-      { address: address.toString(), iface: nic },
-    );
-  }
+  const addresses = addressesOf(read, indexOf(read, attachment.ifname));
   const hostAddresses = await findHostAddresses(kernel.host, sides.host, {
     // An earlier call's gateway is kept: our own routes to the pod would change what the host answers now.
     before: read.routes.filter(isOurs).flatMap(({ gateway }) => gateway ?? []),
     towards: addresses,
   });
-  const own = settings.hijacked.filter((each) => isNetworkOf(read, each));
-  for (const network of own) {
-    outside.warn(
-      "A network of the pod's own is not sent through the host, although it is configured",
-      { network: network.toString(), iface: nic },
-    );
-  }
-  const hijacked = settings.hijacked.filter((each) => !own.includes(each));
-  const { pod, host } = await sidesWith(kernel, situation, {
-    addresses,
-    hostAddresses,
-  });
-  const input: PlanInput = {
+  const known = { addresses, hostAddresses };
+  const both = await sidesWith(kernel, situation, known);
+  const input = inputOf(situation, { ...known, pod: both.pod });
+  const { found, steps: planned } = keepForeign(planNic(input), both);
+  warn(outside, situation, { input, foreign: found });
+  const steps = [...planned, ...staleSteps(planned, { ...both, input })];
+  const state: State = {
+    ...both,
+    sysctls: readSysctls(kernel, steps),
+    repliesMarked: !ends.isNew && await areRepliesMarked(kernel, steps),
+  };
+  return { input, steps, state };
+}
+
+function inputOf(
+  { attachment: { ifname: nic, settings }, ends, mode, sides }: Situation,
+  { pod, ...known }: Pick<PlanInput, "addresses" | "hostAddresses"> & {
+    readonly pod: SideState;
+  },
+): PlanInput {
+  const families = familiesOf(nic, known.addresses);
+  const hijacked = settings.hijacked
+    .filter((network) => !isNetworkOf(sides.pod, network));
+  return {
     inner: endOf(ends.inner),
     outer: endOf(ends.outer),
     settings: { ...settings, hijacked },
     nic,
     mode,
-    addresses,
+    ...known,
     families,
-    hostAddresses,
     firstAddresses: addressesOf(pod, indexOf(pod, settings.firstNic)),
     moves: planMoves({ nic, mode, families, pod, settings }),
   };
+}
+
+/** Names what the pod does without. */
+function warn(
+  outside: Pick<Outside, "warn">,
+  { attachment: { ifname: iface, settings }, sides: { pod } }: Situation,
+  { input, foreign }: {
+    readonly input: PlanInput;
+    readonly foreign: readonly string[];
+  },
+): void {
+  for (const address of duplicatesOf(pod, indexOf(pod, iface))) {
+    outside.warn(
+      "Another machine has an address of the interface: the pod starts without it",
+      { address: address.toString(), iface },
+    );
+  }
+  const left = settings.hijacked
+    .filter((network) => !input.settings.hijacked.includes(network));
+  for (const network of left) {
+    outside.warn(
+      "A network of the pod's own is not sent through the host, although it is configured",
+      { network: network.toString(), iface },
+    );
+  }
   for (const family of familiesWithoutHost(input)) {
     outside.warn(
       "The host has no address of the family: nothing is sent through it",
-      { family, iface: nic },
+      { family, iface },
     );
   }
-  const { found, steps: planned } = keepForeign(planNic(input), { pod, host });
-  if (found.length > 0) {
+  if (foreign.length > 0) {
     outside.warn(
       "Another program has rules or routes in the coordinator's place: they stay",
-      { iface: nic, found },
+      { iface, found: foreign },
     );
   }
-  const steps = [...planned, ...staleSteps(planned, { pod, host, input })];
-  const state: State = {
-    pod,
-    host,
-    sysctls: readSysctls(kernel, steps),
-    repliesMarked: !ends.isNew && await areRepliesMarked(kernel, steps),
-  };
-  return { input, steps, state };
 }
 
 /** With the ends of the link, and what is known of the neighbours by it. */

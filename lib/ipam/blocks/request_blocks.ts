@@ -23,7 +23,7 @@ import { roomOf, wantedOf } from "./stock.ts";
 const log = getLogger("node-ipam");
 
 /** What a request for blocks needs. */
-export interface RequestOptions {
+export interface BlockRequestOptions {
   readonly table: AddressTable;
   readonly source: BlockSource;
   readonly supply: BlockSupply;
@@ -58,7 +58,7 @@ const REFUSAL_MS = 1_000;
  */
 export async function requestBlocks(
   pool: string,
-  options: RequestOptions,
+  options: BlockRequestOptions,
 ): Promise<void> {
   const { supply, clock, signal } = options;
   const backoff = new Backoff({ initialMs: 100, maxMs: 3_000 });
@@ -71,7 +71,7 @@ export async function requestBlocks(
 
 async function attempt(
   pool: string,
-  options: RequestOptions,
+  options: BlockRequestOptions,
 ): Promise<RequestOutcome> {
   const { clock, observer, signal } = options;
   const startedAt = clock.nowMs();
@@ -90,7 +90,7 @@ async function attempt(
 /** Asks once. An answer that comes after the time was up is adopted all the same: no block may be lost. */
 async function ask(
   pool: string,
-  options: RequestOptions,
+  options: BlockRequestOptions,
 ): Promise<readonly BlockInfo[]> {
   const { source, supply, stock, table, clock, tasks, adopt } = options;
   const wanted = wantedOf(roomOf(table, pool, supply), stock);
@@ -115,7 +115,7 @@ async function ask(
 async function accept(
   pool: string,
   blocks: readonly BlockInfo[],
-  { adopt, relist, supply, signal }: RequestOptions,
+  { adopt, relist, supply, signal }: BlockRequestOptions,
 ): Promise<RequestOutcome> {
   let adoptions = adopt(blocks);
   if (!adoptions.includes("usable") && adoptions.includes("unusable")) {
@@ -145,7 +145,7 @@ async function accept(
 function refuse(
   pool: string,
   err: unknown,
-  { clock, flying, supply }: RequestOptions,
+  { clock, flying, supply }: BlockRequestOptions,
 ): RequestOutcome {
   supply.failed(pool, err);
   const missing = err instanceof PoolNotFoundError;
