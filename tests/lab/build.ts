@@ -1,11 +1,9 @@
 import * as path from "node:path";
 import { binDir, KUBERNETES_VERSION, labDir, lockFile } from "./cache.ts";
 import {
-  ENVTEST_VERSION,
   type EnvtestArchive,
   envtestArchive,
-  EnvtestError,
-  fetchEnvtest,
+  officialPrograms,
 } from "./envtest.ts";
 import { ensureGoProgram, type GoProgram, isBuilt } from "./go_build.ts";
 import {
@@ -81,37 +79,18 @@ export async function ensureApiServer(
   using _lock = await lockLab(log);
   await preparePackages(CONTROL_PLANE_PACKAGES, log);
   if (!await isBuilt(CONTROL_PLANE)) {
-    const official = await officialPrograms(archive, { log, notice });
+    const official = await officialPrograms(path.join(labDir(), "bin"), {
+      archive,
+      log,
+      notice,
+    });
     if (official !== undefined) return official;
+    notice(
+      `Kubernetes ${KUBERNETES_VERSION} is built from source instead, which takes minutes.`,
+    );
   }
   await ensureGoProgram(CONTROL_PLANE, log);
   return binDir();
-}
-
-/** Their directory, or undefined when they cannot be had; the notice has the reason. */
-async function officialPrograms(
-  archive: EnvtestArchive,
-  { log, notice }: { readonly log: Log; readonly notice: Log },
-): Promise<string | undefined> {
-  const id = (archive.sha512 ?? "").slice(0, 12);
-  const directory = path.join(
-    labDir(),
-    "bin",
-    `envtest-${ENVTEST_VERSION}-${id}`,
-  );
-  if (await Deno.stat(directory).catch(() => undefined)) return directory;
-  try {
-    log(`downloading official binaries of Kubernetes ${ENVTEST_VERSION}`);
-    await fetchEnvtest(directory, { archive });
-    log(`downloaded ${archive.url}: its hash is right`);
-    return directory;
-  } catch (error) {
-    if (!(error instanceof EnvtestError)) throw error;
-    notice(
-      `Cannot use official binaries: ${error.message}\nKubernetes ${KUBERNETES_VERSION} is built from source instead, which takes minutes.`,
-    );
-    return undefined;
-  }
 }
 
 /** Installs the packages and builds programs of the Go module when they are missing. Two processes may call it at once. */

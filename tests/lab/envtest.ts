@@ -64,6 +64,34 @@ export function envtestArchive(): EnvtestArchive {
 }
 
 /**
+ * Directory of the archive's programs, below the one that is given; downloads them when they are missing. Undefined
+ * when they cannot be had; the notice has the reason.
+ */
+export async function officialPrograms(
+  bin: string,
+  { archive, log, notice, timeouts = TIMEOUTS }: {
+    readonly archive: EnvtestArchive;
+    readonly log: (line: string) => void;
+    readonly notice: (line: string) => void;
+    readonly timeouts?: EnvtestTimeouts;
+  },
+): Promise<string | undefined> {
+  const id = (archive.sha512 ?? "").slice(0, 12);
+  const directory = path.join(bin, `envtest-${ENVTEST_VERSION}-${id}`);
+  if (await Deno.stat(directory).catch(() => undefined)) return directory;
+  try {
+    log(`downloading official binaries of Kubernetes ${ENVTEST_VERSION}`);
+    await fetchEnvtest(directory, { archive, timeouts });
+    log(`downloaded ${archive.url}: its hash is right`);
+    return directory;
+  } catch (error) {
+    if (!(error instanceof EnvtestError)) throw error;
+    notice(`Cannot use official binaries: ${error.message}`);
+    return undefined;
+  }
+}
+
+/**
  * Downloads the archive, compares its hash, and makes the directory with its programs; a failure leaves nothing.
  * @throws {EnvtestError} when it cannot be had within the time, or is another one than expected.
  */

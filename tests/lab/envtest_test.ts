@@ -7,6 +7,7 @@ import {
   envtestArchive,
   EnvtestError,
   fetchEnvtest,
+  officialPrograms,
 } from "./envtest.ts";
 
 /** Bounds what a test waits for; nothing is measured. */
@@ -53,6 +54,8 @@ async function lab(answer: () => Response) {
   const url = `http://127.0.0.1:${server.addr.port}/envtest.tar.gz`;
   const directory = `${dir}/bin`;
   return {
+    dir,
+    url,
     requests,
     directory,
     fetch: (hash: EnvtestArchive["sha512"], timeouts = TIMEOUTS) =>
@@ -227,6 +230,34 @@ Deno.test("fetchEnvtest() says that nobody listens", async () => {
     /cannot be read: .*refused/i,
   );
   await Deno.remove(dir, { recursive: true });
+});
+
+Deno.test("officialPrograms() downloads once, and says why where it cannot", async () => {
+  const bytes = await makeArchive();
+  await using server = await lab(() => new Response(bytes));
+  const ask = async (hash: EnvtestArchive["sha512"]) => {
+    const notices: string[] = [];
+    const found = await officialPrograms(server.dir, {
+      archive: { url: server.url, sha512: hash },
+      log: () => {},
+      notice: (line) => void notices.push(line),
+      timeouts: TIMEOUTS,
+    });
+    return { found, notices };
+  };
+  const first = await ask(sha512(bytes));
+  assert.deepEqual(namesIn(first.found ?? ""), [
+    ...["etcd", "kube-apiserver", "kubectl"],
+  ]);
+  assert.deepEqual(await ask(sha512(bytes)), first);
+  assert.equal(server.requests.length, 1);
+  const reasons = { wrong: /has SHA-512/, missing: /no hash is known/ };
+  for (const [kind, reason] of Object.entries(reasons)) {
+    const hash = kind === "wrong" ? sha512(new Uint8Array(1)) : undefined;
+    const { found, notices } = await ask(hash);
+    assert.equal(found, undefined);
+    assert.match(notices.join(), reason);
+  }
 });
 
 Deno.test("an archive is pinned for this machine", () => {
