@@ -1,4 +1,5 @@
 import { abortable, isTimeout, onAbort, withTimeout } from "../../async/mod.ts";
+import { describeError } from "../../telemetry/mod.ts";
 import { KubeUnreachableError } from "./errors.ts";
 import type {
   Connection,
@@ -181,7 +182,8 @@ export class HttpTransport implements Transport {
     }
     this.#source.expire?.();
     const path = request.path.split("?")[0];
-    const why = reasonOf(cause);
+    // "fetch failed" alone does not help: its cause comes after it.
+    const why = describeError(cause);
     return new KubeUnreachableError(
       `Cannot ${request.method} "${path}" at ${this.#source.server}: ${why}`,
       { cause },
@@ -308,13 +310,4 @@ async function readText(
   }
   parts.push(decoder.decode());
   return parts.join("");
-}
-
-/** "fetch failed" alone does not help: its cause comes after it. */
-function reasonOf(error: unknown): string {
-  if (!(error instanceof Error)) return String(error);
-  const { message, cause } = error;
-  if (cause === undefined) return message;
-  const why = reasonOf(cause);
-  return message.includes(why) ? message : `${message}: ${why}`;
 }
