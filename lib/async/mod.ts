@@ -25,7 +25,7 @@ export {
   type WaitOptions,
   withTimeout,
 } from "./time/sleep.ts";
-export { TaskGroup } from "./tasks/task_group.ts";
+export { type Loops, TaskGroup } from "./tasks/task_group.ts";
 export { startTimer } from "./time/timer.ts";
 export { waitWhile, type WaitWhileOptions } from "./time/wait_while.ts";
 export { writeAll } from "./tasks/write_all.ts";

@@ -8,6 +8,7 @@ import {
   parseListenAddress,
   serveHealth,
   serveMetrics,
+  serveMonitoring,
 } from "./mod.ts";
 
 for (
@@ -253,4 +254,43 @@ Deno.test("serveMetrics() compresses for those who want it", async () => {
   }
   stop.abort();
   await server.finished;
+});
+
+Deno.test("serveMonitoring() serves both, answers /healthz as long as the process does, and ends with the signal", async () => {
+  const stop = new AbortController();
+  const ports: number[] = [];
+  for (let i = 0; i < 2; i++) {
+    using free = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+    ports.push(free.addr.port);
+  }
+  const [metrics, health] = ports.map((port) => `127.0.0.1:${port}`);
+  assert.ok(metrics !== undefined && health !== undefined);
+  const loops = serveMonitoring({
+    metricsAddress: metrics,
+    healthAddress: health,
+    registry: createRegistry({ defaults: false }),
+    readyz: { work: () => "not yet" },
+    signal: stop.signal,
+  });
+  const ended = Object.entries(loops).map(([name, loop]) =>
+    loop(stop.signal).then(() => name)
+  );
+  const statusOf = async (url: string) => {
+    const response = await fetch(`http://${url}`);
+    await response.text();
+    return response.status;
+  };
+  assert.deepEqual(
+    [
+      await statusOf(`${metrics}/metrics`),
+      await statusOf(`${health}/healthz`),
+      await statusOf(`${health}/healthz/ping`),
+      await statusOf(`${health}/readyz`),
+    ],
+    [200, 200, 200, 500],
+  );
+  stop.abort();
+  assert.deepEqual(await Promise.all(ended), [
+    ...["metrics server", "health server"],
+  ]);
 });

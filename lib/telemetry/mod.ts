@@ -6,6 +6,7 @@
 export { acceptAll } from "./base/accept.ts";
 export { runDaemon } from "./daemon.ts";
 export { type Checks, serveHealth } from "./health.ts";
+export { serveMonitoring } from "./monitoring.ts";
 export { bearerTokenOf, DEFAULT_LIMITS, HttpServer } from "./http/mod.ts";
 export {
   ListenError,

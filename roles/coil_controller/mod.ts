@@ -33,8 +33,7 @@ import {
   getLogger,
   type Registry,
   runDaemon,
-  serveHealth,
-  serveMetrics,
+  serveMonitoring,
 } from "../../lib/telemetry/mod.ts";
 import { openCoordinator } from "./coordinator_part.ts";
 import { type EgressPartOptions, openEgress } from "./egress_part.ts";
@@ -104,7 +103,13 @@ export async function runController(
   });
   const events = new EventRecorder(client, { component: "coil-controller" });
   await using group = new TaskGroup({ signal });
-  startServers(group, { ...options, client, registry });
+  group.runAll(serveMonitoring({
+    ...options,
+    registry,
+    refusal: options.metricsAuth ? metricsRefusal(client) : undefined,
+    readyz: { ping: () => true },
+    signal: group.signal,
+  }));
   group.run("events", (s) => events.run(s));
   await startParts(group, {
     client,
@@ -114,36 +119,6 @@ export async function runController(
     ...options,
   });
   await group.wait();
-}
-
-function startServers(
-  group: TaskGroup,
-  { client, metricsAddress, metricsAuth, healthAddress, registry }:
-    & Pick<
-      ControllerOptions,
-      "metricsAddress" | "metricsAuth" | "healthAddress"
-    >
-    & { readonly client: KubeClient; readonly registry: Registry },
-): void {
-  const { signal } = group;
-  const ping = () => true as const;
-  const servers = {
-    "metrics server": serveMetrics({
-      address: metricsAddress,
-      registry,
-      refusal: metricsAuth ? metricsRefusal(client) : undefined,
-      signal,
-    }),
-    "health server": serveHealth({
-      address: healthAddress,
-      healthz: { ping },
-      readyz: { ping },
-      signal,
-    }),
-  };
-  for (const [name, { finished }] of Object.entries(servers)) {
-    group.run(name, () => finished);
-  }
 }
 
 /** Each part works while this process holds its lease, with caches that it has all the time: one may lead some, all or none. */

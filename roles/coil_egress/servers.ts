@@ -3,8 +3,7 @@ import type { TaskGroup } from "../../lib/async/mod.ts";
 import {
   type Registry,
   serveAt,
-  serveHealth,
-  serveMetrics,
+  serveMonitoring,
 } from "../../lib/telemetry/mod.ts";
 import type { Admission } from "./admission/admission.ts";
 import type { TokenReviews } from "./admission/token_reviews.ts";
@@ -37,30 +36,21 @@ export function serve(gateway: ServedGateway, tasks: TaskGroup): void {
   const { options, registry, lifecycle, metrics } = gateway;
   const { reviews, admission, losses } = gateway;
   const { signal } = tasks;
-  const servers = {
-    health: serveHealth({
-      address: options.healthAddress,
-      healthz: { ping: () => true },
-      readyz: { "pod-sync": () => lifecycle.check() },
-      signal,
+  tasks.runAll(serveMonitoring({
+    ...options,
+    registry,
+    readyz: { "pod-sync": () => lifecycle.check() },
+    signal,
+  }));
+  const announcements = serveAt(
+    options.announceAddress,
+    announceHandler({
+      authenticate: (token, peer) => reviews.callerOf(token, peer),
+      admit: (announcement, rest) => admission.admit(announcement, rest),
+      takeLosses: (report, caller) => losses.take(report, caller),
+      onAnswer: (status) => metrics.announced(status),
     }),
-    metrics: serveMetrics({
-      address: options.metricsAddress,
-      registry,
-      signal,
-    }),
-    announcements: serveAt(
-      options.announceAddress,
-      announceHandler({
-        authenticate: (token, peer) => reviews.callerOf(token, peer),
-        admit: (announcement, rest) => admission.admit(announcement, rest),
-        takeLosses: (report, caller) => losses.take(report, caller),
-        onAnswer: (status) => metrics.announced(status),
-      }),
-      { flag: "--announce-addr", limits: ANNOUNCE_LIMITS, signal },
-    ),
-  };
-  for (const [name, { finished }] of Object.entries(servers)) {
-    tasks.run(`${name} server`, () => finished);
-  }
+    { flag: "--announce-addr", limits: ANNOUNCE_LIMITS, signal },
+  );
+  tasks.run("announcements server", () => announcements.finished);
 }

@@ -5,7 +5,12 @@ import {
   nodeAddressesOf,
   tryBlockOf,
 } from "../../lib/api/mod.ts";
-import { abortable, BoundedMap, Gate } from "../../lib/async/mod.ts";
+import {
+  abortable,
+  BoundedMap,
+  Gate,
+  type Loops,
+} from "../../lib/async/mod.ts";
 import {
   Informer,
   keepFields,
@@ -82,7 +87,7 @@ export class ClusterView {
   }
 
   /** The loops to run; each ends only by its signal. */
-  get loops(): Record<string, (signal: AbortSignal) => Promise<void>> {
+  get loops(): Loops {
     return {
       "node informer": (signal) => this.#runNodes(signal),
       "block informer": (signal) => this.#blocks.run(signal),

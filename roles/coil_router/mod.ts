@@ -17,8 +17,7 @@ import {
   createRegistry,
   getLogger,
   runDaemon,
-  serveHealth,
-  serveMetrics,
+  serveMonitoring,
 } from "../../lib/telemetry/mod.ts";
 import { ClusterView } from "./cluster_view.ts";
 import { parseRouterFlags, type RouterOptions } from "./flags.ts";
@@ -85,28 +84,17 @@ async function run(options: RouterOptions, signal: AbortSignal): Promise<void> {
     intervalMs: Math.min(updateIntervalMs, LOOK_MS),
   });
   await using tasks = new TaskGroup({ signal });
-  const ping = () => true as const;
-  const servers = {
-    health: serveHealth({
-      address: options.healthAddress,
-      healthz: { ping },
-      readyz: {
-        ping,
-        routes: () => router.hasSynced || "routes are not set yet",
-      },
-      signal: tasks.signal,
-    }),
-    metrics: serveMetrics({
-      address: options.metricsAddress,
-      registry,
-      refusal: options.metricsAuth ? metricsRefusal(client) : undefined,
-      signal: tasks.signal,
-    }),
-  };
-  for (const [name, { finished }] of Object.entries(servers)) {
-    tasks.run(`${name} server`, () => finished);
-  }
-  for (const [name, loop] of Object.entries(view.loops)) tasks.run(name, loop);
+  tasks.runAll(serveMonitoring({
+    ...options,
+    registry,
+    refusal: options.metricsAuth ? metricsRefusal(client) : undefined,
+    readyz: {
+      ping: () => true,
+      routes: () => router.hasSynced || "routes are not set yet",
+    },
+    signal: tasks.signal,
+  }));
+  tasks.runAll(view.loops);
   tasks.run("memory", (signal) => heap.run(signal));
   tasks.run("router", (signal) => router.run(signal));
   tasks.run(

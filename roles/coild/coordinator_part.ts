@@ -1,4 +1,4 @@
-import { KeyedMutex } from "../../lib/async/mod.ts";
+import { KeyedMutex, type Loops } from "../../lib/async/mod.ts";
 import {
   type CoordinatorHusk,
   countJoined,
@@ -15,7 +15,7 @@ import { CoordinatorMetrics } from "./coordinator/metrics.ts";
 import { PairDeletions } from "./coordinator/pair_deletions.ts";
 import { CoordinatorUpkeep } from "./coordinator/upkeep.ts";
 import { CallsInFlight } from "./observe/calls_in_flight.ts";
-import type { Loops, NodeDependencies } from "./node_part.ts";
+import type { NodeDependencies } from "./node_part.ts";
 import { servePlugins } from "./server/plugin_server.ts";
 
 /** The plugin `coordinator`, with all that works for it. */

@@ -1,4 +1,4 @@
-import type { Clock } from "../../lib/async/mod.ts";
+import type { Clock, Loops } from "../../lib/async/mod.ts";
 import { AnnounceClient } from "../../lib/announce/mod.ts";
 import { GatewayProber, type OpenProbeSocket } from "../../lib/egress/mod.ts";
 import { FAMILIES } from "../../lib/inet/mod.ts";
@@ -24,7 +24,7 @@ import {
   GatewayMetrics,
   gatewayStates,
 } from "./observe/gateway_metrics.ts";
-import type { Loops, NodeDependencies } from "./node_part.ts";
+import type { NodeDependencies } from "./node_part.ts";
 
 const log = getLogger("egress");
 

@@ -31,8 +31,7 @@ import {
   createRegistry,
   getLogger,
   runDaemon,
-  serveHealth,
-  serveMetrics,
+  serveMonitoring,
 } from "../../lib/telemetry/mod.ts";
 import { CniCalls } from "./service/cni_calls.ts";
 import { CniService } from "./service/cni_service.ts";
@@ -243,11 +242,13 @@ async function listen(
 ): Promise<readonly { readonly finished: Promise<unknown> }[]> {
   const { socketPath, metricsAddress, metricsAuth, healthAddress } = options;
   const refusal = metricsAuth ? metricsRefusal(client) : undefined;
-  serveMetrics({ address: metricsAddress, registry, refusal, signal });
   const files = new SocketFiles();
-  serveHealth({
-    address: healthAddress,
-    healthz: { ping: () => true, "sockets": () => files.check() },
+  serveMonitoring({
+    metricsAddress,
+    healthAddress,
+    registry,
+    refusal,
+    healthz: { "sockets": () => files.check() },
     readyz: {
       ping: () => true,
       ...node && {
@@ -300,7 +301,7 @@ async function work(parts: Connected, signal: AbortSignal): Promise<void> {
     ...egress?.loops,
     ...coordinator?.loops,
   };
-  for (const [name, loop] of Object.entries(loops)) tasks.run(name, loop);
+  tasks.runAll(loops);
   using _reminder = remindOfStop(tasks, signal);
   await tasks.wait();
 }

@@ -1,4 +1,4 @@
-import type { KeyedMutex } from "../../lib/async/mod.ts";
+import type { KeyedMutex, Loops } from "../../lib/async/mod.ts";
 import type { AdminCalls } from "./server/admin_door.ts";
 import type {
   EventRecorder,
@@ -13,11 +13,6 @@ import type { CoildMetrics } from "./observe/metrics.ts";
 import type { PodEvents } from "./observe/pod_events.ts";
 import type { PodSource } from "./cluster/pod_source.ts";
 import type { Readiness } from "./observe/readiness.ts";
-
-/** What runs until its signal. */
-export type Loops = Readonly<
-  Record<string, (signal: AbortSignal) => Promise<void>>
->;
 
 export interface NodeDependencies {
   readonly options: CoildOptions;

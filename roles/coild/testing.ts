@@ -297,9 +297,7 @@ export class ClientLab implements AsyncDisposable {
   /** Runs what follows the API server. */
   start(): this {
     const loops = { ...this.#pods.loops, ...this.part.loops };
-    for (const [name, loop] of Object.entries(loops)) {
-      this.#group.run(name, loop);
-    }
+    this.#group.runAll(loops);
     return this;
   }
 

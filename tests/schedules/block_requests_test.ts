@@ -57,9 +57,7 @@ async function runSeed(seed: number): Promise<number> {
   const requests = new BlockRequests({ client, node });
   const group = new TaskGroup();
   group.run("node", (signal) => node.run(signal));
-  for (const [name, loop] of Object.entries(requests.loops)) {
-    group.run(name, loop);
-  }
+  group.runAll(requests.loops);
   group.run("controller", (signal) => answerAll(api, signal));
   let isSynced = false;
   void requests.synced({ signal: group.signal }).then(() => isSynced = true);

@@ -1,7 +1,12 @@
 /** coild as it is, with a simulated kernel and API server. */
 import { create } from "@bufbuild/protobuf";
 import { Registry } from "prom-client";
-import { Gate, KeyedMutex, TaskGroup } from "../../lib/async/mod.ts";
+import {
+  Gate,
+  KeyedMutex,
+  type Loops,
+  TaskGroup,
+} from "../../lib/async/mod.ts";
 import { type CNIArgs, CNIArgsSchema } from "../../lib/cnirpc/mod.ts";
 import { NodeIpam } from "../../lib/ipam/mod.ts";
 import { KubeClient, KubeUnreachableError } from "../../lib/kube/mod.ts";
@@ -156,7 +161,7 @@ export class SimCoild {
     blocks.onBlocksChanged((list) => ipam.onBlocksChanged(list));
     blocks.onPoolsChanged(() => ipam.onPoolsChanged());
     const { readiness } = this;
-    const loops: Record<string, (signal: AbortSignal) => Promise<void>> = {
+    const loops: Loops = {
       "node ipam": (signal) => ipam.run(signal),
       "node informer": (signal) => node.run(signal),
       ...requests.loops,
@@ -176,9 +181,7 @@ export class SimCoild {
         await reconciler.run(signal);
       },
     };
-    for (const [name, loop] of Object.entries(loops)) {
-      this.#group.run(name, loop);
-    }
+    this.#group.runAll(loops);
     this.#group.wait().catch((error: unknown) => {
       if (!life.isOver) throw error;
     });

@@ -6,6 +6,11 @@ interface RunningTask {
   readonly ended: Promise<void>;
 }
 
+/** Tasks by their names, each of which runs until its signal. */
+export type Loops = Readonly<
+  Record<string, (signal: AbortSignal) => Promise<void>>
+>;
+
 /**
  * Owns concurrent tasks: the first failure aborts the others, and {@linkcode TaskGroup.wait} rethrows it.
  *
@@ -45,6 +50,11 @@ export class TaskGroup implements AsyncDisposable {
     const id = Symbol(name);
     const ended = this.#guard(task).finally(() => this.#running.delete(id));
     this.#running.set(id, { name, ended });
+  }
+
+  /** Starts all of some loops. */
+  runAll(loops: Loops): void {
+    for (const [name, loop] of Object.entries(loops)) this.run(name, loop);
   }
 
   /** Follows the outer signal; also again, after a wait that ended. */

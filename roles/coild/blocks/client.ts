@@ -1,3 +1,4 @@
+import type { Loops } from "../../../lib/async/mod.ts";
 import {
   ADDRESS_BLOCKS,
   ADDRESS_POOLS,
@@ -59,7 +60,7 @@ export class BlockClient implements BlockSource {
   }
 
   /** The loops to run; each ends only by its signal. */
-  get loops(): Record<string, (signal: AbortSignal) => Promise<void>> {
+  get loops(): Loops {
     return {
       "block looks": (signal) => this.#looks.run(signal),
       "pool informer": (signal) => this.#pools.run(signal),

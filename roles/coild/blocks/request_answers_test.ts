@@ -41,9 +41,7 @@ class Site implements AsyncDisposable {
 
   async start(): Promise<this> {
     this.#group.run("node", (s) => this.#node.run(s));
-    for (const [name, loop] of Object.entries(this.requests.loops)) {
-      this.#group.run(name, loop);
-    }
+    this.#group.runAll(this.requests.loops);
     await this.requests.synced({ signal });
     return this;
   }

@@ -9,7 +9,7 @@ import {
   REASON_POOL_NOT_FOUND,
   REASON_POOL_PAUSED,
 } from "../../../lib/api/mod.ts";
-import { Gate, jittered, retry } from "../../../lib/async/mod.ts";
+import { Gate, jittered, type Loops, retry } from "../../../lib/async/mod.ts";
 import {
   OutOfBlocksError,
   PoolNotFoundError,
@@ -87,7 +87,7 @@ export class BlockRequests {
   }
 
   /** The loops to run; each ends only by its signal. */
-  get loops(): Record<string, (signal: AbortSignal) => Promise<void>> {
+  get loops(): Loops {
     return {
       "earlier requests": (signal) =>
         retry(() => this.#prime(signal), { signal }),

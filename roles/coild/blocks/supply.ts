@@ -1,3 +1,4 @@
+import type { Loops } from "../../../lib/async/mod.ts";
 import type { Address, DualStack } from "../../../lib/inet/mod.ts";
 import type { AddressFinding } from "../base/errors.ts";
 import type {
@@ -36,9 +37,7 @@ export interface Supply {
   /** Resolves when it is known which pools there are. */
   readonly synced: Promise<void>;
   /** The loops to run; each ends only by its signal. */
-  readonly loops: Readonly<
-    Record<string, (signal: AbortSignal) => Promise<void>>
-  >;
+  readonly loops: Loops;
   /** The names of the pools there are, for error messages. */
   poolNames(): string[];
   /** What an admin has to know of an allocation that failed; undefined when its error says it. */

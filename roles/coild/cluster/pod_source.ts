@@ -5,7 +5,7 @@ import {
   withDefaultEgresses,
 } from "../../../lib/api/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
-import { isTimeout, withTimeout } from "../../../lib/async/mod.ts";
+import { isTimeout, type Loops, withTimeout } from "../../../lib/async/mod.ts";
 import {
   Informer,
   KubeApiError,
@@ -109,7 +109,7 @@ export class PodSource {
   }
 
   /** The loops to run; each ends only by its signal. */
-  get loops(): Record<string, (signal: AbortSignal) => Promise<void>> {
+  get loops(): Loops {
     const namespaces = this.#namespaces;
     return {
       "pod informer": (signal) => this.#pods.run(signal),

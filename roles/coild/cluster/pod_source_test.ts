@@ -115,9 +115,7 @@ class Site implements AsyncDisposable {
   }
 
   async follow(): Promise<PodSource> {
-    for (const [name, loop] of Object.entries(this.source.loops)) {
-      this.#group.run(name, loop);
-    }
+    this.#group.runAll(this.source.loops);
     await this.source.synced();
     return this.source;
   }

@@ -7,6 +7,7 @@ import {
   abortable,
   CoalescedRunner,
   jittered,
+  type Loops,
   sleep,
 } from "../../../lib/async/mod.ts";
 import {
@@ -91,7 +92,7 @@ export class DefaultsKeeper {
     return this.#document.config !== NOTHING_SHARED.config;
   }
 
-  get loops(): Record<string, (signal: AbortSignal) => Promise<void>> {
+  get loops(): Loops {
     return {
       "coordinator informer": (signal) => this.#informer.run(signal),
       "coordinator defaults": (signal) => this.#writer.run(signal),

@@ -38,9 +38,7 @@ async function withKeeper(
       lookMs: 10,
     });
     await using tasks = new TaskGroup({ signal: stop.signal });
-    for (const [name, loop] of Object.entries(keeper.loops)) {
-      tasks.run(name, loop);
-    }
+    tasks.runAll(keeper.loops);
     await work({ api, keeper, path });
     stop.abort();
   } finally {

@@ -2,6 +2,7 @@ import {
   abortable,
   type Clock,
   jittered,
+  type Loops,
   onAbort,
   sleep,
   systemClock,
@@ -95,7 +96,7 @@ export class EgressSource {
   }
 
   /** The loops to run; each ends only by its signal. */
-  get loops(): Record<string, (signal: AbortSignal) => Promise<void>> {
+  get loops(): Loops {
     return {
       "egress watches": (signal) => this.#run(signal),
       "egress services": (signal) => this.#readServices(signal),

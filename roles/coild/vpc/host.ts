@@ -1,3 +1,4 @@
+import type { Loops } from "../../../lib/async/mod.ts";
 import {
   listen,
   type Listener,
@@ -53,7 +54,7 @@ export class VpcHostKeeper {
   /** Loops that listen to what others change; `onChange` is called when it is to be put right. */
   loops(
     onChange: () => void,
-  ): Record<string, (signal: AbortSignal) => Promise<void>> {
+  ): Loops {
     const changed = () => {
       this.#done = "";
       onChange();

@@ -193,7 +193,7 @@ Deno.test("VpcHostKeeper compares the kernel again when others change its rules 
   let changes = 0;
   await using tasks = new TaskGroup();
   const loops = keeper.loops(() => changes++);
-  for (const [name, loop] of Object.entries(loops)) tasks.run(name, loop);
+  tasks.runAll(loops);
   await untilPasses(() => assert.equal(changes, 2, "what was before"));
   const hear = async (...heard: Notification[]) => {
     host.heard.push(...heard);

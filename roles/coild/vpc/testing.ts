@@ -167,9 +167,7 @@ export class VpcNode implements AsyncDisposable {
     });
     const following = supply.follow(ipam);
     const tasks = new TaskGroup();
-    for (const [name, loop] of Object.entries(supply.loops)) {
-      tasks.run(name, loop);
-    }
+    tasks.runAll(supply.loops);
     const start = async () => {
       const pods = [...this.routes].map(([containerId, addresses]) => (
         { containerId, ifname: "eth0", pool: VPC_POOL, addresses }

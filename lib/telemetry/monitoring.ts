@@ -1,0 +1,33 @@
+import type { Loops } from "../async/mod.ts";
+import { type Checks, serveHealth } from "./health.ts";
+import { type MetricsOptions, serveMetrics } from "./metrics.ts";
+
+export interface MonitoringOptions
+  extends Pick<MetricsOptions, "registry" | "refusal" | "signal"> {
+  /** Go-style address, e.g. ":9384"; "0" serves no metrics. */
+  readonly metricsAddress: string;
+  /** Go-style address, e.g. ":9385"; "0" serves no health checks. */
+  readonly healthAddress: string;
+  /** Checks of /healthz, beside the one that the process answers. */
+  readonly healthz?: Checks;
+  readonly readyz: Checks;
+}
+
+/** Serves metrics and health checks from now on. The loops end with the servers. */
+export function serveMonitoring(
+  options: MonitoringOptions,
+): Loops {
+  const { metricsAddress, healthAddress, registry, refusal, signal } = options;
+  const address = metricsAddress;
+  const metrics = serveMetrics({ address, registry, refusal, signal });
+  const health = serveHealth({
+    address: healthAddress,
+    healthz: { ping: () => true, ...options.healthz },
+    readyz: options.readyz,
+    signal,
+  });
+  return {
+    "metrics server": () => metrics.finished,
+    "health server": () => health.finished,
+  };
+}
