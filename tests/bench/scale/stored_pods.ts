@@ -1,11 +1,11 @@
 // Objects written into etcd as the API server stores them: so many cannot be
 // created one by one in a bench's time.
-import { type ControlPlane, inNetns } from "../../lab/mod.ts";
+import type { ControlPlane } from "../../lab/mod.ts";
+
+const PROGRAM = new URL("./etcd_writer_program.ts", import.meta.url).pathname;
 
 /** etcd takes no more changes in one transaction. */
 const AT_ONCE = 100;
-/** etcd's JSON gateway (etcd documentation, "gRPC gateway"). */
-const TRANSACTIONS = "http://127.0.0.1:2379/v3/kv/txn";
 
 /** Nodes that do not run Coil. */
 const ELSEWHERE = Array.from({ length: 100 }, (_, i) => `elsewhere-${i}`);
@@ -41,32 +41,41 @@ export async function storePods(
   });
 }
 
-/** Writes objects under their keys, so many at once as etcd takes. */
+/** Writes objects under their keys, by a program beside etcd. */
 export async function storeObjects(
   plane: ControlPlane,
   count: number,
   entryOf: (index: number) => readonly [key: string, object: object],
 ): Promise<void> {
-  const file = await Deno.makeTempFile();
-  try {
-    for (let first = 0; first < count; first += AT_ONCE) {
-      const length = Math.min(AT_ONCE, count - first);
-      const success = Array.from({ length }, (_, i) => {
-        const [key, object] = entryOf(first + i);
-        const value = btoa(JSON.stringify(object));
-        return { requestPut: { key: btoa(key), value } };
-      });
-      await Deno.writeTextFile(file, JSON.stringify({ success }));
-      const answer = await inNetns(plane.netns, "curl", [
-        ...["--silent", "--show-error", "--fail", "--data-binary", `@${file}`],
-        TRANSACTIONS,
-      ]);
-      if (!answer.includes('"succeeded":true')) {
-        throw new Error(`Cannot store objects: etcd answered ${answer}`);
-      }
-    }
-  } finally {
-    await Deno.remove(file);
+  const child = new Deno.Command("ip", {
+    args: [
+      ...["netns", "exec", plane.netns, Deno.execPath(), "run", "-A"],
+      PROGRAM,
+    ],
+    stdin: "piped",
+    stdout: "null",
+    stderr: "inherit",
+  }).spawn();
+  await ReadableStream.from(transactions(count, entryOf))
+    .pipeThrough(new TextEncoderStream())
+    .pipeTo(child.stdin);
+  const { code } = await child.status;
+  if (code !== 0) throw new Error(`Cannot store objects: exit code ${code}`);
+}
+
+/** A line for each transaction. */
+function* transactions(
+  count: number,
+  entryOf: (index: number) => readonly [key: string, object: object],
+): Generator<string> {
+  for (let first = 0; first < count; first += AT_ONCE) {
+    const length = Math.min(AT_ONCE, count - first);
+    const success = Array.from({ length }, (_, i) => {
+      const [key, object] = entryOf(first + i);
+      const value = btoa(JSON.stringify(object));
+      return { requestPut: { key: btoa(key), value } };
+    });
+    yield `${JSON.stringify({ success })}\n`;
   }
 }
 
