@@ -10,6 +10,7 @@ export interface MonitoringOptions
   readonly healthAddress: string;
   /** Checks of /healthz, beside the one that the process answers. */
   readonly healthz?: Checks;
+  /** Checks of /readyz. */
   readonly readyz: Checks;
 }
 

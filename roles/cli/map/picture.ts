@@ -2,6 +2,7 @@ import type { AddressRow } from "../../../lib/ipam/audit/mod.ts";
 import { Prefix } from "../../../lib/inet/mod.ts";
 import { addressColumns } from "../ipam/tables.ts";
 import { formatTable } from "../base/table.ts";
+import { blocksByEni } from "./eni_blocks.ts";
 import { type Cell, formatGrid, paint } from "./grid.ts";
 import {
   type BlockMap,
@@ -38,11 +39,7 @@ export interface PictureOptions {
 export function formatMap(map: PoolMap, options: PictureOptions): string {
   const rows = map.blocks.flatMap(({ addresses }) => addresses);
   const odd = [...rows, ...map.outside].filter(isOdd);
-  const ofEnis = map.enis === undefined ? [] : map.blocks;
-  const byEni = Map.groupBy(
-    ofEnis,
-    ({ name }) => name.slice(0, name.indexOf("/")),
-  );
+  const byEni = blocksByEni(map.blocks);
   return [
     headline(map),
     ...map.subnets.map((subnet) => formatSubnet(map, subnet, options)),

@@ -57,7 +57,7 @@ export interface BlockMap extends BlockRow {
 /** Positions of a range that are listed: all of an IPv4 block. One of IPv6 may have 2^64. */
 const MAX_LISTED = 65_536;
 
-/** A network interface of an instance, whose blocks have names that begin with its ID. */
+/** A network interface of an instance. */
 export interface EniMap extends VpcNodeEni {
   readonly node: string;
 }
@@ -84,27 +84,37 @@ export function poolMap(object: AddressPool, source: MapSource): PoolMap {
 
 /** Makes the map of pool `vpc`; undefined where no node shows its VPC. Pure. */
 export function vpcMap(source: MapSource): PoolMap | undefined {
-  const { vpcNodes = [] } = source;
+  return vpcMapOf(source, rowsOf(source));
+}
+
+function vpcMapOf(
+  { vpcNodes = [] }: MapSource,
+  rows: Rows,
+): PoolMap | undefined {
   const [pool] = vpcPoolRows(vpcNodes);
   if (pool === undefined) return undefined;
   const enis = vpcNodes.flatMap(({ metadata: { name: node = "" }, status }) =>
     (status?.enis ?? []).map((eni): EniMap => ({ node, ...eni }))
   ).sort((a, b) => compareText(a.node, b.node) || a.device - b.device);
-  return { ...contentsOf(VPC_POOL, rowsOf(source)), pool, subnets: [], enis };
+  return { ...contentsOf(VPC_POOL, rows), pool, subnets: [], enis };
 }
 
-/** Makes the maps of all pools; of one whose subnets cannot be read there is only its row. Pure. */
+/** Makes the maps of all pools, also of pool `vpc`; of one whose subnets cannot be read there is only its row. Pure. */
 export function poolMaps(source: MapSource): PoolMap[] {
   const rows = rowsOf(source);
-  return rows.pools.map((pool) => {
-    const object = source.pools.find(({ metadata }) =>
-      metadata.name === pool.name
-    );
-    const readable = object === undefined ? undefined : tryPoolOf(object);
-    return readable === undefined
-      ? { pool, subnets: [], blocks: [], outside: [] }
-      : mapOf(readable, rows);
-  });
+  const vpc = vpcMapOf(source, rows);
+  return [
+    ...rows.pools.map((pool) => {
+      const object = source.pools.find(({ metadata }) =>
+        metadata.name === pool.name
+      );
+      const readable = object === undefined ? undefined : tryPoolOf(object);
+      return readable === undefined
+        ? { pool, subnets: [], blocks: [], outside: [] }
+        : mapOf(readable, rows);
+    }),
+    ...vpc === undefined ? [] : [vpc],
+  ];
 }
 
 /** Input of the maps of all pools. */

@@ -1,4 +1,5 @@
 import type { BlockView, PoolView } from "../ui/view.ts";
+import { blocksByEni } from "../map/eni_blocks.ts";
 import type { SubnetMap } from "../map/pool_map.ts";
 import { counted } from "./text.ts";
 
@@ -20,7 +21,7 @@ export type Tile =
     | { readonly kind: "gap"; readonly blocks: number }
   );
 
-/** The tiles of one of the pool's subnets, below its title. */
+/** The tiles of one of the pool's subnets or ENIs, below its title. */
 export interface Band {
   readonly title: string;
   readonly y: number;
@@ -65,11 +66,15 @@ function columnsFor(size: number): number {
 
 /** Lays out a pool's subnets, blocks and addresses in so many pixels. Pure. */
 export function layoutOf(
-  { row, subnets }: PoolView,
+  pool: PoolView,
   blocks: readonly BlockView[],
   width: number,
 ): Layout {
-  const size = Number(row.blockSize ?? "1");
+  // Pool vpc may have single addresses and prefixes.
+  const size = blocks.reduce(
+    (most, block) => Math.max(most, sizeOf(block)),
+    Number(pool.row.blockSize ?? "1"),
+  );
   const columns = columnsFor(size);
   const tileWidth = Math.max(BAR_WIDTH, columns * PITCH);
   const lines = columns === 0 ? 1 : Math.ceil(size / columns);
@@ -81,18 +86,17 @@ export function layoutOf(
   const bands: Band[] = [];
   const tiles: Tile[] = [];
   let y = 0;
-  for (const subnet of subnets) {
-    bands.push({ title: titleOf(subnet), y });
+  for (const { title, items } of contentsOf(pool, blocks)) {
+    bands.push({ title, y });
     y += TITLE_HEIGHT;
-    const own = itemsOf(subnet, blocks);
-    own.forEach((item, n) =>
+    items.forEach((item, n) =>
       tiles.push({
         ...item,
         x: INSET + (n % perRow) * (tileWidth + GAP),
         y: y + Math.floor(n / perRow) * (tileHeight + GAP),
       })
     );
-    y += Math.ceil(own.length / perRow) * (tileHeight + GAP);
+    y += Math.ceil(items.length / perRow) * (tileHeight + GAP);
   }
   return {
     bands,
@@ -102,6 +106,26 @@ export function layoutOf(
     height: tileHeight,
     total: y,
   };
+}
+
+/** The pool's subnets, or the ENIs of pool `vpc`, with what is in each. */
+function contentsOf(
+  { subnets, enis = [] }: PoolView,
+  blocks: readonly BlockView[],
+): { readonly title: string; readonly items: readonly Item[] }[] {
+  const byEni = blocksByEni(blocks);
+  return [
+    ...subnets.map((subnet) => ({
+      title: titleOf(subnet),
+      items: itemsOf(subnet, blocks),
+    })),
+    ...enis.map(({ id, node, device, subnet }) => ({
+      title: `${id} on ${node}, device ${device}: ${subnet}`,
+      items: (byEni.get(id) ?? []).map((block) =>
+        ({ kind: "block", block }) as const
+      ),
+    })),
+  ];
 }
 
 function titleOf({ ipv4, ipv6, blocks }: SubnetMap): string {

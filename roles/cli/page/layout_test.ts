@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { block, pod, pool } from "../../../lib/ipam/audit/testing.ts";
+import { block, pod, pool, vpcNode } from "../../../lib/ipam/audit/testing.ts";
 import { type BlockView, poolEntries, type PoolView } from "../ui/view.ts";
 import {
   LABEL_HEIGHT,
@@ -35,7 +35,11 @@ function read(
   objects = BLOCKS,
   pods = PODS,
 ): { readonly pool: PoolView; readonly blocks: BlockView[] } {
-  const entries = [...poolEntries({ pools: [object], blocks: objects, pods })]
+  return viewsOf({ pools: [object], blocks: objects, pods });
+}
+
+function viewsOf(source: Parameters<typeof poolEntries>[0]) {
+  const entries = [...poolEntries(source)]
     .map(([key, json]) => [key, JSON.parse(json)] as const);
   const [, view] = entries.find(([key]) => key.startsWith("pool/")) ?? [];
   const blocks = entries.filter(([key]) => key.startsWith("block/"));
@@ -48,6 +52,36 @@ const LAYOUT = layoutOf(POOL, VIEWS, 400);
 
 const nameOf = (tile: Tile) =>
   tile.kind === "block" ? tile.block.name : tile.blocks;
+
+Deno.test("layoutOf() has the blocks of each ENI of a VPC, single addresses and prefixes", () => {
+  const { pool, blocks } = viewsOf({
+    pools: [],
+    blocks: [],
+    pods: [pod("web", "n1", { ipv4: "10.0.1.17" })],
+    vpcNodes: [
+      vpcNode("n1", [["10.0.1.5/32", "10.0.1.6/32"], ["10.0.1.16/28"], []]),
+    ],
+  });
+  const layout = layoutOf(pool, blocks, 400);
+  assert.deepEqual(layout.bands.map(({ title }) => title), [
+    "eni-n10 on n1, device 0: subnet-1",
+    "eni-n11 on n1, device 1: subnet-1",
+    "eni-n12 on n1, device 2: subnet-1",
+  ]);
+  assert.deepEqual(layout.tiles.map(nameOf), [
+    "eni-n10/10.0.1.5/32",
+    "eni-n10/10.0.1.6/32",
+    "eni-n11/10.0.1.16/28",
+  ]);
+  const [, single, prefix] = layout.tiles;
+  assert.ok(single !== undefined && prefix !== undefined);
+  assert.ok(prefix.y > single.y, "an ENI is below the one before");
+  // The second address of the prefix; a single address has no second one.
+  const second = ({ x, y }: Tile) =>
+    placeAt(layout, x + PITCH + 1, y + LABEL_HEIGHT + 1);
+  assert.deepEqual(second(prefix), { block: "eni-n11/10.0.1.16/28", place: 1 });
+  assert.equal(second(single), undefined);
+});
 
 Deno.test("layoutOf() has each subnet's blocks in their order, and what is free between them", () => {
   assert.deepEqual(LAYOUT.bands.map(({ title }) => title), [

@@ -59,7 +59,7 @@ export function Pools({ state, query, now, chosen, onChoose }: {
           <i class="free" /> free <i class="used" /> in use{" "}
           <i class="reserved" /> reserved <i class="odd" /> not as it should be
         </p>
-        {pool.subnets.length === 0
+        {pool.subnets.length === 0 && pool.enis === undefined
           ? <p>There is no map of this pool</p>
           : (
             <PoolCanvas

@@ -37,7 +37,6 @@ import {
   transformBlock,
   transformPod,
 } from "../ipam/cluster_reader.ts";
-import { vpcPoolRows } from "../ipam/vpc_rows.ts";
 import {
   both,
   DAEMONS,
@@ -131,7 +130,8 @@ export function entriesOf(
         pods: (sources.pods.objects ?? []).flatMap((pod) =>
           addressesOf(pod) ?? []
         ),
-      }, vpcPoolRows(sources.vpcNodes.objects ?? []));
+        vpcNodes: sources.vpcNodes.objects,
+      });
     case "topology":
       return egressEntries({
         egresses: sources.egresses.objects ?? [],

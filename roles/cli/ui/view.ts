@@ -14,6 +14,7 @@ import {
 import type { PoolRow } from "../ipam/rows.ts";
 import {
   type BlockMap,
+  type EniMap,
   type MapSource,
   poolMaps,
   positionsOf,
@@ -39,6 +40,8 @@ export interface ContactView {
 export interface PoolView {
   readonly row: PoolRow;
   readonly subnets: readonly SubnetMap[];
+  /** Of pool `vpc`, which has no subnets. */
+  readonly enis?: readonly EniMap[] | undefined;
   /** Pods with addresses of the pool that are in none of its blocks. */
   readonly outside: readonly AddressRow[];
 }
@@ -99,19 +102,12 @@ export function statusEntries(
 }
 
 /** Pools and blocks, with the pods that hold their addresses. Pure. */
-export function poolEntries(
-  source: MapSource,
-  more: readonly PoolRow[] = [],
-): Map<string, string> {
+export function poolEntries(source: MapSource): Map<string, string> {
   const maps = poolMaps(source);
   return entriesOf([
-    ...more.map((row): [string, PoolView] => [
+    ...maps.map(({ pool: row, subnets, enis, outside }): [string, PoolView] => [
       `pool/${row.name}`,
-      { row, subnets: [], outside: [] },
-    ]),
-    ...maps.map(({ pool, subnets, outside }): [string, PoolView] => [
-      `pool/${pool.name}`,
-      { row: pool, subnets, outside },
+      { row, subnets, enis, outside },
     ]),
     ...maps.flatMap(({ blocks }) => blocks).map((
       block,

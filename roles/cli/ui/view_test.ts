@@ -1,7 +1,13 @@
 import assert from "node:assert/strict";
 import type { Egress, EgressClientSlice } from "../../../lib/api/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
-import { block, NOW, pod, pool } from "../../../lib/ipam/audit/testing.ts";
+import {
+  block,
+  NOW,
+  pod,
+  pool,
+  vpcNode,
+} from "../../../lib/ipam/audit/testing.ts";
 import type { Part } from "../status/snapshot.ts";
 import {
   type BlockView,
@@ -96,6 +102,34 @@ Deno.test("poolEntries() shows a pool whose subnets cannot be read, and the othe
   );
   assert.deepEqual(viewOf<PoolView>(entries, "pool/broken").subnets, []);
   assert.equal(viewOf<PoolView>(entries, "pool/default").subnets.length, 1);
+});
+
+Deno.test("poolEntries() has the ENIs of pool vpc, their blocks, and who is in none", () => {
+  const entries = poolEntries({
+    pools: [POOL],
+    blocks: [],
+    pods: [
+      pod("web", "n1", { ipv4: "10.0.1.6" }),
+      pod("lost", "n1", { ipv4: "10.0.1.99" }),
+      pod("foreign", "n2", { ipv4: "10.0.1.98" }),
+    ],
+    vpcNodes: [vpcNode("n1", [["10.0.1.5/32"], ["10.0.1.6/32"]])],
+  });
+  assert.deepEqual([...entries.keys()], [
+    ...["pool/default", "pool/vpc"],
+    ...["block/eni-n10/10.0.1.5/32", "block/eni-n11/10.0.1.6/32"],
+  ]);
+  const { enis, outside, row } = viewOf<PoolView>(entries, "pool/vpc");
+  assert.deepEqual(
+    enis?.map(({ id, node, device }) => [id, node, device]),
+    [["eni-n10", "n1", 0], ["eni-n11", "n1", 1]],
+  );
+  assert.deepEqual(outside.map(({ pod }) => pod), ["lost"]);
+  assert.equal(row.blocks?.allocated, 2);
+  const { holders } = viewOf<BlockView>(entries, "block/eni-n11/10.0.1.6/32");
+  assert.deepEqual(holders.map(({ pod, places }) => [pod, places]), [
+    ["web", [0]],
+  ]);
 });
 
 const EGRESS: Egress = {
