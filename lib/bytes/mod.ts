@@ -1,8 +1,9 @@
 /**
- * Arrays of bytes.
+ * Arrays of bytes, and messages of protobuf in them.
  *
  * @module
  */
+export { ProtoReader } from "./proto_reader.ts";
 
 /** Copies the parts into one array, in their order. */
 export function concatenate(
@@ -15,4 +16,32 @@ export function concatenate(
     at += part.length;
   }
   return whole;
+}
+
+/** Bytes that come in chunks, in one buffer that grows and can be used again. */
+export class ByteCollector {
+  #buffer = new Uint8Array(64 * 1024);
+  #length = 0;
+
+  /** Copies the chunk behind the others. */
+  add(chunk: Uint8Array): void {
+    const needed = this.#length + chunk.length;
+    if (needed > this.#buffer.length) {
+      const larger = new Uint8Array(Math.max(needed, 2 * this.#buffer.length));
+      larger.set(this.bytes);
+      this.#buffer = larger;
+    }
+    this.#buffer.set(chunk, this.#length);
+    this.#length = needed;
+  }
+
+  /** What was added; a view, until more is added. */
+  get bytes(): Uint8Array {
+    return this.#buffer.subarray(0, this.#length);
+  }
+
+  /** Forgets what was added, and keeps the buffer. */
+  clear(): void {
+    this.#length = 0;
+  }
 }

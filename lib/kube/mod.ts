@@ -6,6 +6,7 @@
 export { keepFields } from "./api/keep_fields.ts";
 export { hasEnded, isReadyPod, LIVE_PODS } from "./api/pods.ts";
 export { KubeClient } from "./client/client.ts";
+export { POD_HEADS } from "./client/pod_heads.ts";
 export { deleteFinalized } from "./client/delete_finalized.ts";
 export { unlessGone } from "./client/unless_gone.ts";
 export { Controller, type ReconcileResult } from "./loops/controller.ts";
@@ -19,7 +20,11 @@ export type { InformerOptions } from "./cache/informer_options.ts";
 export { KubeconfigSource } from "./http/kubeconfig.ts";
 export { LeaderElector } from "./loops/leader_elector.ts";
 export { KubeMetrics } from "./loops/metrics.ts";
-export type { DeleteOptions, JsonPatchOperation } from "./http/options.ts";
+export type {
+  DeleteOptions,
+  JsonPatchOperation,
+  ListFormat,
+} from "./http/options.ts";
 export { type RequestInfo } from "./http/requester.ts";
 export {
   CLUSTER_ROLE_BINDINGS,

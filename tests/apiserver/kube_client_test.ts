@@ -5,15 +5,19 @@ import {
   CONFIG_MAPS,
   HttpTransport,
   InClusterSource,
+  keepFields,
   KubeApiError,
   KubeClient,
   KubeUnreachableError,
   NAMESPACES,
+  POD_HEADS,
+  PODS,
   type RequestInfo,
   SERVICE_ACCOUNTS,
   type V1ConfigMap,
 } from "../../lib/kube/mod.ts";
 import { ControlPlane } from "../lab/mod.ts";
+import { patchPodStatus } from "./patch_status.ts";
 
 const namespace = "default";
 let plane: ControlPlane;
@@ -72,6 +76,59 @@ Deno.test("KubeClient creates, reads, updates and deletes", async () => {
   await assert.rejects(
     client.delete(CONFIG_MAPS, { name: "crud", namespace }),
     is((err) => err.isNotFound && err.details?.name === "crud"),
+  );
+});
+
+Deno.test("KubeClient reads of pods in protobuf what JSON has of them", async () => {
+  const pod = (name: string, more: object) => ({
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { namespace, name, ...more },
+    spec: {
+      nodeName: name === "waits" ? undefined : "heads",
+      hostNetwork: name === "host",
+      containers: [{ name: "main", image: "none", env: [{ name: "A" }] }],
+      tolerations: [{ operator: "Exists" }],
+    },
+  });
+  await plane.apply({
+    apiVersion: "v1",
+    kind: "Node",
+    metadata: { name: "heads" },
+  });
+  await plane.apply(
+    pod("plain", { annotations: { "é": "ü".repeat(200), a: "" } }),
+    pod("host", { labels: { app: "host" }, finalizers: ["example.com/stays"] }),
+    pod("waits", {}),
+  );
+  for (const name of ["plain", "host"]) {
+    await patchPodStatus(plane, { namespace, name }, {
+      ips: ["10.1.2.3", "fd00::1"],
+    });
+  }
+  await client.delete(PODS, { namespace, name: "host", gracePeriodSeconds: 0 });
+  const { items } = await client.list(PODS, { namespace });
+  assert.equal(items.length, 3);
+  const expected = items.map(({ metadata, spec, status }) => ({
+    metadata: keepFields(
+      metadata,
+      ...["name", "namespace", "creationTimestamp"] as const,
+      ...["deletionTimestamp", "annotations"] as const,
+    ),
+    spec: { ...keepFields(spec, "nodeName", "hostNetwork"), containers: [] },
+    status: keepFields(status, "phase", "podIPs", "startTime"),
+  }));
+  assert.notEqual(expected[0]?.metadata.deletionTimestamp, undefined);
+  const page = { namespace, limit: 2, format: POD_HEADS };
+  const first = await client.list(PODS, page);
+  const rest = await client.list(PODS, { ...page, continue: first.continue });
+  assert.equal(rest.continue, undefined);
+  assert.deepEqual([...first.items, ...rest.items], expected);
+  await client.patch(
+    PODS,
+    { namespace, name: "host" },
+    { metadata: { finalizers: [] } },
+    { kind: "merge" },
   );
 });
 

@@ -1,8 +1,9 @@
 // What containerd itself knows of its pods, by the Container Runtime Interface
 // (k8s.io/cri-api runtime.v1, api.proto): field numbers are in brackets.
+import { ProtoReader } from "../../lib/bytes/mod.ts";
 import { GrpcError } from "../../lib/grpc/mod.ts";
 import { callUnary } from "../../lib/grpc/testing.ts";
-import { decodeText, ProtoWriter, readFields } from "./protobuf_wire.ts";
+import { ProtoWriter } from "./protobuf_wire.ts";
 import type { ClusterNode } from "../lab/cluster/mod.ts";
 import { eventually } from "../lab/mod.ts";
 
@@ -155,19 +156,19 @@ async function call(
 }
 
 function messages(message: Uint8Array, field: number): readonly Uint8Array[] {
-  return [...readFields(message)].flatMap((f) =>
-    f.field === field && "bytes" in f ? [f.bytes] : []
-  );
+  const found: Uint8Array[] = [];
+  const reader = new ProtoReader(message);
+  while (reader.next()) if (reader.field === field) found.push(reader.bytes);
+  return found;
 }
 
 function text(message: Uint8Array, field: number): string {
   const [bytes] = messages(message, field);
-  return bytes === undefined ? "" : decodeText(bytes);
+  return new TextDecoder().decode(bytes);
 }
 
 function number(message: Uint8Array, field: number): number {
-  for (const f of readFields(message)) {
-    if (f.field === field && "value" in f) return f.value;
-  }
+  const reader = new ProtoReader(message);
+  while (reader.next()) if (reader.field === field) return reader.number;
   return 0;
 }

@@ -3,12 +3,9 @@
 // https://protobuf.dev/programming-guides/encoding/
 
 const VARINT = 0;
-const FIXED64 = 1;
 const LENGTH_DELIMITED = 2;
-const FIXED32 = 5;
 
 const encoder = new TextEncoder();
-const decoder = new TextDecoder("utf-8", { fatal: true });
 
 /** Writes the fields of one protobuf message. */
 export class ProtoWriter {
@@ -71,81 +68,4 @@ export class ProtoWriter {
     this.#bytes[this.#length++] = rest;
     return this;
   }
-}
-
-/** One field of a message: a number or the bytes of a length-delimited one. */
-export type ProtoField =
-  | { readonly field: number; readonly value: number }
-  | { readonly field: number; readonly bytes: Uint8Array };
-
-/** Decodes the bytes of a string field. @throws {SyntaxError} when they are not UTF-8 */
-export function decodeText(bytes: Uint8Array): string {
-  try {
-    return decoder.decode(bytes);
-  } catch (cause) {
-    if (!(cause instanceof TypeError)) throw cause;
-    throw new SyntaxError("Cannot parse protobuf: a text is not UTF-8", {
-      cause,
-    });
-  }
-}
-
-/**
- * Yields the fields of an encoded message, in order; fixed-size numbers are
- * skipped.
- *
- * @throws {SyntaxError} when the bytes are not a message
- */
-export function* readFields(bytes: Uint8Array): Generator<ProtoField> {
-  const position = { at: 0 };
-  while (position.at < bytes.length) {
-    const tag = readVarint(bytes, position);
-    const field = Math.floor(tag / 8);
-    switch (tag % 8) {
-      case VARINT:
-        yield { field, value: readVarint(bytes, position) };
-        break;
-      case LENGTH_DELIMITED: {
-        const length = readVarint(bytes, position);
-        yield { field, bytes: take(bytes, position, length) };
-        break;
-      }
-      case FIXED64:
-        take(bytes, position, 8);
-        break;
-      case FIXED32:
-        take(bytes, position, 4);
-        break;
-      default:
-        throw malformed(`wire type ${tag % 8}`);
-    }
-  }
-}
-
-function malformed(what: string): SyntaxError {
-  return new SyntaxError(`Cannot decode protobuf message: ${what}`);
-}
-
-function take(
-  bytes: Uint8Array,
-  position: { at: number },
-  length: number,
-): Uint8Array {
-  const end = position.at + length;
-  if (end > bytes.length) throw malformed("cut short");
-  const part = bytes.subarray(position.at, end);
-  position.at = end;
-  return part;
-}
-
-function readVarint(bytes: Uint8Array, position: { at: number }): number {
-  let [value, factor] = [0, 1];
-  for (let i = 0; i < 10; i++) {
-    const byte = bytes[position.at++];
-    if (byte === undefined) throw malformed("cut short");
-    value += (byte & 0x7f) * factor;
-    if (byte < 0x80) return value;
-    factor *= 128;
-  }
-  throw malformed("number of more than ten bytes");
 }

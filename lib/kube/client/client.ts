@@ -20,6 +20,7 @@ import {
   type DeleteOptions,
   type GetOptions,
   type KubeList,
+  type ListFormat,
   type ListOptions,
   type PatchOptions,
   type PatchTarget,
@@ -139,12 +140,18 @@ export class KubeClient implements Disposable {
     }
   }
 
-  /** Reads a collection, or a page of it when `limit` is given. */
+  /** Reads a collection, or a page of it when `limit` is given, in the format if there is one. */
   async list<T extends KubeObject>(
     type: ResourceType<T>,
-    options: ListOptions = {},
+    { format, ...options }: ListOptions & {
+      readonly format?: ListFormat<T> | undefined;
+    } = {},
   ): Promise<KubeList<T>> {
-    return parseList(await this.#call(type, listParts(options)));
+    const parts = listParts(options);
+    if (format === undefined) return parseList(await this.#call(type, parts));
+    const { accept, parse } = format;
+    const call = toCall(type, { ...parts, accept });
+    return await this.#requester.sendForBytes(call, parse);
   }
 
   /**

@@ -38,6 +38,14 @@ export interface ListOptions extends Selection, CallOptions {
   readonly resourceVersion?: string | undefined;
 }
 
+/** How a list is asked for and read, instead of as whole objects in JSON. */
+export interface ListFormat<T> {
+  /** Header `accept`. */
+  readonly accept: string;
+  /** Reads the answer. @throws {SyntaxError} when it is not a list */
+  readonly parse: (body: Uint8Array) => KubeList<T>;
+}
+
 /** Which objects are watched, from which version on. */
 export interface WatchOptions extends Selection, CallOptions {
   /** What happened after it is wanted; without it the watch begins with all objects as ADDED. */

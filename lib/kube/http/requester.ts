@@ -1,9 +1,6 @@
 import { Backoff, sleep } from "../../async/mod.ts";
-import {
-  type KubeApiError,
-  KubeUnreachableError,
-  parseApiError,
-} from "./errors.ts";
+import { ByteCollector } from "../../bytes/mod.ts";
+import { KubeApiError, KubeUnreachableError, parseApiError } from "./errors.ts";
 import type { CallOptions } from "./options.ts";
 import type { PathParts } from "../api/resource.ts";
 import type {
@@ -54,6 +51,8 @@ export interface RequesterOptions {
 export class Requester {
   readonly transport: Transport;
   readonly #options: RequesterOptions;
+  /** Kept for the next page of a list: megabytes outside of its heap make V8 collect garbage much too often. */
+  #spare: ByteCollector | undefined;
 
   constructor(transport: Transport, options: RequesterOptions = {}) {
     this.transport = transport;
@@ -61,23 +60,55 @@ export class Requester {
   }
 
   /** Sends a call, again when it is a GET that failed for now, and returns the answer's body. */
-  async send(call: Call): Promise<string> {
-    const { signal, timeoutMs = REQUEST_TIMEOUT_MS } = call.options;
+  send(call: Call): Promise<string> {
     const request = this.#requestOf(call);
+    return this.#repeated(call, async (timeoutMs) => {
+      const answer = await this.#authorized(
+        call,
+        () => this.transport.request(request, { timeoutMs }),
+      );
+      if (answer.status >= 200 && answer.status < 300) return answer.body;
+      throw parseApiError(describe(call), answer);
+    });
+  }
+
+  /** As {@linkcode send}, for a body that is not text; it is gone when `parse` returns. */
+  async sendForBytes<R>(
+    call: Call,
+    parse: (body: Uint8Array) => R,
+  ): Promise<R> {
+    const body = await this.#repeated(call, async (timeoutMs) => {
+      const timeouts = { idleTimeoutMs: timeoutMs, maxDurationMs: timeoutMs };
+      const collected = this.#spare ?? new ByteCollector();
+      this.#spare = undefined;
+      collected.clear();
+      for await (const chunk of await this.stream(call, timeouts)) {
+        collected.add(chunk);
+      }
+      return collected;
+    });
+    const result = parse(body.bytes);
+    this.#spare = body;
+    return result;
+  }
+
+  /** Makes an attempt, and more of a GET that failed for now, as long as the call has time. */
+  async #repeated<R>(
+    call: Call,
+    attemptOnce: (timeoutMs: number) => Promise<R>,
+  ): Promise<R> {
+    const { signal, timeoutMs = REQUEST_TIMEOUT_MS } = call.options;
     const deadline = performance.now() + timeoutMs;
     const backoff = new Backoff({ initialMs: 100, maxMs: 2_000 });
     for (let attempt = 1;; attempt++) {
       const leftMs = Math.max(1, deadline - performance.now());
       let failure: KubeApiError | KubeUnreachableError;
       try {
-        const answer = await this.#authorized(
-          call,
-          () => this.transport.request(request, { timeoutMs: leftMs }),
-        );
-        if (answer.status >= 200 && answer.status < 300) return answer.body;
-        failure = parseApiError(describe(call), answer);
+        return await attemptOnce(leftMs);
       } catch (err) {
-        if (!(err instanceof KubeUnreachableError)) throw err;
+        const isAnswer = err instanceof KubeApiError ||
+          err instanceof KubeUnreachableError;
+        if (!isAnswer) throw err;
         failure = err;
       }
       const delayMs = retryDelayMs(failure, backoff);

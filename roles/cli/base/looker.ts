@@ -1,6 +1,7 @@
 import {
   KubeApiError,
   type KubeClient,
+  type ListFormat,
   type ResourceType,
 } from "../../../lib/kube/mod.ts";
 import { listPages } from "./pages.ts";
@@ -14,10 +15,11 @@ export interface Unseen {
 }
 
 /** Which objects to look at. */
-interface Selection {
+interface Selection<T> {
   readonly labelSelector?: string;
   readonly fieldSelector?: string;
   readonly signal?: AbortSignal;
+  readonly format?: ListFormat<T>;
   /** Most clusters have none: that they cannot be read is not worth a word. */
   readonly isOptional?: boolean;
 }
@@ -47,7 +49,7 @@ export class Looker {
   async list<T extends object, R>(
     type: ResourceType<T>,
     keep: (object: T) => R,
-    { isOptional = false, ...selection }: Selection = {},
+    { isOptional = false, ...selection }: Selection<T> = {},
   ): Promise<R[] | undefined> {
     const pageSize = this.#pageSize;
     try {

@@ -1,6 +1,7 @@
 import {
   KubeApiError,
   type KubeClient,
+  type ListFormat,
   type ResourceType,
 } from "../../../lib/kube/mod.ts";
 
@@ -12,6 +13,8 @@ export interface PageOptions<T, R> {
   readonly pageSize: number;
   /** What to keep of each object: a cluster may have 100,000 pods. */
   readonly keep: (object: T) => R;
+  /** Default: whole objects. */
+  readonly format?: ListFormat<T>;
   readonly signal?: AbortSignal | undefined;
 }
 

@@ -11,6 +11,7 @@ import {
   LIVE_PODS,
   NAMESPACES,
   NODES,
+  POD_HEADS,
   PODS,
   type V1Namespace,
   type V1Pod,
@@ -23,6 +24,7 @@ import { addressesOf, transformBlock } from "../ipam/cluster_reader.ts";
 export async function readBooks(looker: Looker): Promise<Books> {
   const pods = await looker.list(PODS, podFacts, {
     fieldSelector: LIVE_PODS,
+    format: POD_HEADS,
   });
   const namespaces = await looker.list(NAMESPACES, (namespace) => ({
     pools: poolReferencesOf(namespace),

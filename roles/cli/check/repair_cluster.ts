@@ -25,6 +25,7 @@ import {
   LIVE_PODS,
   NODES,
   type ObjectReference,
+  POD_HEADS,
   PODS,
 } from "../../../lib/kube/mod.ts";
 import {
@@ -109,6 +110,7 @@ class ClusterRepair {
     if (named.size === 0) return;
     const pods = await this.#with.looker.list(PODS, addressesOf, {
       fieldSelector: LIVE_PODS,
+      format: POD_HEADS,
     });
     const blocks = (this.#with.books.blocks ?? []).filter(({ metadata }) =>
       named.has(metadata.name ?? "")

@@ -11,6 +11,7 @@ import {
 import { Address, valuesOf } from "../../../lib/inet/mod.ts";
 import {
   NODES,
+  POD_HEADS,
   PODS,
   SERVICES,
   type V1Node,
@@ -77,7 +78,7 @@ export async function readFacts(
   const pods = await looker.list(PODS, (pod) => {
     const own = isAsked((pod.status?.podIPs ?? []).map(({ ip }) => ip));
     return own.length === 0 ? [] : [podFacts(pod, own)];
-  });
+  }, { format: POD_HEADS });
   const isCovering = (block: AddressBlock) => {
     const prefixes = valuesOf(tryBlockOf(block)?.prefixes ?? {});
     return addresses.some((a) => prefixes.some((p) => p.contains(a)));

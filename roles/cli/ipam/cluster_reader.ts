@@ -15,9 +15,11 @@ import {
   keepFields,
   KubeApiError,
   type KubeClient,
+  type ListFormat,
   LIVE_PODS,
   NAMESPACES,
   NODES,
+  POD_HEADS,
   PODS,
   type ResourceType,
   type V1Pod,
@@ -96,7 +98,7 @@ export class ClusterReader {
    */
   async pods(): Promise<PodAddresses[]> {
     // The addresses of pods that have ended are free.
-    const selection = { fieldSelector: LIVE_PODS };
+    const selection = { fieldSelector: LIVE_PODS, format: POD_HEADS };
     const pods = await this.#pages(PODS, selection, addressesOf);
     return pods.flatMap((pod) => pod ?? []);
   }
@@ -132,6 +134,7 @@ export class ClusterReader {
     selection: {
       readonly labelSelector?: string;
       readonly fieldSelector?: string;
+      readonly format?: ListFormat<T>;
     },
     keep: (object: T) => R,
   ): Promise<R[]> {
