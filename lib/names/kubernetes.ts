@@ -115,3 +115,6 @@ export const EGRESS_CONTAINER = "egress";
 
 /** The one pool of nodes whose pods have addresses of the VPC. */
 export const VPC_POOL = "vpc";
+
+/** Annotation on an Event about a CNI call: the container ID that the runtime's log and coild's have of the call. */
+export const CONTAINER_ID_ANNOTATION = "coil.cybozu.com/container-id";

@@ -31,6 +31,8 @@ export interface EventInfo {
   readonly reason: string;
   /** For people. */
   readonly message: string;
+  /** Of the Event object. Events that differ only in these are the same: it has the last one's. */
+  readonly annotations?: Readonly<Record<string, string>> | undefined;
 }
 
 export interface EventRecorderOptions {
@@ -46,7 +48,7 @@ interface Entry {
   /** Of the object in the API server. The same at each attempt: an answer that is lost leaves no second object. */
   readonly name: string;
   readonly ref: ObjectReference;
-  readonly info: EventInfo;
+  info: EventInfo;
   readonly firstTime: string;
   lastTime: string;
   lastMs: number;
@@ -107,6 +109,7 @@ export class EventRecorder {
     const old = this.#entries.get(key);
     if (old !== undefined && nowMs - old.lastMs < AGGREGATION_MS) {
       old.count++;
+      old.info = info;
       old.lastMs = nowMs;
       old.lastTime = now;
       this.#entries.set(key, old);
@@ -184,8 +187,12 @@ export class EventRecorder {
 
   /** False when it is not there: Events live an hour. */
   async #update(entry: Entry, call: CallOptions): Promise<boolean> {
-    const { name, ref, count, lastTime } = entry;
-    const change = { count, lastTimestamp: lastTime };
+    const { name, ref, info: { annotations }, count, lastTime } = entry;
+    const change = {
+      count,
+      lastTimestamp: lastTime,
+      ...annotations && { metadata: { annotations } },
+    };
     try {
       await this.#client.patch(
         EVENTS,
@@ -204,7 +211,11 @@ export class EventRecorder {
     const { name, ref, info, count, firstTime, lastTime } = entry;
     const { component, host } = this.#options;
     return {
-      metadata: { name, namespace: namespaceOf(ref) },
+      metadata: {
+        name,
+        namespace: namespaceOf(ref),
+        ...info.annotations && { annotations: info.annotations },
+      },
       involvedObject: { ...ref },
       type: info.type,
       reason: info.reason,

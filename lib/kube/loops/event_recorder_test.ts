@@ -79,10 +79,16 @@ Deno.test("EventRecorder writes an Event that was under way when it was stopped 
   assert.deepEqual([recorder.pending, recorder.dropped], [0, 0]);
 });
 
-Deno.test("EventRecorder counts on in an Event whose answer was lost", async () => {
+Deno.test("EventRecorder counts on in an Event whose answer was lost, and has its last annotations", async () => {
   const stop = new AbortController();
+  let call = 0;
   const event = () =>
-    recorder.event(NODE, { type: "Normal", reason: "R", message: "m" });
+    recorder.event(NODE, {
+      type: "Normal",
+      reason: "R",
+      message: "m",
+      annotations: { call: `${++call}` },
+    });
   const api = new LostAnswer(() => {
     event();
     return new KubeUnreachableError("lost");
@@ -93,10 +99,15 @@ Deno.test("EventRecorder counts on in an Event whose answer was lost", async () 
   });
   event();
   const running = recorder.run(stop.signal);
-  const counts = () => api.events.map((stored) => stored?.count);
-  await untilPasses(() => assert.deepEqual(counts(), [2]));
+  // With the annotations of the last one.
+  const counts = () =>
+    api.events.map((stored) => [
+      stored?.count,
+      stored?.metadata?.annotations?.["call"],
+    ]);
+  await untilPasses(() => assert.deepEqual(counts(), [[2, "2"]]));
   event();
-  await untilPasses(() => assert.deepEqual(counts(), [3]));
+  await untilPasses(() => assert.deepEqual(counts(), [[3, "3"]]));
   stop.abort();
   await running;
 });

@@ -8,6 +8,7 @@ import {
   type PodArgs,
   runCoordinator,
 } from "../../../lib/coordinator/mod.ts";
+import { CONTAINER_ID_ANNOTATION } from "../../../lib/names/mod.ts";
 import type { PluginCall } from "../../../lib/plugin/mod.ts";
 import { getLogger, withLogContext } from "../../../lib/telemetry/mod.ts";
 import { NotReadyError, PodNotFoundError } from "../base/errors.ts";
@@ -107,8 +108,10 @@ export class CoordinatorCalls {
     const { args: { K8S_POD_NAMESPACE: namespace, K8S_POD_NAME: name } } =
       request;
     if (!namespace || !name) return;
-    const info = eventOf(problem, request.ifname);
-    this.#with.events.record({ namespace, name }, info);
+    this.#with.events.record({ namespace, name }, {
+      ...eventOf(problem, request.ifname),
+      annotations: { [CONTAINER_ID_ANNOTATION]: request.containerId },
+    });
   }
 
   /** From the cache of this node's pods, else by one request. */

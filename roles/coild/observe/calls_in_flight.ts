@@ -1,6 +1,7 @@
 import { AsyncLocalStorage } from "node:async_hooks";
 import { type Clock, systemClock } from "../../../lib/async/mod.ts";
 import type { CallEntry } from "../../../lib/cnirpc/inspection/mod.ts";
+import { CONTAINER_ID_ANNOTATION } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { PodEvents } from "./pod_events.ts";
 import type { CniRequest } from "../../../lib/plugin/mod.ts";
@@ -147,5 +148,6 @@ export function onLong(
     type: "Warning",
     reason: "NetworkDelayed",
     message: what === undefined ? late : `${late}: it waits for ${what}`,
+    annotations: { [CONTAINER_ID_ANNOTATION]: containerId },
   });
 }

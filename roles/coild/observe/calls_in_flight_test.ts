@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { FakeClock } from "../../../lib/async/testing.ts";
 import type { CallEntry } from "../../../lib/cnirpc/inspection/mod.ts";
-import type { EventInfo } from "../../../lib/kube/mod.ts";
 import { requestOf } from "../../../lib/plugin/testing.ts";
 import { configureLogging } from "../../../lib/telemetry/mod.ts";
 import { CallsInFlight, enterPhase, onLong } from "./calls_in_flight.ts";
@@ -155,8 +154,10 @@ for (
   Deno.test(`onLong() says of ${what}: ${said ?? "nothing"}`, () => {
     const told: string[] = [];
     onLong({ ...CALL, ...changes }, {
-      record: ({ namespace, name }, { reason, message }: EventInfo) =>
-        void told.push(`${namespace}/${name} ${reason}: ${message}`),
+      record: ({ namespace, name }, { reason, message, annotations }) => {
+        told.push(`${namespace}/${name} ${reason}: ${message}`);
+        assert.deepEqual(annotations, { "coil.cybozu.com/container-id": "c" });
+      },
     });
     assert.deepEqual(told, said === undefined ? [] : [said]);
   });

@@ -2,7 +2,10 @@ import type { EventInfo, EventRecorder } from "../../../lib/kube/mod.ts";
 import { AddressError } from "../base/errors.ts";
 import { failureOf } from "./cni_errors.ts";
 import type { PodSource } from "../cluster/pod_source.ts";
-import type { NamespacedName } from "../../../lib/names/mod.ts";
+import {
+  CONTAINER_ID_ANNOTATION,
+  type NamespacedName,
+} from "../../../lib/names/mod.ts";
 
 /**
  * Reports by an Event on a pod why the pod cannot start, or what is wrong
@@ -19,11 +22,12 @@ export class PodEvents {
   }
 
   /** Reports the failure of an ADD. Never throws. */
-  addFailed(pod: NamespacedName, error: unknown): void {
+  addFailed(pod: NamespacedName, error: unknown, containerId: string): void {
     const { event } = failureOf(error);
     if (event === undefined || !(error instanceof Error)) return;
     const message = error instanceof AddressError ? error.event : error.message;
-    this.record(pod, { type: "Warning", reason: event, message });
+    const annotations = { [CONTAINER_ID_ANNOTATION]: containerId };
+    this.record(pod, { type: "Warning", reason: event, message, annotations });
   }
 
   /** Reports something about a pod. Never throws. */

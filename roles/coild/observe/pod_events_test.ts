@@ -11,16 +11,21 @@ Deno.test("PodEvents reports on a pod what an admin can fix, and nothing that pa
     { uidOf: (_, name) => name === "web" ? "uid-of-web" : undefined },
   );
   const error = new OutOfBlocksError("default");
-  events.addFailed({ namespace: "team", name: "web" }, error);
-  events.addFailed({ namespace: "team", name: "new" }, error);
-  events.addFailed({ namespace: "team", name: "web" }, new NotReadyError("x"));
-  events.addFailed({ namespace: "team", name: "web" }, "no error");
+  events.addFailed({ namespace: "team", name: "web" }, error, "c1");
+  events.addFailed({ namespace: "team", name: "new" }, error, "c2");
+  events.addFailed({ namespace: "team", name: "web" }, new NotReadyError("x"), "c1");
+  events.addFailed({ namespace: "team", name: "web" }, "no error", "c1");
   const pod = { apiVersion: "v1", kind: "Pod", namespace: "team" };
   const { message } = error;
-  const info = { type: "Warning", reason: "AddressPoolExhausted", message };
+  const infoOf = (containerId: string) => ({
+    type: "Warning",
+    reason: "AddressPoolExhausted",
+    message,
+    annotations: { "coil.cybozu.com/container-id": containerId },
+  });
   assert.deepEqual(told, [
-    [{ ...pod, name: "web", uid: "uid-of-web" }, info],
-    [{ ...pod, name: "new" }, info],
+    [{ ...pod, name: "web", uid: "uid-of-web" }, infoOf("c1")],
+    [{ ...pod, name: "new" }, infoOf("c2")],
   ]);
 });
 
@@ -38,8 +43,8 @@ Deno.test("PodEvents leave out what differs from one moment to the next", () => 
   for (const seconds of [7, 6]) {
     const message = `for ${seconds} s more`;
     const error = new AddressError(message, { cause, event: "for a while" });
-    events.addFailed(pod, error);
+    events.addFailed(pod, error, "c1");
   }
-  events.addFailed(pod, new AddressError("as it is", { cause }));
+  events.addFailed(pod, new AddressError("as it is", { cause }), "c1");
   assert.deepEqual(messages, ["for a while", "for a while", "as it is"]);
 });

@@ -63,7 +63,7 @@ export class CniService implements CniMethods {
     try {
       return await this.#attach(request, { held, signal });
     } catch (error) {
-      events.addFailed(request.pod, error);
+      events.addFailed(request.pod, error, request.containerId);
       throw error;
     }
   }
