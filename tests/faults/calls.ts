@@ -1,11 +1,15 @@
 /** What a node's runtime, its pods and its admin do, and what the runtime is told of it. */
+import { askAddresses, askRelease } from "../../lib/cnirpc/inspection/mod.ts";
 import { CallError } from "../apiserver/coild_lab.ts";
 import { run, sleep } from "../lab/mod.ts";
 import { prefixesOf } from "./compare.ts";
 import type { History } from "./history.ts";
 import { Ledger, type Pod, Violation } from "./runtime.ts";
 import type { Daemon } from "./daemon.ts";
-import { EGRESS_NAMES, type Site } from "./site.ts";
+import { EGRESS_NAMES, NETWORKS, POOLS, type Site } from "./site.ts";
+
+/** What becomes of a pool; mostly it is open again. */
+const CHANGES = ["open", "paused", "open", "reserved", "open", "drained"];
 
 /** A call that takes longer than this while all are well hangs. */
 const CALL_MS = 60_000;
@@ -190,8 +194,53 @@ export class Calls {
       this.ledger.rob(
         prefixesOf(block as { ipv4?: string; ipv6?: string } & typeof block),
       );
-      await this.#site.patchBlock(name, { metadata: { finalizers: null } });
+      await this.#site.patch("addressblocks", name, {
+        metadata: { finalizers: null },
+      });
     });
+  }
+
+  /** As `coil ipam check --repair` does with what it takes for leaked: here, with all that coild has. */
+  async repair({ coild, node }: Daemon): Promise<void> {
+    const asking = () => ({ signal: AbortSignal.timeout(CALL_MS) });
+    await this.tried(async () => {
+      const { table } = await askAddresses(coild.socketPath, asking());
+      const { results } = await askRelease(coild.socketPath, {
+        entries: table,
+        dryRun: false,
+        ...asking(),
+      });
+      const freed = results.filter(({ outcome }) => outcome === "freed");
+      this.#history.note(
+        `repaired ${node.name}: ${freed.map((r) => r.addresses)}`,
+      );
+    });
+  }
+
+  /** A pool gives nothing for a while, or none of eight addresses; those that have them keep them, or are replaced as by `coil ipam drain --evict`. */
+  async changePool(pick: number): Promise<void> {
+    const pool = POOLS[pick % 2 === 0 ? 0 : 1] ?? "dual";
+    const first = (pick >> 4) % 64;
+    const reserved = Array.from(
+      { length: 8 },
+      (_, n) => `${NETWORKS[pool]}.${first + n}`,
+    );
+    const kind = CHANGES[(pick >> 1) % CHANGES.length];
+    this.#history.note(`changed ${pool} ${kind} ${first}`);
+    await this.tried(() =>
+      this.#site.changePool(pool, {
+        paused: kind === "paused",
+        reserved: kind === "reserved" || kind === "drained" ? reserved : [],
+      })
+    );
+    if (kind !== "drained") return;
+    const holders = this.#site.pods.filter(({ addresses, isBusy }) =>
+      !isBusy && addresses.some((address) => reserved.includes(address))
+    );
+    for (const pod of holders) pod.isBusy = true;
+    await Promise.all(holders.map(async (pod) => {
+      await this.del(pod).finally(() => pod.isBusy = false);
+    }));
   }
 
   /** Makes a call; without its answer the runtime knows nothing. */

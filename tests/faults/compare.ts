@@ -237,7 +237,7 @@ function* checkBlockCounts(
     const kept = of.filter(({ metadata }) =>
       metadata.deletionTimestamp === undefined
     );
-    const count = ["free", "used", "releasing", "cooling"]
+    const count = ["free", "used", "releasing", "cooling", "reserved"]
       .map((state) => `coil_coild_addresses{pool="${pool}",state="${state}"}`)
       .reduce((sum, name) => sum + (counts.get(name) ?? 0), 0);
     if (count >= size * kept.length && count <= size * of.length) continue;

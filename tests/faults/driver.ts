@@ -23,6 +23,9 @@ const WEIGHTS = {
   gateways: 6,
   deleteBlock: 8,
   robBlock: 2,
+  repair: 6,
+  flushRoutes: 4,
+  changePool: 8,
   killCoild: 3,
   stopCoild: 1,
   killController: 3,
@@ -31,6 +34,13 @@ const WEIGHTS = {
   wait: 40,
 } as const;
 type Step = keyof typeof WEIGHTS;
+
+/** Another program takes away what coild has in the kernel. */
+const FLUSHES = [
+  "ip route flush table 116; ip -6 route flush table 116",
+  "ip route flush table 119; ip -6 route flush table 119",
+  "ip rule delete priority 2000; ip -6 rule delete priority 2000; true",
+].map((script) => `(${script}) 2>/dev/null || true`);
 
 /** Calls under way at a time. */
 const CALLS = 24;
@@ -110,6 +120,18 @@ export class Driver {
           `${step} ${pod.name}`,
           () => this.#calls.deleteNetns(pod),
         );
+      case "repair":
+        return this.#background(
+          `${step} ${daemon.node.name}`,
+          () => this.#calls.repair(daemon),
+        );
+      case "flushRoutes":
+        return this.#background(
+          `${step} ${daemon.node.name} ${pick % FLUSHES.length}`,
+          () =>
+            daemon.node.run("sh", "-c", FLUSHES[pick % FLUSHES.length] ?? "")
+              .then(() => {}),
+        );
       case "wait":
         return await sleep(pick % 20);
       case "killCoild":
@@ -142,6 +164,8 @@ export class Driver {
           () => this.#calls.tried(() => site.setGateways(name, pick >> 4)),
         );
       }
+      case "changePool":
+        return this.#background(step, () => this.#calls.changePool(pick));
       case "deleteBlock":
       case "robBlock":
         return this.#background(

@@ -13,6 +13,12 @@ const NODES = 2;
 /** Pods of each node and pool. */
 const PODS = { dual: 24, single: 8 } as const;
 type Pool = keyof typeof PODS;
+export const POOLS = Object.keys(PODS) as readonly Pool[];
+/** The first octets of each pool's IPv4 addresses. */
+export const NETWORKS: Readonly<Record<Pool, string>> = {
+  dual: "10.152.0",
+  single: "10.153.0",
+};
 
 /** Addresses of a block, by its pool. */
 export const BLOCK_SIZES: Readonly<Record<Pool, number>> = {
@@ -58,15 +64,15 @@ export class Site implements AsyncDisposable {
     // The real controller answers.
     await lab.granter.stop();
     await lab.createPool("dual", [{
-      ipv4: "10.152.0.0/24",
+      ipv4: `${NETWORKS.dual}.0/24`,
       ipv6: "fd02::152:0/120",
     }], Math.log2(BLOCK_SIZES.dual));
     await lab.createPool(
       "single",
-      [{ ipv4: "10.153.0.0/24" }],
+      [{ ipv4: `${NETWORKS.single}.0/24` }],
       Math.log2(BLOCK_SIZES.single),
     );
-    for (const pool of Object.keys(PODS)) {
+    for (const pool of POOLS) {
       await lab.createNamespace(pool, { "coil.cybozu.com/pool": pool });
     }
     for (const egressName of EGRESS_NAMES) {
@@ -166,9 +172,15 @@ export class Site implements AsyncDisposable {
     this.#outage ??= outage().finally(() => this.#outage = undefined);
   }
 
-  /** Ends every fault: all are there and ready. */
+  /** Ends every fault: all are there and ready, and all pools give addresses. */
   async heal(): Promise<void> {
     await this.#outage;
+    for (const pool of POOLS) {
+      await eventually(`pool ${pool} to be open`, async () => {
+        await this.changePool(pool);
+        return true;
+      });
+    }
     await eventually("Coil's resources", async () => {
       await this.lab.list("addressblocks");
       return true;
@@ -261,13 +273,24 @@ export class Site implements AsyncDisposable {
   }
 
   /** A merge patch of one of Coil's cluster-wide objects. */
-  async patchBlock(name: string, patch: unknown): Promise<void> {
+  async patch(plural: string, name: string, patch: unknown): Promise<void> {
     await this.lab.plane.request(
       "PATCH",
-      `/apis/coil.cybozu.com/v2/addressblocks/${name}`,
+      `/apis/coil.cybozu.com/v2/${plural}/${name}`,
       patch,
       { contentType: "application/merge-patch+json" },
     );
+  }
+
+  /** Has a pool give no address at all, or none of these, from now on. */
+  async changePool(
+    name: Pool,
+    { paused = false, reserved = [] }: {
+      readonly paused?: boolean;
+      readonly reserved?: readonly string[];
+    } = {},
+  ): Promise<void> {
+    await this.patch("addresspools", name, { spec: { paused, reserved } });
   }
 
   async deleteBlock(name: string): Promise<void> {
