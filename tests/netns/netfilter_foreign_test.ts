@@ -30,6 +30,20 @@ const MEDDLING: Readonly<Record<string, string>> = {
   "flushes the ruleset": "flush ruleset",
 };
 
+/** Of another program; some of it is nothing that this library sends. */
+const FOREIGN = `table inet foreign {
+  set two { type ipv4_addr . inet_service; elements = { 10.0.0.1 . 20480 } }
+  set six { type ipv6_addr; elements = { fd00::1 } }
+  set whole { type ipv4_addr; elements = { * } }
+  counter dropped { }
+  chain f {
+    type filter hook forward priority -5; policy drop;
+    ip saddr 10.1.2.0/24 counter name "dropped" drop
+    ip6 saddr @six accept
+  }
+  chain other { }
+}`;
+
 for (const [what, command] of Object.entries(MEDDLING)) {
   netnsTest(
     `replaceTable() puts things right after somebody else ${what}`,
@@ -45,6 +59,25 @@ for (const [what, command] of Object.entries(MEDDLING)) {
     },
   );
 }
+
+netnsTest(
+  "describeTable() shows sets, chains and rules of a table that somebody else made",
+  async () => {
+    await using test = await setup();
+    const { temp, socket } = test;
+    await temp.exec("nft", FOREIGN);
+    assert.deepEqual(await socket.describeTable("foreign"), [
+      "set two: 1 10.0.0.1 80.0.0.0",
+      "set six: 1 fd00::1",
+      "set whole: *",
+      "chain f type filter hook 2 priority -5 policy drop",
+      "  [ meta key 15 dreg 1 ] [ cmp sreg 1 op 0 data 0x02 ] [ payload dreg 1 base 1 offset 12 len 3 ] [ cmp sreg 1 op 0 data 10.1.2.0 ] [ objref imm_name dropped imm_type 1 ] [ immediate dreg 0 data verdict 0 ]",
+      "  [ meta key 15 dreg 1 ] [ cmp sreg 1 op 0 data 0x0a ] [ payload dreg 1 base 1 offset 8 len 16 ] [ lookup set six sreg 1 flags 0 ] [ immediate dreg 0 data verdict 1 ]",
+      "chain other",
+    ]);
+    await assert.rejects(socket.describeTable("absent"), /ENOENT/);
+  },
+);
 
 /** What somebody else may put in the place of a rule, by the rule. */
 const REPLACEMENTS: readonly (readonly [old: string, replacement: string])[] = [

@@ -42,6 +42,8 @@ export const NETWORK_FILES: Readonly<Record<string, () => Promise<string>>> = {
         const { packets, bytes } = counter;
         lines.push(`  counter ${name} packets ${packets} bytes ${bytes}`);
       }
+      const rest = await socket.describeTable(table);
+      lines.push(...rest.map((line) => `  ${line}`));
     }
     return linesText(lines);
   },

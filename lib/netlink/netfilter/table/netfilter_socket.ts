@@ -26,6 +26,7 @@ import {
 } from "../wire/requests.ts";
 import { elementId, encodeElement } from "../wire/set_key.ts";
 import { changeRequests, compareTable } from "./changes.ts";
+import { describeTable } from "./describe.ts";
 import { type NftCounter, planTable } from "./plan.ts";
 import { TableReader } from "./reader.ts";
 import type { NftNewTable, NftRefill } from "./new_table.ts";
@@ -225,6 +226,16 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
    */
   listSet(table: string, set: string): Promise<NftElement[]> {
     return this.#reader.listSet({ table, set });
+  }
+
+  /**
+   * Describes a table for people, whoever made it: its sets with their
+   * elements, its chains, and their rules as the kernel's instructions.
+   *
+   * @throws {NetlinkError} when the kernel refuses; `ENOENT` when there is no such table
+   */
+  describeTable(name: string): Promise<string[]> {
+    return describeTable(this.#reader, name);
   }
 
   /** What the table's counters have counted; nothing where there is no such table. */

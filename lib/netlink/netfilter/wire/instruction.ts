@@ -1,3 +1,4 @@
+import type { Attributes } from "../../message/message_reader.ts";
 import type { AttributeTree, AttributeValue } from "./attributes.ts";
 
 /** One instruction: its name and its operands. The kernel's are compared with it; see `includesTree()`. */
@@ -65,4 +66,27 @@ export function expressionTree({ name, data }: Expression): AttributeTree {
   return data === undefined
     ? [[NFTA_EXPR_NAME, name]]
     : [[NFTA_EXPR_NAME, name], [NFTA_EXPR_DATA, data]];
+}
+
+/** Reads an instruction, also one that is never sent: its operands by name, or by number. */
+export function operandsOf(
+  found: Attributes,
+): {
+  readonly name: string;
+  readonly operands: readonly (readonly [string, Uint8Array])[];
+} {
+  const name = found.string(NFTA_EXPR_NAME) ?? "";
+  const types: Readonly<Record<string, Readonly<Record<string, number>>>> =
+    ATTRIBUTES;
+  const names = new Map(
+    Object.entries(types[name] ?? {}).map(([key, type]) => [type, key]),
+  );
+  const data = found.nested(NFTA_EXPR_DATA);
+  const operands = (data?.types() ?? []).map((type) =>
+    [
+      names.get(type) ?? `${type}`,
+      data?.bytes(type) ?? new Uint8Array(),
+    ] as const
+  );
+  return { name, operands };
 }
