@@ -196,7 +196,10 @@ Deno.test("coil sysdump writes what can be had into one archive, and says what i
           ["rules.txt", /^ipv4 \d+: from all .*lookup 116/m],
           ["links.txt", /^\d+: lo: up .*\n {4}127\.0\.0\.1\/8 scope host$/m],
           ["links.txt", /alias COIL:acme-pool:/],
-          ["nft_tables.txt", /^table inet coil-node$/m],
+          [
+            "nft_tables.txt",
+            /^table inet coil-node\n(?: .*\n)* {2}chain .*\n {4}\[ meta /m,
+          ],
           ["metrics.txt", /^coil_coild_addresses\{/m],
           ["ipam_check.txt", /problem/],
         ] as const
