@@ -229,7 +229,7 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
   }
 
   /**
-   * Describes a table for people, whoever made it: its sets with their
+   * Describes a table for people, also one of another program: its sets with their
    * elements, its chains, and their rules as the kernel's instructions.
    *
    * @throws {NetlinkError} when the kernel refuses; `ENOENT` when there is no such table
