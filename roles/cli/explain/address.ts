@@ -39,8 +39,8 @@ export interface AddressReport {
   readonly holders: readonly Holder[];
   /** Pods that have ended and had it; they have it no longer. */
   readonly ended: readonly Holder[];
-  /** Who had it before, the last one first; none if nodes were not asked. */
-  readonly former: readonly Former[];
+  /** Who had it before, the last one first; absent if nodes were not asked. */
+  readonly former?: readonly Former[] | undefined;
   readonly blocks: readonly BlockRow[];
   readonly pools: readonly PoolNote[];
   /** What else has it, e.g. `Node node1`. */
@@ -69,7 +69,7 @@ export function explainAddress(
   const found = {
     holders: holders.map(shown),
     ended: own.filter(hasEnded).map(shown),
-    former: facts.former.filter((each) =>
+    former: facts.former?.filter((each) =>
       each.addresses.includes(`${address}`)
     ),
     blocks: blockRows(facts.blocks ?? [], []),

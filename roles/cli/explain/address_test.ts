@@ -50,7 +50,6 @@ const FACTS: Facts = {
   pools: [DEFAULT],
   nodes: ["n1", "n2"],
   others: [],
-  former: [],
   unseen: [],
 };
 
@@ -106,7 +105,11 @@ Deno.test("who had an address before, as nodes remember it", () => {
     text("10.2.0.9", { former }),
     /may get it\n {2}Pod apps\/last on Node n2 had it until 60m ago\n {2}Pod apps\/first on Node n2 had it until 60m ago\n {2}AddressBlock/,
   );
-  assert.doesNotMatch(text("10.2.0.10", { former }), /had it/);
+  assert.match(
+    text("10.2.0.10", { former }),
+    /may get it\n {2}No former holder within a day\n/,
+  );
+  assert.doesNotMatch(text("10.2.0.10"), /former/);
 });
 
 for (

@@ -46,7 +46,7 @@ import {
 import { formerHere, SOCKET_HELP } from "../check/here.ts";
 import { type AddressReport, explainAddress } from "./address.ts";
 import { readFacts } from "./facts.ts";
-import { askFormerOfNodes, type FormerReport } from "./former.ts";
+import { askFormerOfNodes } from "./former.ts";
 import {
   distinctProblems,
   type Explanation,
@@ -131,7 +131,7 @@ async function explainHere(
   terminal.out(formatReportAs(
     output,
     former,
-    () => formatFormer(target, former, terminal.now()),
+    () => formatFormer(former, terminal.now()),
   ));
   return EXIT.ok;
 }
@@ -174,16 +174,17 @@ async function explainAll(
   const addresses = target instanceof Address
     ? [target]
     : (asked?.status?.podIPs ?? []).map(({ ip }) => Address.parse(ip));
-  const asking = looker();
-  const { former, unseen: silent }: FormerReport = nodes === undefined
-    ? { former: [], unseen: [] }
-    : await askFormerOfNodes(asking, { ...nodes, addresses });
+  const ofNodes = nodes &&
+    await askFormerOfNodes(looker(), { ...nodes, addresses });
   const look = async () => {
     const own = looker();
-    const facts = { ...await readFacts(own, addresses), former };
+    const facts = {
+      ...await readFacts(own, addresses),
+      former: ofNodes?.former,
+    };
     return {
       reports: addresses.map((a) => explainAddress(a, facts, terminal.now())),
-      unseen: [...own.unseen, ...silent],
+      unseen: [...own.unseen, ...ofNodes?.unseen ?? []],
     };
   };
   const { reports, unseen } = await lookTwice(look, {

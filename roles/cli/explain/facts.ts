@@ -52,8 +52,8 @@ export interface Facts {
   readonly nodes?: readonly string[] | undefined;
   /** What else has the addresses, e.g. `Node node1`. */
   readonly others: readonly Other[];
-  /** The last one first. */
-  readonly former: readonly Former[];
+  /** The last one first; absent if nodes were not asked. */
+  readonly former?: readonly Former[] | undefined;
   readonly unseen: readonly Unseen[];
 }
 

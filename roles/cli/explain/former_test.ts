@@ -55,12 +55,11 @@ Deno.test("askFormerOfNodes() joins what all nodes remember, the last one first,
 });
 
 Deno.test("formatFormer() names pods or containers, at most ten, without what moves a cursor", () => {
-  const address = Address.parse("10.2.0.9");
   const base = { addresses: ADDRESSES, ifname: "eth0" };
   const until = "2026-01-01T00:30:00Z";
   const named = { namespace: "apps", pod: "web\x1b[1m", containerId: "c" };
   assert.equal(
-    formatFormer(address, [
+    formatFormer([
       { ...base, ...named, until },
       { ...base, containerId: "c2", until: "2025-12-31T22:00:00Z" },
     ], NOW),
@@ -71,11 +70,11 @@ Deno.test("formatFormer() names pods or containers, at most ten, without what mo
     (_, n) => ({ ...base, containerId: `c${n}`, until }),
   );
   assert.match(
-    formatFormer(address, many, NOW),
+    formatFormer(many, NOW),
     /^Container c9 .*\n… and 2 more before: -o json\n$/m,
   );
   assert.equal(
-    formatFormer(address, [], NOW),
-    "No former holder of 10.2.0.9 within a day\n",
+    formatFormer([], NOW),
+    "No former holder within a day\n",
   );
 });

@@ -59,19 +59,17 @@ const SHOWN_FORMER = 10;
 
 /** Writes who had an address of this node. */
 export function formatFormer(
-  address: Address,
   former: readonly FormerHolder[],
   now: Date,
 ): string {
-  return former.length === 0
-    ? `No former holder of ${address} within a day\n`
-    : formerLines(former, now).map((line) => `${line}\n`).join("");
+  return formerLines(former, now).map((line) => `${line}\n`).join("");
 }
 
 function formerLines(
   former: readonly (FormerHolder & Partial<Former>)[],
   now: Date,
 ): string[] {
+  if (former.length === 0) return ["No former holder within a day"];
   const more = former.length - SHOWN_FORMER;
   return [
     ...former.slice(0, SHOWN_FORMER).map(
@@ -105,7 +103,7 @@ function formatAddress(report: AddressReport, now: Date): string {
         age(pod.since)
       } ago`
     ),
-    ...formerLines(report.former, now),
+    ...report.former === undefined ? [] : formerLines(report.former, now),
     ...blocks.map((block) => blockLine(block, age(block.created))),
     ...pools.map(({ name, note }) =>
       `AddressPool ${name}${note === "" ? "" : ` (${note})`}`

@@ -43,7 +43,7 @@ interface Remainder {
 }
 
 /** How a teardown begins. */
-export interface TeardownStart {
+interface TeardownStart {
   readonly pod?: NamespacedName;
 }
 
