@@ -110,7 +110,8 @@ function* editsOf(node: ts.Node): Generator<Edit> {
   else if (ts.isConditionalExpression(node)) yield* negation(node.condition);
   else if (ts.isWhileStatement(node)) yield* negation(node.expression);
   else if (ts.isExpressionStatement(node) && callOf(node) !== undefined) {
-    yield [node, ";"];
+    // Not ";", which cannot be what an `if` does.
+    yield [node, "{}"];
   } else if (ts.isStringLiteral(node) && isCode(node) && node.text !== "") {
     yield [node, '""'];
   } else if (ts.isArrayLiteralExpression(node) && node.elements.length > 0) {
