@@ -50,6 +50,7 @@ export async function attach(
       inside,
       present: sides.host.links.find(({ name }) => name === spec.hostName),
     }, undo);
+  // mutate: a look more than is needed only takes time.
   if (ends.isNew && inside !== undefined) sides = await look();
   const planned = await planAttachment(outside, kernel, {
     attachment,

@@ -101,6 +101,7 @@ export class CoordinatorUpkeep {
       const found = await keepHost(outside, host, { isQuiet });
       const changed = await this.#updatePods(outside, { ...found, isQuiet });
       if (found.isPartial) this.#runner.trigger();
+      // mutate: it decides about a record alone.
       if (found.changed + changed === 0) return;
       log.info("Restored routes, rules and neighbours of pods", {
         onHost: found.changed,

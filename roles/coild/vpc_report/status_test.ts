@@ -167,3 +167,22 @@ Deno.test("statusOf() keeps the times of conditions that stay", () => {
   const before = { ...node, status };
   assert.deepEqual(statusOf(facts, { before, now: LATER }), status);
 });
+
+Deno.test("statusOf() says which generation of the resource its conditions are of", () => {
+  const facts = { view: VIEW, records: RECORDS, troubles: CALM };
+  const node = newVpcNode({ name: "node1", uid: "u" });
+  const metadata = { ...node.metadata, generation: 7 };
+  for (
+    const [before, generation] of [
+      [undefined, 1],
+      [node, 1],
+      [{ ...node, metadata }, 7],
+    ] as const
+  ) {
+    const { conditions = [] } = statusOf(facts, { before, now: NOW });
+    assert.ok(conditions.length > 0);
+    for (const { observedGeneration } of conditions) {
+      assert.equal(observedGeneration, generation);
+    }
+  }
+});
