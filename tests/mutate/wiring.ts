@@ -92,16 +92,6 @@ export const WIRING: readonly WiringMutant[] = [
     },
   },
   {
-    name: "what a killed DEL has cut off stays",
-    file: "roles/coild/pods/reconciler.ts",
-    from: "    await this.#finishHusks(signal);\n",
-    to: "",
-    test: {
-      file: "tests/apiserver/coild_killed_test.ts",
-      step: "what is left is collected, and nothing else",
-    },
-  },
-  {
     name: "the host sends to a pod that the coordinator has not finished",
     file: "lib/coordinator/kernel/apply.ts",
     from: `  await settled([
