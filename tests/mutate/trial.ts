@@ -51,6 +51,8 @@ export function roundsFor(
 
 /** A test's place, or a file that failed outside of its tests. */
 const FAILED = /(?: => |^)\.\/(\S+_test\.ts)(?::\d| \(uncaught error\))/gm;
+/** What `deno test` says when it begins with a file. */
+const BEGUN = /^running \d+ tests? from \.\/(\S+_test\.ts)$/gm;
 
 /** The order in which files of tests run: those that noticed a change last come first, so that most changes end their round soon. */
 export class TestOrder {
@@ -61,11 +63,12 @@ export class TestOrder {
     return files.toSorted((a, b) => rank(b) - rank(a));
   }
 
-  /** Reads from the output of `deno test` which files have failed, and returns the first. */
+  /** Reads from the output of `deno test` which file has failed first: of tests that another file defines it is the last one begun. */
   learn(output: string): string | undefined {
-    const found = [...output.matchAll(FAILED)].map(([, file = ""]) => file);
-    this.#failed.push(...found);
-    return found[0];
+    const [failed] = output.matchAll(FAILED);
+    const file = (failed ?? [...output.matchAll(BEGUN)].at(-1))?.[1];
+    if (file !== undefined) this.#failed.push(file);
+    return file;
   }
 }
 

@@ -78,19 +78,23 @@ Deno.test("TestOrder has files first whose tests, or steps of them, failed last"
   const order = new TestOrder();
   const files = ["lib/a_test.ts", "lib/b_test.ts", "lib/c_test.ts"];
   assert.deepEqual(order.sorted(files), files);
-  order.learn(
+  const outputs = [
     "one => ./lib/b_test.ts:3:6\nerror: at file:///x/lib/a_test.ts:4",
-  );
-  assert.deepEqual(order.sorted(files), [
+    "x ... y => ./lib/c_test.ts:12:9\n",
+    "\n./lib/a_test.ts (uncaught error)\n",
+    "running 1 test from ./lib/a_test.ts\nrunning 2 tests from ./lib/c_test.ts\nx => ./lib/testing.ts:1:2\n",
+    "Killed\n",
+  ];
+  assert.deepEqual(outputs.map((output) => order.learn(output)), [
     "lib/b_test.ts",
+    "lib/c_test.ts",
     "lib/a_test.ts",
     "lib/c_test.ts",
+    undefined,
   ]);
-  order.learn("x ... y => ./lib/c_test.ts:12:9\n");
-  order.learn("\n./lib/a_test.ts (uncaught error)\n");
   assert.deepEqual(order.sorted(files), [
-    "lib/a_test.ts",
     "lib/c_test.ts",
+    "lib/a_test.ts",
     "lib/b_test.ts",
   ]);
 });
