@@ -134,6 +134,9 @@ export const VPC_NODE_PORT_MARK = 0x80;
 /** Rule priority there: what a block of a secondary ENI sends. */
 export const VPC_BLOCK_PRIORITY = 1536;
 
+/** The last priority of rules for blocks: those of many blocks are in groups, which have the priorities in between. */
+export const VPC_BLOCK_END_PRIORITY = 2600;
+
 /** Rule priority there: what is sent from a secondary ENI's primary address; just before the main table. */
 export const VPC_ENI_PRIORITY = 32765;
 

@@ -53,17 +53,21 @@ for (const family of ["ipv4", "ipv6"] as const) {
           iif: "lo",
           protocol: PROTOCOL,
         },
+        { family, priority: 1700, table: 0, goto: 1850, protocol: PROTOCOL },
+        { family, priority: 1850, table: 0, protocol: PROTOCOL },
       ];
       await socket.execute(rules.map((rule) => ruleAdd(rule)));
       const lines = (await temp.ip(flag, "rule")).split("\n").filter((line) =>
-        /^(1[089]00|2000):/.test(line)
+        /^(1[0-9][05]0|2000):/.test(line)
       );
       const shown = lines.map((line) => line.replace(/\s+/g, " ").trim());
       assert.deepEqual(
         shown,
         [
           "1000: from all fwmark 0x3 lookup 1003",
+          "1700: from all goto 1850 proto 30",
           `1800: from all to ${prefix} lookup main proto 30`,
+          "1850: from all nop proto 30",
           "1900: from all lookup 117",
           "2000: from all iif lo lookup 118 proto 30",
         ].map((line) => line.replace(/\s+/g, " ").trim()),
@@ -82,7 +86,9 @@ for (const family of ["ipv4", "ipv6"] as const) {
         ]),
         [
           [1000, 1003, 3, undefined, undefined],
+          [1700, 0, undefined, undefined, undefined],
           [1800, 254, undefined, undefined, prefix],
+          [1850, 0, undefined, undefined, undefined],
           [1900, 117, undefined, undefined, undefined],
           [2000, TABLE, undefined, "lo", undefined],
         ],

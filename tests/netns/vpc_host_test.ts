@@ -191,6 +191,66 @@ netnsTest(
   },
 );
 
+/** The addresses of some networks, each as a block. */
+function singles(networks: readonly string[]): Prefix[] {
+  return networks.map(Prefix.parse).flatMap((network) =>
+    Array.from(
+      { length: Number(network.size) },
+      (_, n) => Prefix.host(network.nth(BigInt(n))),
+    )
+  );
+}
+
+/** Rules of more blocks than stand in a row. */
+const GROUPED: VpcHostSettings = {
+  ...DUAL,
+  enis: [...DUAL.enis.slice(0, 1), {
+    ...SECONDARY,
+    blocks: [
+      ...SECONDARY.blocks,
+      ...singles(["10.0.1.192/29", "10.0.1.144/28", "10.0.2.0/28"]),
+    ],
+  }],
+};
+
+netnsTest(
+  "every flow leaves by its ENI with rules in groups, each of which is needed and comes back",
+  async () => {
+    await using lab = await configured(GROUPED);
+    const { host } = lab.node;
+    assert.deepEqual(await lab.broken(), []);
+    assert.deepEqual(await lab.dropped(), NONE_DROPPED);
+    assert.deepEqual(await lab.host.ensure(GROUPED), NOTHING);
+    const ofSecond = [
+      "second to peer",
+      "peer to second",
+      "second to peer by the second CIDR",
+    ];
+    const damages: readonly (readonly [string, readonly string[]])[] = [
+      ["ip rule del pref 1536 from 10.0.1.0/24", [
+        ...ofSecond,
+        "single to peer",
+      ]],
+      ["ip rule del pref 1572 from 10.0.1.112/28", ofSecond],
+      ["ip rule del pref 1572 from 10.0.1.192/28", ["single to peer"]],
+      // Packets take longer.
+      ["ip rule del pref 1573", []],
+      ["ip rule del pref 2600", []],
+    ];
+    for (const [command, flows] of damages) {
+      await shell(host, command);
+      assert.deepEqual(
+        (await lab.broken()).sort(),
+        [...flows].sort(),
+        command,
+      );
+      assert.deepEqual((await lab.host.ensure(GROUPED)).problems, []);
+      assert.deepEqual(await lab.host.inspect(GROUPED), [], command);
+    }
+    assert.deepEqual(await lab.broken(), []);
+  },
+);
+
 netnsTest("changes of blocks and CIDRs lose no packet of a pod", async () => {
   await using lab = await configured();
   const pinging = lab.pods.second.exec(
@@ -200,6 +260,7 @@ netnsTest("changes of blocks and CIDRs lose no packet of a pod", async () => {
   const grown = { ...SECONDARY, blocks: [...more, ...SECONDARY.blocks] };
   const changes: Partial<VpcHostSettings>[] = [
     { enis: [DUAL.enis[0] ?? grown, grown] },
+    { enis: GROUPED.enis },
     { vpcCidrs: [...DUAL.vpcCidrs, Prefix.parse("100.65.0.0/16")] },
     { externalSnat: true },
     { excludedCidrs: [Prefix.parse("192.168.0.0/16")] },

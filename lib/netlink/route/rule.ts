@@ -16,6 +16,7 @@ import { LOCAL_TABLE, MAIN_TABLE, PROTOCOL_KERNEL } from "./route.ts";
 const FRA_DST = 1;
 const FRA_SRC = 2;
 const FRA_IIFNAME = 3;
+const FRA_GOTO = 4;
 const FRA_PRIORITY = 6;
 const FRA_FWMARK = 10;
 const FRA_SUPPRESS_PREFIXLEN = 14;
@@ -25,15 +26,18 @@ const FRA_PAD = 18;
 const FRA_PROTOCOL = 21;
 /** Those that {@linkcode Rule} has. */
 const KNOWN_ATTRIBUTES: ReadonlySet<number> = new Set([
-  ...[FRA_DST, FRA_SRC, FRA_IIFNAME, FRA_PRIORITY, FRA_FWMARK, FRA_TABLE],
-  ...[FRA_FWMASK, FRA_PROTOCOL, FRA_PAD],
+  ...[FRA_DST, FRA_SRC, FRA_IIFNAME, FRA_GOTO, FRA_PRIORITY, FRA_FWMARK],
+  ...[FRA_TABLE, FRA_FWMASK, FRA_PROTOCOL, FRA_PAD],
 ]);
 /** FRA_SUPPRESS_PREFIXLEN of a rule that takes whatever its table has; the kernel always sends it. */
 const SUPPRESS_NOTHING = 0xffffffff;
 /** FIB_RULE_INVERT: the rule is for packets that its selectors do not match. */
 const FLAG_INVERT = 2;
-/** FR_ACT_TO_TBL. */
+/** FR_ACT_TO_TBL, FR_ACT_GOTO and FR_ACT_NOP. */
 const ACTION_LOOKUP = 1;
+const ACTION_GOTO = 2;
+const ACTION_NOTHING = 3;
+const ACTIONS = new Set([ACTION_LOOKUP, ACTION_GOTO, ACTION_NOTHING]);
 /** struct fib_rule_hdr. */
 const FIB_RULE_HEADER_SIZE = 12;
 /** As `ip` names them. */
@@ -49,8 +53,10 @@ export interface Rule {
   readonly family: Family;
   /** Rules are tried from the lowest number on. */
   readonly priority: number;
-  /** The table it looks up; 0 for a rule that does something else. */
+  /** The table it looks up; 0 for a rule that does something else, or nothing. */
   readonly table: number;
+  /** The priority at which the kernel goes on, which has to be higher. Without a rule there, it goes on with the next one. */
+  readonly goto?: number | undefined;
   /** Absent for any. */
   readonly source?: Prefix | undefined;
   /** Absent for any. */
@@ -129,6 +135,7 @@ export function parseRule(message: Message): Rule | undefined {
     fwmark: attributes.u32(FRA_FWMARK) ?? (mask === undefined ? undefined : 0),
     fwmask: mask === 0xffffffff ? undefined : mask,
     iif: attributes.string(FRA_IIFNAME),
+    goto: attributes.u32(FRA_GOTO),
     protocol: attributes.u8(FRA_PROTOCOL),
     ...(hasMore(payload, attributes) ? { hasMore: true } : {}),
   };
@@ -140,7 +147,7 @@ function hasMore(
   attributes: ReturnType<Message["payload"]["attributes"]>,
 ): boolean {
   const isPlain = payload.u8(3) === 0 && // type of service
-    payload.u8(7) === ACTION_LOOKUP &&
+    ACTIONS.has(payload.u8(7)) &&
     (payload.u32(8) & FLAG_INVERT) === 0;
   return !isPlain ||
     attributes.types().some((type) =>
@@ -153,14 +160,16 @@ function hasMore(
 /** A rule as `ip rule show` has it, e.g. `1900: from all to 10.0.0.0/8 lookup main`. */
 export function ruleText(rule: Rule): string {
   const { priority, source, destination, fwmark, fwmask, iif } = rule;
-  const { table, protocol, hasMore } = rule;
+  const { table, goto, protocol, hasMore } = rule;
   const words = [`${priority}: from ${source ?? "all"}`];
   if (destination !== undefined) words.push(`to ${destination}`);
   if (fwmark !== undefined) {
     words.push(`fwmark ${hex(fwmark)}${fwmask ? `/${hex(fwmask)}` : ""}`);
   }
   if (iif !== undefined) words.push(`iif ${iif}`);
-  if (table !== 0) words.push(`lookup ${TABLE_NAMES.get(table) ?? table}`);
+  if (goto !== undefined) words.push(`goto ${goto}`);
+  else if (table !== 0) words.push(`lookup ${TABLE_NAMES.get(table) ?? table}`);
+  else if (hasMore !== true) words.push("nop");
   // As `ip`, which leaves out rules of unknown origin and the kernel's own.
   if (protocol && protocol !== PROTOCOL_KERNEL) words.push(`proto ${protocol}`);
   if (hasMore === true) words.push("and more");
@@ -191,7 +200,7 @@ function ruleWriter(rule: Rule): (writer: MessageWriter) => void {
       family,
       destination: destination?.length ?? 0,
       source: source?.length ?? 0,
-      action: ACTION_LOOKUP,
+      action: actionOf(rule),
     });
     if (destination !== undefined) {
       writer.attributeBytes(FRA_DST, destination.address.toBytes());
@@ -204,8 +213,14 @@ function ruleWriter(rule: Rule): (writer: MessageWriter) => void {
     if (fwmark !== undefined) writer.attributeU32(FRA_FWMARK, fwmark);
     if (fwmask !== undefined) writer.attributeU32(FRA_FWMASK, fwmask);
     if (protocol !== undefined) writer.attributeU8(FRA_PROTOCOL, protocol);
+    if (rule.goto !== undefined) writer.attributeU32(FRA_GOTO, rule.goto);
     writer.attributeU32(FRA_TABLE, rule.table);
   };
+}
+
+function actionOf({ goto, table }: Rule): number {
+  if (goto !== undefined) return ACTION_GOTO;
+  return table === 0 ? ACTION_NOTHING : ACTION_LOOKUP;
 }
 
 /** Writes a `struct fib_rule_hdr`. The table goes into an attribute, which has room for any. */

@@ -1,5 +1,6 @@
 import type { Family } from "../../inet/mod.ts";
 import {
+  VPC_BLOCK_END_PRIORITY,
   VPC_BLOCK_PRIORITY,
   VPC_ENI_PRIORITY,
   VPC_NODE_PORT_PRIORITY,
@@ -63,12 +64,11 @@ const RP_FILTER_LOOSE = 2;
 /** `accept_ra`: take router advertisements although the host forwards; the default route comes by them. */
 const ACCEPT_RA_FORWARDING = "2";
 
-/** The priorities at which rules are ours. */
-const PRIORITIES: ReadonlySet<number> = new Set([
-  VPC_NODE_PORT_PRIORITY,
-  VPC_BLOCK_PRIORITY,
-  VPC_ENI_PRIORITY,
-]);
+/** Whether rules of a priority are ours. */
+function isOurs({ priority }: Rule): boolean {
+  return priority === VPC_NODE_PORT_PRIORITY || priority === VPC_ENI_PRIORITY ||
+    (priority >= VPC_BLOCK_PRIORITY && priority <= VPC_BLOCK_END_PRIORITY);
+}
 
 /** Compares a node with its plan: the one description that repair and readiness share. Pure. */
 export function diffVpcHost(
@@ -182,13 +182,14 @@ function diffRules(
   planned: readonly Rule[],
   found: readonly Rule[],
 ): Pick<VpcHostChanges, "add" | "remove" | "problems"> {
-  const ours = found.filter(({ priority }) => PRIORITIES.has(priority));
+  const ours = found.filter(isOurs);
   // There can be hundreds of either.
   const plannedKeys = new Set(planned.map(ruleKey));
   const foundKeys = new Set(ours.map(ruleKey));
   const add = planned.filter((rule) => !foundKeys.has(ruleKey(rule)));
   const others = ours.filter((rule) => !plannedKeys.has(ruleKey(rule)));
   const foreign = others.filter((rule) => !isOwn(rule));
+  // In the kernel's order: what leads to a group of rules goes before them.
   const stale = others.filter(isOwn);
   return {
     add: add.map((rule) => change(ruleAdd(rule), rule.family)),
@@ -210,8 +211,8 @@ function isOwn({ protocol, hasMore }: Rule): boolean {
 /** All that decides what a rule does. */
 function ruleKey(rule: Rule): string {
   const { family, priority, table, source, destination } = rule;
-  const { fwmark, fwmask, iif, hasMore } = rule;
-  const selectors = [source, destination, fwmark, fwmask, iif, hasMore];
+  const { fwmark, fwmask, iif, goto, hasMore } = rule;
+  const selectors = [source, destination, fwmark, fwmask, iif, goto, hasMore];
   return [family, priority, table, ...selectors].join(" ");
 }
 

@@ -176,6 +176,56 @@ Deno.test("diffVpcHost() adds rules that are missing, and deletes only its own",
   });
 });
 
+/** A node whose rules are in groups, and these in the kernel's order. */
+function grouped() {
+  const blocks = Array.from(
+    { length: 20 },
+    (_, n) => Prefix.parse(`10.0.${n % 2}.${100 + n}/32`),
+  );
+  const settings = settingsOf({
+    families: FAMILIES,
+    enis: [PRIMARY, { ...SECONDARY, blocks }],
+  });
+  const { rules } = planVpcHost(settings, { links: LINKS, families: FAMILIES });
+  return {
+    settings,
+    rules: rules.toSorted((a, b) => a.priority - b.priority),
+  };
+}
+
+Deno.test("diffVpcHost() removes what leads to a group of rules before the group", () => {
+  const { remove } = changesOf({ rules: grouped().rules });
+  const priorities = remove.map((text) => Number(/"(\d+):/.exec(text)?.[1]));
+  assert.equal(new Set(priorities).size, 7);
+  assert.deepEqual(priorities, priorities.toSorted((a, b) => a - b));
+});
+
+Deno.test("diffVpcHost() puts rules that skip others right, and reports those of others among them", () => {
+  const { settings, rules } = grouped();
+  const found = rules.map((rule) =>
+    rule.goto === 2600 ? { ...rule, goto: 2601 } : rule
+  );
+  const nothing = { family: "ipv4", table: 0 } as const;
+  const others: Rule[] = [2599, 2601].map((priority) => (
+    { ...nothing, priority }
+  ));
+  const { add, remove, problems } = changesOf({
+    rules: [...found, ...others],
+  }, settings);
+  assert.deepEqual(add, [
+    'add ipv4 rule "1571: from all goto 2600 proto 33"',
+    'add ipv4 rule "1573: from all goto 2600 proto 33"',
+    'add ipv4 rule "1537: from all goto 2600 proto 33"',
+  ]);
+  assert.deepEqual(remove, [
+    'delete ipv4 rule "1537: from all goto 2601 proto 33"',
+    'delete ipv4 rule "1571: from all goto 2601 proto 33"',
+    'delete ipv4 rule "1573: from all goto 2601 proto 33"',
+  ]);
+  assert.equal(problems.length, 1);
+  assert.match(problems[0] ?? "", /"2599: from all nop" is not Coil's/);
+});
+
 Deno.test("diffVpcHost() takes a rule that another program made just so for what is planned", () => {
   const rules = PLAN.rules.map((rule) => ({ ...rule, protocol: 3 }));
   assert.deepEqual(changesOf({ rules }), NOTHING);

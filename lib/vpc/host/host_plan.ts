@@ -13,6 +13,7 @@ import {
   type RouteTarget,
   type Rule,
 } from "../../netlink/mod.ts";
+import { type BlockRule, groupBlockRules } from "./block_rules.ts";
 import { findEniLink, type LinkFacts } from "./eni_links.ts";
 import { VpcHostProblem } from "./host_problem.ts";
 import type { HostEni, VpcHostSettings } from "./host_settings.ts";
@@ -89,7 +90,9 @@ export function planVpcHost(
     routes: uplinks.flatMap((uplink) => routesOf(uplink, settings)),
     rules: [
       ...settings.nodePorts ? families.map(nodePortRule) : [],
-      ...uplinks.flatMap(rulesOf),
+      ...families.flatMap((family) =>
+        rulesOf(uplinks.filter((uplink) => uplink.family === family))
+      ),
     ],
     table: primary &&
       snatTable({ ...settings, families }, {
@@ -179,19 +182,25 @@ function nodePortRule(family: Family): Rule {
   };
 }
 
-function rulesOf({ family, eni, table }: Uplink): Rule[] {
-  const common = { family, table, protocol: VPC_PROTOCOL };
-  const own = eni.addresses[family];
-  return [
-    ...eni.blocks.filter((block) => block.family === family).map((source) => ({
-      ...common,
-      priority: VPC_BLOCK_PRIORITY,
-      source,
-    })),
-    ...own === undefined ? [] : [{
-      ...common,
-      priority: VPC_ENI_PRIORITY,
-      source: Prefix.host(own),
-    }],
-  ];
+/** The rules of a family's uplinks. */
+function rulesOf(uplinks: readonly Uplink[]): Rule[] {
+  const rules = (
+    priority: number,
+    sourcesOf: (uplink: Uplink) => readonly Prefix[],
+  ): BlockRule[] =>
+    uplinks.flatMap((uplink) => {
+      const { family, table } = uplink;
+      return sourcesOf(uplink).map((source) => (
+        { family, table, protocol: VPC_PROTOCOL, priority, source }
+      ));
+    });
+  const blocks = rules(
+    VPC_BLOCK_PRIORITY,
+    ({ eni, family }) => eni.blocks.filter((block) => block.family === family),
+  );
+  const own = rules(VPC_ENI_PRIORITY, ({ eni, family }) => {
+    const address = eni.addresses[family];
+    return address === undefined ? [] : [Prefix.host(address)];
+  });
+  return [...groupBlockRules(blocks), ...own];
 }

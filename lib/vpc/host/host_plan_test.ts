@@ -36,6 +36,16 @@ const CASES: readonly (readonly [
   ["late_secondary", {}, { links: LINKS.slice(0, 2) }],
   ["late_primary", {}, { links: LINKS.slice(2) }],
   ["primary_alone", { enis: [PRIMARY] }, {}],
+  ["many_addresses", {
+    enis: [PRIMARY, {
+      ...SECONDARY,
+      // In three networks of 256 addresses; one of them has one block.
+      blocks: [
+        ...Array.from({ length: 17 }, (_, n) => `10.0.1.${40 + n}/32`),
+        ...["10.0.2.7/32", "10.0.2.9/32", "10.0.2.16/28", "10.0.3.1/32"],
+      ].map(Prefix.parse),
+    }],
+  }, {}],
   ["no_gateway", {
     families: DUAL,
     enis: [PRIMARY, {

@@ -52,14 +52,17 @@ function routeLine(
 }
 
 function ruleLine(rule: Rule): string {
-  const { family, priority, source, fwmark, fwmask, table, protocol } = rule;
+  const { family, priority, source, fwmark, fwmask } = rule;
+  const { table, goto, protocol } = rule;
   const hex = (mark: number) => `0x${mark.toString(16)}`;
   const words = [`${ip(family)} rule add pref ${priority}`];
   if (source !== undefined) words.push(`from ${source}`);
   if (fwmark !== undefined) {
     words.push(`fwmark ${hex(fwmark)}/${hex(fwmask ?? 0xffffffff)}`);
   }
-  const lookup = table === MAIN_TABLE ? "main" : table;
-  words.push(`lookup ${lookup} proto ${protocol}`);
+  if (goto !== undefined) words.push(`goto ${goto}`);
+  else if (table === 0) words.push("nop");
+  else words.push(`lookup ${table === MAIN_TABLE ? "main" : table}`);
+  words.push(`proto ${protocol}`);
   return words.join(" ");
 }
