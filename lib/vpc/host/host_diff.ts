@@ -3,6 +3,7 @@ import {
   VPC_BLOCK_END_PRIORITY,
   VPC_BLOCK_PRIORITY,
   VPC_ENI_PRIORITY,
+  VPC_ENI_TABLES,
   VPC_NODE_PORT_PRIORITY,
   VPC_PROTOCOL,
 } from "../../names/mod.ts";
@@ -74,9 +75,13 @@ function isOurs({ priority }: Rule): boolean {
 export function diffVpcHost(
   plan: VpcHostPlan,
   found: FoundVpcHost,
-  settings: Pick<VpcHostSettings, "enis">,
+  settings: Pick<VpcHostSettings, "enis" | "unseenDevices">,
 ): VpcHostChanges {
-  const rules = diffRules(plan.rules, found.rules);
+  const unseen = new Set(
+    settings.unseenDevices.map((device) => VPC_ENI_TABLES + device),
+  );
+  const isSeen = ({ table }: { readonly table: number }) => !unseen.has(table);
+  const rules = diffRules(plan.rules, found.rules.filter(isSeen));
   return {
     add: [
       ...plan.links.flatMap((link) => linkChanges(link, found)),
@@ -85,7 +90,13 @@ export function diffVpcHost(
       ).map((route) => change(routeReplace(route), route.family)),
       ...rules.add,
     ],
-    remove: [...rules.remove, ...staleRoutes(plan, found)],
+    remove: [
+      ...rules.remove,
+      ...staleRoutes(plan, {
+        ...found,
+        routes: found.routes.filter(isSeen),
+      }),
+    ],
     acceptRa: acceptRaLink(plan, found),
     problems: [...rules.problems, ...takenAddresses(plan, found, settings)],
   };

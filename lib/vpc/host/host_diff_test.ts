@@ -193,6 +193,21 @@ function grouped() {
   };
 }
 
+Deno.test("diffVpcHost() leaves rules and routes of an ENI that is not seen for a moment, and no others", () => {
+  const settings = settingsOf({ families: FAMILIES, enis: [PRIMARY] });
+  const other = ruleAt(1536, { table: 10_002 });
+  const rules = [...PLAN.rules, other];
+  const unseen = { ...settings, unseenDevices: [1] };
+  assert.deepEqual(changesOf({ rules }, unseen), {
+    ...NOTHING,
+    remove: [
+      'delete ipv4 rule "1536: from 10.0.1.112/28 lookup 10002 proto 33"',
+    ],
+  });
+  const { remove } = changesOf({ rules }, settings);
+  assert.equal(remove.length, 6 + ROUTES.length);
+});
+
 Deno.test("diffVpcHost() removes what leads to a group of rules before the group", () => {
   const { remove } = changesOf({ rules: grouped().rules });
   const priorities = remove.map((text) => Number(/"(\d+):/.exec(text)?.[1]));

@@ -19,6 +19,8 @@ export interface HostEni {
 /** Everything that decides about the node's links, rules, routes and packet filter. */
 export interface VpcHostSettings {
   readonly enis: readonly HostEni[];
+  /** Devices of ENIs of which nothing more is known for the moment: their rules and routes stay. */
+  readonly unseenDevices: readonly number[];
   /** The families of pods. */
   readonly families: readonly Family[];
   /** MTU of ENIs in bytes. */

@@ -44,6 +44,7 @@ export function settingsOf(
 ): VpcHostSettings {
   return {
     enis: [PRIMARY, SECONDARY],
+    unseenDevices: [],
     families: ["ipv4"],
     mtu: 9001,
     vpcCidrs: VPC_CIDRS,

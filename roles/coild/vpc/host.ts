@@ -92,7 +92,7 @@ export class VpcHostKeeper {
 
   /**
    * Sets up links, rules and routes. Returns the ENIs whose pods have a network. One that the metadata service does not
-   * show for a moment keeps what it has while EC2 does.
+   * show for a moment keeps what it has while EC2 does, also after a restart.
    *
    * @throws {NetlinkError} when the kernel cannot be read
    */
@@ -126,9 +126,8 @@ export class VpcHostKeeper {
     { facts }: Sight,
   ): ReadonlyMap<string, EniFacts> {
     return new Map(enis.flatMap(({ id, ec2 }) => {
-      const isAttached = ec2?.attachment?.state === "attached";
       const known = facts.get(id) ??
-        (isAttached ? this.#facts.get(id) : undefined);
+        (isAttached(ec2) ? this.#facts.get(id) : undefined);
       return known === undefined ? [] : [[id, known] as const];
     }));
   }
@@ -155,6 +154,11 @@ export class VpcHostKeeper {
           .map(({ block }) => block);
         return [{ id, device, mac, addresses, gateways, blocks }];
       }),
+      unseenDevices: enis.flatMap(({ id, ec2, device }) =>
+        device === undefined || !isAttached(ec2) || this.#facts.has(id)
+          ? []
+          : [device]
+      ),
       families,
       mtu: eniMtu,
       vpcCidrs,
@@ -164,6 +168,11 @@ export class VpcHostKeeper {
       podImds,
     };
   }
+}
+
+/** Whether EC2 has an ENI, so that pods may live by it. */
+function isAttached(ec2: Eni["ec2"]): boolean {
+  return ec2?.attachment?.state === "attached";
 }
 
 function isIpv4({ block }: Grant): boolean {

@@ -104,6 +104,7 @@ Deno.test("VpcHostKeeper asks the kernel for what ENIs and flags say, once", asy
         gateways: { ipv4: "10.0.1.1" },
         blocks: ["10.0.1.104/32"],
       }],
+      unseenDevices: [],
       families: ["ipv4"],
       mtu: 1500,
       vpcCidrs: ["10.0.0.0/16"],
@@ -160,8 +161,11 @@ Deno.test("VpcHostKeeper keeps an ENI that the metadata do not show while EC2 do
     sight: Sight,
   ): Promise<string[]> => {
     await keeper.follow(mergeEnis(list(state), sight.enis), sight);
-    const { enis = [] } = host.asked.at(-1) ?? {};
-    return enis.map(({ id, device }) => `${id} ${device}`);
+    const { enis = [], unseenDevices = [] } = host.asked.at(-1) ?? {};
+    return [
+      ...enis.map(({ id, device }) => `${id} ${device}`),
+      ...unseenDevices.map((device) => `unseen ${device}`),
+    ];
   };
   assert.deepEqual(await shown("attached", sightOf(0, 1)), [
     "eni-0 0",
@@ -169,11 +173,11 @@ Deno.test("VpcHostKeeper keeps an ENI that the metadata do not show while EC2 do
   ]);
   assert.deepEqual(await shown("attached", sightOf(0)), ["eni-0 0", "eni-1 2"]);
   assert.deepEqual(await shown("detaching", sightOf(0)), ["eni-0 0"]);
-  assert.deepEqual(
-    await shown("attached", sightOf(0)),
-    ["eni-0 0"],
-    "forgotten",
-  );
+  // As after a restart.
+  assert.deepEqual(await shown("attached", sightOf(0)), [
+    "eni-0 0",
+    "unseen 2",
+  ]);
 });
 
 Deno.test("VpcHostKeeper leaves out an ENI that the kernel lacks, and asks again", async () => {
