@@ -171,6 +171,33 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
     await assertNothingLoose(node);
   },
 
+  "a process that ends between Detach and Delete": async () => {
+    await using node = await VpcNode.start({ instances: [NANO] });
+    const first = node.process(BARE, { cooldownMs: 100 });
+    for (const pod of podsOf(2)) await first.add(pod);
+    await node.expectLayout(1, 1);
+    await node.cloud.ask.setPace({ detachMs: 3_000 });
+    // The second ENI's first, so that its address is the one that goes.
+    for (const pod of ["pod1", "pod0"]) await first.remove(pod);
+    node.aheadMs = ATTACHED_MS;
+    await untilPasses(async () => {
+      const { DetachNetworkInterface } = await node.changes();
+      assert.equal(DetachNetworkInterface, 1);
+    });
+    await first[Symbol.asyncDispose]();
+    const before = await node.changes();
+    await untilPasses(() => assert.rejects(assertNothingLoose(node)));
+    await using second = node.process(BARE, { cooldownMs: 100 });
+    await second.ready;
+    await later(async () => {
+      assert.deepEqual(await node.changes(), {
+        ...before,
+        DeleteNetworkInterface: 1,
+      });
+    });
+    await assertNothingLoose(node);
+  },
+
   "an ENI that is in use when it is to be deleted": async () => {
     await using node = await VpcNode.start({ instances: [NANO] });
     await using coild = node.process(BARE, { cooldownMs: 100 });
