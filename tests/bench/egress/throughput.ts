@@ -19,6 +19,7 @@ import {
   PORT,
   shell,
 } from "../../vm/egress_server_lab.ts";
+import { compareDatagrams } from "./datagrams.ts";
 import type { Samples } from "./samples.ts";
 
 const IPERF_PORT: Readonly<Record<Family, string>> = {
@@ -51,6 +52,8 @@ export async function throughput(options: {
     labs.set(kind, lab);
   }
   const rates: Record<string, number[]> = {};
+  const datagrams: number[] = [];
+  const [service, direct] = [labs.get("ours"), labs.get("direct")];
   for (let round = 0; round < options.rounds; round++) {
     for (const family of FAMILIES) {
       for (const direction of DIRECTIONS) {
@@ -65,7 +68,13 @@ export async function throughput(options: {
         }
       }
     }
-    await options.report(samplesOf(rates));
+    if (service !== undefined && direct !== undefined) {
+      datagrams.push(...compareDatagrams({ service, direct }));
+    }
+    await options.report({
+      ...samplesOf(rates),
+      "tunnel.direct.datagrams": { unit: "%", samples: datagrams },
+    });
   }
 }
 
