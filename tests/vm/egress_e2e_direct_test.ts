@@ -8,7 +8,7 @@ import type { Client, EgressCluster } from "./e2e_cluster.ts";
 import type { Gateway } from "./e2e_kubelet.ts";
 import { GATEWAYS } from "./e2e_objects.ts";
 import { egressTest } from "./e2e_stage.ts";
-import { addTable, tableOf } from "./nft_tables.ts";
+import { addTable, type NftTable, tableOf } from "./nft_tables.ts";
 import { OUTSIDE, OUTSIDE_NETWORKS, VM_FAMILIES } from "./topology.ts";
 import { askTcp, type FlowReport, TcpFlow, UdpFlow } from "./traffic.ts";
 
@@ -27,6 +27,23 @@ const BROKEN = {
   }
 }`,
 };
+
+/** What keeps a node's pods from the addresses of Services. */
+function withoutProxy({ proxy }: EgressCluster): NftTable {
+  const rules = proxy.translations.map(({ family, address }) =>
+    `${family === "ipv6" ? "ip6" : "ip"} daddr ${address} drop`
+  );
+  assert.ok(rules.length > 0, "there is a Service");
+  return {
+    name: "noproxy",
+    text: `table inet noproxy {
+  chain incoming {
+    type filter hook prerouting priority -400
+    ${rules.join("\n    ")}
+  }
+}`,
+  };
+}
 
 /** Each packet of the tunnel, to the gateway and from it, is lost with a chance of 30 %. */
 const LOSSY = {
@@ -222,6 +239,21 @@ egressTest("egress by gateways that the client chooses", {
       // The Service would send a client to one gateway only: affinity.
       assert.deepEqual(await gatewaysOfNew(cluster, MANY), names);
     },
+
+    "the Service leads nowhere, as without a proxy: new connections are spread all the same":
+      async (cluster) => {
+        const gateways = await cluster.gatewaysReady(EGRESS, 2);
+        const [{ netns }] = cluster.nodes;
+        const remove = await addTable(netns, withoutProxy(cluster));
+        try {
+          assert.deepEqual(
+            await gatewaysOfNew(cluster, MANY),
+            gateways.map(({ pod }) => pod.name).sort(),
+          );
+        } finally {
+          await remove();
+        }
+      },
 
     "a gateway hangs: what its kernel forwards goes on, new connections use the other":
       async (cluster) => {
