@@ -5,6 +5,7 @@ import {
   queryOf,
   type WriteOptions,
 } from "../http/options.ts";
+import { KubeUnreachableError } from "../http/errors.ts";
 import type { Call } from "../http/requester.ts";
 import {
   apiVersionOf,
@@ -117,18 +118,41 @@ export function acceptOf(
     : JSON_TYPE;
 }
 
-/** Reads an object. */
-export function parseObject<T>(body: string): T {
-  return JSON.parse(body) as T;
+/** Reads an object. @throws {KubeUnreachableError} when the answer is none */
+export function parseObject<T>(body: string, resource: string): T {
+  return parseAnswer(body, resource) as T;
 }
 
-/** Reads a list. */
-export function parseList<T>(body: string): KubeList<T> {
-  const list = JSON.parse(body) as {
+/** Reads a list. @throws {KubeUnreachableError} when the answer is none */
+export function parseList<T>(body: string, resource: string): KubeList<T> {
+  const list = parseAnswer(body, resource) as {
     items?: T[];
     metadata?: { resourceVersion?: string; continue?: string };
   };
   const { resourceVersion = "", continue: next } = list.metadata ?? {};
+  // What another server leaves out is not gone.
+  if (list.items === undefined && resourceVersion === "") {
+    throw notOurs(body, resource);
+  }
   const more = next === undefined || next === "" ? {} : { continue: next };
   return { items: list.items ?? [], resourceVersion, ...more };
+}
+
+function parseAnswer(body: string, resource: string): object {
+  let answer: unknown;
+  try {
+    answer = JSON.parse(body);
+  } catch (cause) {
+    if (!(cause instanceof SyntaxError)) throw cause;
+  }
+  if (typeof answer === "object" && answer !== null) return answer;
+  throw notOurs(body, resource);
+}
+
+/** A proxy has answered, or the address is another server's. */
+function notOurs(body: string, resource: string): KubeUnreachableError {
+  const start = JSON.stringify(body.slice(0, 40));
+  return new KubeUnreachableError(
+    `Cannot read ${resource}: what answered is not an API server: ${start}`,
+  );
 }

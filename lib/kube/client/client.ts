@@ -148,7 +148,9 @@ export class KubeClient implements Disposable {
     } = {},
   ): Promise<KubeList<T>> {
     const parts = listParts(options);
-    if (format === undefined) return parseList(await this.#call(type, parts));
+    if (format === undefined) {
+      return parseList(await this.#call(type, parts), type.plural);
+    }
     const { accept, parse } = format;
     const call = toCall(type, { ...parts, accept });
     return await this.#requester.sendForBytes(call, parse);
@@ -393,6 +395,6 @@ export class KubeClient implements Disposable {
   }
 
   async #object<T>(type: ResourceType<T>, parts: CallParts): Promise<T> {
-    return parseObject(await this.#call(type, parts));
+    return parseObject(await this.#call(type, parts), type.plural);
   }
 }

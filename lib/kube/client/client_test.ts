@@ -174,3 +174,22 @@ Deno.test("a call ends with the signal's reason", async () => {
   setTimeout(() => controller.abort(reason), 10);
   await assert.rejects(call, reason);
 });
+
+Deno.test("what is not an API server's answer is none, neither an object nor an empty list", async () => {
+  for (const body of ["<html>", "", '{"items":[{', "null", "5", "{}"]) {
+    const list = scripted({ body });
+    await assert.rejects(list.client.list(NODES), (error) => {
+      assert.ok(error instanceof KubeUnreachableError);
+      assert.match(error.message, /^Cannot read nodes: what answered is not/);
+      return true;
+    });
+    if (body === "{}") continue;
+    const { client } = scripted({ body });
+    await assert.rejects(
+      client.get(NODES, { name: "n" }),
+      KubeUnreachableError,
+    );
+  }
+  const { client } = scripted({ body: { items: [] } });
+  assert.deepEqual((await client.list(NODES)).items, []);
+});

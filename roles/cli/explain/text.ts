@@ -1,7 +1,6 @@
 import type { BlockRow } from "../../../lib/ipam/audit/mod.ts";
 import { formatAge } from "../../../lib/api/mod.ts";
 import type { FormerHolder } from "../../../lib/cnirpc/inspection/mod.ts";
-import type { Address } from "../../../lib/inet/mod.ts";
 import { nameText, VPC_POOL } from "../../../lib/names/mod.ts";
 import type { Unseen } from "../base/looker.ts";
 import { formatProblems, plainText } from "../base/problem.ts";
