@@ -8,6 +8,7 @@
  * @module
  */
 
+export { AT_MOST_IN_POD } from "./connection/dump_reader.ts";
 export {
   addressAdd,
   addressDelete,

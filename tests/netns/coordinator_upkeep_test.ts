@@ -3,7 +3,7 @@ import { TaskGroup } from "../../lib/async/mod.ts";
 import { untilPasses, untilQuiet } from "../../lib/async/testing.ts";
 import { FAMILIES } from "../../lib/inet/mod.ts";
 import { Netns } from "../../lib/linux/mod.ts";
-import { RouteMonitor } from "../../lib/netlink/mod.ts";
+import { AT_MOST_IN_POD, RouteMonitor } from "../../lib/netlink/mod.ts";
 import { requestOf } from "../../lib/plugin/testing.ts";
 import { CoordinatorUpkeep } from "../../roles/coild/coordinator/upkeep.ts";
 import { CallsInFlight } from "../../roles/coild/observe/calls_in_flight.ts";
@@ -272,5 +272,81 @@ netnsTest(
     await untilPasses(async () => assert.ok(upkeep.looks > 3));
     assert.deepEqual(await host(), before);
     await lab.ok("CHECK", owner);
+  },
+);
+
+netnsTest(
+  "coordinator: a pod that refuses routes keeps no other pod from an address that the host gets",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    const pods = [
+      await lab.joined([ETH0]),
+      await lab.joined([{ ...ETH0, number: 101 }]),
+      await lab.joined([{ ...ETH0, number: 102 }]),
+    ];
+    // That of the link that the kernel lists first.
+    const [first] = (await lab.host.ipJson("link", "show", "type", "veth"))
+      .filter(({ ifalias }) => /COIL-COORD/.test(`${ifalias}`));
+    const isOdd = ({ containerId }: LabPod) =>
+      first?.["ifalias"] === `COIL-COORD:${containerId}:eth0`;
+    // Its routes keep a source that new ones cannot have.
+    await pods.find(isOdd)?.netns.ip("address", "flush", "dev", "eth0");
+    const others = pods.filter((pod) => !isOdd(pod));
+    assert.equal(others.length, 2);
+    await using _upkeep = new Upkeep(lab);
+    await changeAddress(lab, "add", 11);
+    for (const pod of others) {
+      await untilPasses(async () =>
+        assert.notDeepEqual(await tablesWith(pod, "10.6.0.11"), [])
+      );
+    }
+  },
+);
+
+netnsTest(
+  "coordinator: of a pod with very many rules or routes no more than a bound is read, and DEL works",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    const pod = await lab.joined([ETH0]);
+    const many = AT_MOST_IN_POD + 500;
+    const lines = Array.from(
+      { length: many },
+      (_, i) =>
+        `route add 198.18.${i >> 8}.${
+          i & 255
+        } dev veth0 table 77 proto 32 scope link`,
+    );
+    const file = await Deno.makeTempFile();
+    await Deno.writeTextFile(file, lines.join("\n"));
+    await pod.netns.ip("-batch", file);
+    await Deno.remove(file);
+    const { length } = (await pod.netns.ip("route", "show", "table", "77"))
+      .trim().split("\n");
+    assert.equal(length, many);
+    let most = 0;
+    const { change } = lab;
+    lab.change = (outside) => {
+      const { openRoutes, ...rest } = change(outside);
+      return {
+        ...rest,
+        openRoutes(netns) {
+          const socket = openRoutes(netns);
+          const listRoutes = socket.listRoutes.bind(socket);
+          socket.listRoutes = async (...args) => {
+            const routes = await listRoutes(...args);
+            most = Math.max(most, routes.length);
+            return routes;
+          };
+          return socket;
+        },
+      };
+    };
+    {
+      await using upkeep = new Upkeep(lab, { lookMs: 50 });
+      await untilPasses(() => assert.ok(upkeep.looks > 2));
+    }
+    assert.equal(most, AT_MOST_IN_POD);
+    await lab.ok("DEL", pod);
+    assert.equal(most, AT_MOST_IN_POD);
   },
 );

@@ -2,6 +2,7 @@ import { settled } from "../../async/mod.ts";
 import type { Address } from "../../inet/mod.ts";
 import { inNetnsOrHere, tryReadSysctl } from "../../linux/mod.ts";
 import {
+  AT_MOST_IN_POD,
   type Link,
   linkGet,
   type Neighbour,
@@ -12,6 +13,7 @@ import {
 import type { Kernel, Routes } from "./ports.ts";
 import { REPLY_TABLE } from "../plan/reply_table.ts";
 import {
+  isOurs,
   type Place,
   type Sides,
   type SideState,
@@ -22,13 +24,21 @@ import type { Step } from "../state/steps.ts";
 /** A pod in which nothing runs yet, and the host, have few addresses and rules. */
 const SHORT = { isShort: true };
 
-/** Reads a pod's network, but for its neighbours: the kernel keeps those of all namespaces in one table. */
+/** A running pod may have any number. */
+const BOUNDED = { atMost: AT_MOST_IN_POD };
+
+/**
+ * Reads a pod's network, but for its neighbours: the kernel keeps those of all
+ * namespaces in one table. Of routes, the coordinator's and default ones.
+ */
 export async function readPod(pod: Routes): Promise<SideState> {
+  const keep = (route: Route) =>
+    isOurs(route) || route.destination === undefined;
   return {
     links: await pod.listLinks(),
-    addresses: await pod.listAddresses(),
-    rules: await pod.listRules(),
-    routes: await pod.listRoutes({ outward: true }),
+    addresses: await pod.listAddresses({}, BOUNDED),
+    rules: await pod.listRules({}, BOUNDED),
+    routes: await pod.listRoutes({ outward: true, keep }, BOUNDED),
     neighbours: [],
   };
 }

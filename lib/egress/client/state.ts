@@ -1,12 +1,13 @@
 import { FAMILIES } from "../../inet/mod.ts";
 import { EGRESS_NARROW_TABLE, EGRESS_WIDE_TABLE } from "../../names/mod.ts";
-import type {
-  AddressEntry,
-  FouPort,
-  Link,
-  Route,
-  RouteSocket,
-  Rule,
+import {
+  type AddressEntry,
+  AT_MOST_IN_POD,
+  type FouPort,
+  type Link,
+  type Route,
+  type RouteSocket,
+  type Rule,
 } from "../../netlink/mod.ts";
 import { isGatewayMark } from "../plan/choice.ts";
 import { CLIENT_PROTOCOL } from "../plan/plan.ts";
@@ -36,15 +37,18 @@ export interface ClientState {
   readonly addresses: readonly AddressEntry[];
 }
 
-/** Reads the state of a network namespace. */
+/** Reads the state of a network namespace; of what a pod has without end, the beginning. */
 export async function readState(
   reader: StateReader,
   options: { readonly withAddresses: boolean },
 ): Promise<ClientState> {
   const links = await reader.listLinks();
-  const rules = await reader.listRules();
-  const routes = await reader.listRoutes();
-  const addresses = options.withAddresses ? await reader.listAddresses() : [];
+  const bounded = { atMost: AT_MOST_IN_POD };
+  const rules = await reader.listRules({}, bounded);
+  const routes = await reader.listRoutes({}, bounded);
+  const addresses = options.withAddresses
+    ? await reader.listAddresses({}, bounded)
+    : [];
   return { links, rules, routes, addresses };
 }
 

@@ -122,3 +122,21 @@ Deno.test("readState() throws what the kernel refuses", async () => {
     { code: "EPERM" },
   );
 });
+
+Deno.test("readState() lists of rules, routes and addresses no more than a bound", async () => {
+  const bounds: (number | undefined)[] = [];
+  const list = (
+    ...[_filter, options]: Parameters<StateReader["listRules"]>
+  ): Promise<never[]> => {
+    bounds.push(options?.atMost);
+    return Promise.resolve([]);
+  };
+  const reader = {
+    listLinks: () => Promise.resolve([]),
+    listRules: list,
+    listRoutes: list,
+    listAddresses: list,
+  };
+  await readState(reader, { withAddresses: true });
+  assert.deepEqual(bounds, [10_000, 10_000, 10_000]);
+});

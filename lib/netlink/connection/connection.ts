@@ -124,19 +124,26 @@ export class Connection implements Disposable {
   /**
    * Asks for a list. `parse` is called once for each entry; its result is
    * kept unless undefined. A list that changed while the kernel wrote it is
-   * asked for again. `onThread` is for short lists that need no lock.
+   * asked for again. `onThread` is for short lists that need no lock; beyond
+   * `atMost` entries nothing is parsed.
    *
    * @throws {NetlinkError} when the kernel refuses; `EINTR` when the list kept changing
    */
   async dump<T>(
     request: Request,
     parse: (message: Message) => T | undefined,
-    options: Pick<SendOptions, "onThread"> = {},
+    { atMost, ...options }: Pick<SendOptions, "onThread"> & {
+      readonly atMost?: number | undefined;
+    } = {},
   ): Promise<T[]> {
     for (let attempt = 1;; attempt++) {
       const onThread = options.onThread === true ||
         attempt >= FIRST_ATTEMPT_ON_THREAD;
-      const entries = await this.#dumpOnce(request, { parse, onThread });
+      const entries = await this.#dumpOnce(request, {
+        parse,
+        onThread,
+        atMost,
+      });
       if (entries !== undefined) return entries;
       if (attempt === MAX_DUMP_ATTEMPTS) break;
       await this.#wait(Math.min(2 ** (attempt - 1), MAX_DUMP_WAIT_MS));
@@ -265,6 +272,7 @@ export class Connection implements Disposable {
     options: {
       parse: (message: Message) => T | undefined;
       onThread: boolean;
+      atMost: number | undefined;
     },
   ): Promise<T[] | undefined> {
     using _turn = await this.#begin();
@@ -272,7 +280,8 @@ export class Connection implements Disposable {
     this.#writer.reset();
     const sequence = this.#write(request, NLM_F_DUMP);
     const { parse, onThread } = options;
-    const reader = new DumpReader(sequence, this.#transport.portId, parse);
+    const { portId } = this.#transport;
+    const reader = new DumpReader({ sequence, portId }, parse, options);
     const buffer = onThread && this.#dumpBufferBytes === RECEIVE_BUFFER_BYTES
       ? shared
       : new Uint8Array(this.#dumpBufferBytes);

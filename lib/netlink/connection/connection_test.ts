@@ -468,6 +468,20 @@ Deno.test("dump() collects the entries of all parts", async () => {
   assert.equal(transport.sent[0]?.[0]?.flags, 0x301); // NLM_F_REQUEST | NLM_F_DUMP
 });
 
+Deno.test("dump() parses no more entries once it has as many as it may keep", async () => {
+  const transport = new ScriptedTransport(
+    () => [[entry(1), entry(2)], [entry(3), entry(4)], [entry(5)], [DONE]],
+  );
+  using connection = new Connection(transport);
+  const parsed: number[] = [];
+  const odd = (message: Message) => {
+    parsed.push(number(message));
+    return number(message) % 2 === 1 ? number(message) : undefined;
+  };
+  const kept = await connection.dump(request("list"), odd, { atMost: 2 });
+  assert.deepEqual([kept, parsed], [[1, 3], [1, 2, 3]]);
+});
+
 Deno.test("dump() asks again when the list changed in between, wherever the kernel says so", async () => {
   const interrupted: Datagram[][] = [
     [[entry(1, INTERRUPTED), entry(2)], [DONE]],

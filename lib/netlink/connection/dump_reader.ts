@@ -13,6 +13,9 @@ import {
 import { type Message, parseMessages } from "../message/message_reader.ts";
 import type { Request } from "../message/request.ts";
 
+/** How much of a list is read in a pod: many times what Coil or another plugin makes. */
+export const AT_MOST_IN_POD = 10_000;
+
 /** Collects the entries of one dump. It reads to the end even when an entry is malformed, so that the socket stays in step. */
 export class DumpReader<T> {
   /** How it ended; undefined while it goes on. */
@@ -22,18 +25,23 @@ export class DumpReader<T> {
   readonly #sequence: number;
   readonly #portId: number;
   readonly #parse: (message: Message) => T | undefined;
+  readonly #atMost: number;
   readonly #entries: T[] = [];
   #malformed: SyntaxError | undefined;
 
-  /** Reads replies with that sequence number and port id. */
+  /** Reads replies with that sequence number and port id, and keeps `atMost` of them. */
   constructor(
-    sequence: number,
-    portId: number,
+    { sequence, portId }: {
+      readonly sequence: number;
+      readonly portId: number;
+    },
     parse: (message: Message) => T | undefined,
+    { atMost = Infinity }: { readonly atMost?: number | undefined } = {},
   ) {
     this.#sequence = sequence;
     this.#portId = portId;
     this.#parse = parse;
+    this.#atMost = atMost;
   }
 
   /** Takes one datagram. */
@@ -66,7 +74,9 @@ export class DumpReader<T> {
       this.verdict = parseAcknowledgement(message);
     } else if (message.type === NLMSG_DONE) {
       this.verdict = parseDone(message);
-    } else if (message.type !== NLMSG_NOOP) {
+    } else if (
+      message.type !== NLMSG_NOOP && this.#entries.length < this.#atMost
+    ) {
       const entry = this.#parse(message);
       if (entry !== undefined) this.#entries.push(entry);
     }

@@ -287,13 +287,13 @@ export class RouteSocket implements Disposable {
   #list<T>(
     description: string,
     list: List<T>,
-    { isShort = false }: ListOptions = {},
+    { isShort = false, atMost }: ListOptions = {},
   ): Promise<T[]> {
     const { type, entryType, write, parse } = list;
     return this.#connection.dump(
       { type, flags: 0, describe: () => description, write },
       (message) => message.type === entryType ? parse(message) : undefined,
-      { onThread: isShort && listsWithoutLock },
+      { onThread: isShort && listsWithoutLock, atMost },
     );
   }
 }
@@ -305,6 +305,8 @@ export interface ListOptions {
    * other threads would cost several times what a list of a pod does.
    */
   readonly isShort?: boolean;
+  /** The rest is left out: a pod may have any number, and could exhaust this process. */
+  readonly atMost?: number;
 }
 
 /**

@@ -131,10 +131,30 @@ export class CoordinatorUpkeep {
     this.#announced = addresses;
     let changed = 0;
     for (const link of joined) {
-      changed += await keepPod(outside, link, hostAddresses);
+      changed += await this.#updatePod(outside, link, hostAddresses);
     }
     // A pod that came in the meantime may have what the host had before.
     if (!isQuiet()) this.#lookAtAll();
     return changed;
+  }
+
+  /** One that fails, as a pod with NET_ADMIN can arrange, must not keep the others from it. */
+  async #updatePod(
+    outside: Surroundings,
+    link: HostLook["joined"][number],
+    hostAddresses: HostLook["hostAddresses"],
+  ): Promise<number> {
+    try {
+      return await keepPod(outside, link, hostAddresses);
+    } catch (err) {
+      if (this.#failures.passes(err)) {
+        log.warn("Failed to check routes of a pod; retrying in a minute", {
+          link: link.name,
+          alias: link.alias,
+          err,
+        });
+      }
+      return 0;
+    }
   }
 }
