@@ -13,7 +13,11 @@ Deno.test("PodEvents reports on a pod what an admin can fix, and nothing that pa
   const error = new OutOfBlocksError("default");
   events.addFailed({ namespace: "team", name: "web" }, error, "c1");
   events.addFailed({ namespace: "team", name: "new" }, error, "c2");
-  events.addFailed({ namespace: "team", name: "web" }, new NotReadyError("x"), "c1");
+  events.addFailed(
+    { namespace: "team", name: "web" },
+    new NotReadyError("x"),
+    "c1",
+  );
   events.addFailed({ namespace: "team", name: "web" }, "no error", "c1");
   const pod = { apiVersion: "v1", kind: "Pod", namespace: "team" };
   const { message } = error;
