@@ -77,7 +77,7 @@ export const NETLINK_TARGETS: readonly Target[] = [
     // It never throws: what is malformed is told at the end.
     mayThrow: () => false,
     run({ bytes }) {
-      new DumpReader(0, 0, parseLink).take(bytes);
+      new DumpReader({ sequence: 0, portId: 0 }, parseLink).take(bytes);
     },
   },
   {

@@ -17,7 +17,7 @@ export const POD_HEADS: ListFormat<V1Pod> = {
   parse: (body) =>
     MAGIC.every((byte, i) => body[i] === byte)
       ? readEnvelope(new ProtoReader(body, MAGIC.length))
-      : parseList(new TextDecoder().decode(body)),
+      : parseList(new TextDecoder().decode(body), "pods"),
 };
 
 /** "k8s" and a NUL. */
