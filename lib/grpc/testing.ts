@@ -18,8 +18,10 @@ export interface CallOptions {
   /** `/package.Service/Method` */
   readonly method: string;
   readonly message: Uint8Array;
-  /** Default 60 s. The server gets it as well. */
+  /** Default 60 s. */
   readonly timeoutMs?: number;
+  /** The deadline that the server gets. Default: {@linkcode timeoutMs}. */
+  readonly deadlineMs?: number;
   /** Hangs up. */
   readonly signal?: AbortSignal | undefined;
 }
@@ -35,6 +37,7 @@ const BACKLOG_PAUSE_MS = 10;
  */
 export async function callUnary(options: CallOptions): Promise<Uint8Array> {
   const { socketPath, timeoutMs = 60_000, signal } = options;
+  const { deadlineMs = timeoutMs } = options;
   signal?.throwIfAborted();
   const late = new AbortController();
   using _late = startTimer(timeoutMs, () => {
@@ -46,7 +49,7 @@ export async function callUnary(options: CallOptions): Promise<Uint8Array> {
   const hangUp = () => connection[Symbol.dispose]();
   using _listening = onAbort(stop, hangUp);
   try {
-    return await exchange(connection, { ...options, timeoutMs });
+    return await exchange(connection, { ...options, timeoutMs: deadlineMs });
   } catch (error) {
     throw stop.aborted ? stop.reason : error;
   }
