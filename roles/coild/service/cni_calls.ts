@@ -6,7 +6,7 @@ import {
   TaskGroup,
 } from "../../../lib/async/mod.ts";
 import { ErrorCode, type Result } from "../../../lib/cni/mod.ts";
-import { codeName, StatusCode } from "../../../lib/grpc/mod.ts";
+import { codeName, GrpcError, StatusCode } from "../../../lib/grpc/mod.ts";
 import type { CniRequest } from "../../../lib/plugin/mod.ts";
 import { type Registry, withLogContext } from "../../../lib/telemetry/mod.ts";
 import { CallError } from "../base/errors.ts";
@@ -172,7 +172,7 @@ class CallLimit implements Disposable {
     stop: AbortSignal,
   ) {
     this.#method = method;
-    // mutate: gRPC's own timer may be the first to notice, by less than tests can measure.
+    // mutate: a caller that gives up at its deadline may be the first to notice, by less than tests can measure.
     const endMs = performance.now() + (remainingMs ?? Infinity) - 1;
     const late = () =>
       this.#end(`No answer within ${remainingMs} ms`, "DEADLINE_EXCEEDED");
@@ -180,7 +180,11 @@ class CallLimit implements Disposable {
       this.#stack.use(startTimer(remainingMs, late));
     }
     this.#stack.use(onAbort(signal, () => {
-      if (performance.now() >= endMs) late();
+      // gRPC's own timer may be the first to notice.
+      const { reason } = signal;
+      const isLate = reason instanceof GrpcError &&
+        reason.code === StatusCode.DEADLINE_EXCEEDED;
+      if (isLate || performance.now() >= endMs) late();
       else this.#end("Connection closed by the caller", "CANCELLED");
     }));
     this.#stack.use(

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { parseResult } from "../../../lib/cni/mod.ts";
+import { GrpcError, StatusCode } from "../../../lib/grpc/mod.ts";
 import { requestOf } from "../../../lib/plugin/testing.ts";
 import { Registry } from "../../../lib/telemetry/mod.ts";
 import { loggedLines } from "../../../lib/telemetry/testing.ts";
@@ -44,6 +45,29 @@ Deno.test("a call whose work ends after its caller has gone counts as cancelled"
   );
   assert.equal(counts.length, 1);
   assert.match(counts.join(), /grpc_code="Canceled".* 1$/);
+});
+
+Deno.test("a call that gRPC ends at its deadline is late, not left by its caller", async () => {
+  const work = Promise.withResolvers<never>();
+  const calls = new CniCalls({
+    methods: { add: () => work.promise, ...METHODS },
+  });
+  const grpc = new AbortController();
+  const answer = calls.call({
+    method: "Add",
+    read: () => requestOf("a"),
+    signal: grpc.signal,
+    // This clock began a little later.
+    remainingMs: 60_000,
+  });
+  const code = StatusCode.DEADLINE_EXCEEDED;
+  grpc.abort(new GrpcError("Deadline exceeded", { code }));
+  await assert.rejects(
+    answer,
+    (error) => error instanceof CallError && error.status === code,
+  );
+  work.reject(new Error("ended"));
+  await calls.finish(60_000);
 });
 
 Deno.test("ADDs are in flight from their begin to their end, also when they fail", async () => {
