@@ -29,8 +29,8 @@ class Runtime {
     this.#cache = path.join(cluster.plane.runDir, "cni-cache");
   }
 
-  /** Writes the configuration as the manifests have it. */
-  async configure(): Promise<void> {
+  /** Writes the configuration as the manifests have it, and more plugins behind. */
+  async configure(behind: readonly string[] = []): Promise<void> {
     await Deno.mkdir(this.#directory, { recursive: true });
     await Deno.mkdir(this.#cache, { recursive: true });
     await Deno.writeTextFile(
@@ -43,7 +43,7 @@ class Runtime {
           type: "coil",
           socket: this.cluster.socketOf(this.node),
           capabilities: { "io.kubernetes.cri.pod-annotations": true },
-        }],
+        }, ...behind.map((type) => ({ type }))],
       }),
     );
   }
@@ -169,6 +169,29 @@ Deno.test("a runtime's libraries get STATUS, ADD, CHECK, DEL and GC from the plu
       async () => (await runtime.linked()).length === 0,
     );
   });
+
+  await t.step(
+    "chain-abort (containerd#12130): a plugin behind that is missing leaves one address for each sandbox, which GC frees",
+    async () => {
+      await runtime.configure(["absent"]);
+      // The pool's blocks have four addresses: a leak of each attempt would show.
+      for (let attempt = 0; attempt < 6; attempt++) {
+        const verb = attempt === 0
+          ? runtime.start("half")
+          : runtime.attach("setup", "half");
+        assert.match(await refusal(verb), /absent/);
+        // The runtime's libraries begin with the last plugin, and give up.
+        await refusal(runtime.attach("remove", "half"));
+        assert.deepEqual(await runtime.linked(), ["half"]);
+      }
+      await runtime.configure();
+      await runtime.call("gc");
+      await eventually(
+        "no link",
+        async () => (await runtime.linked()).length === 0,
+      );
+    },
+  );
 
   await t.step(
     "the addresses are free: as many pods as before come",

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { sleep } from "../../lib/async/mod.ts";
+import { forEachConcurrently, sleep } from "../../lib/async/mod.ts";
 import { eventually } from "../lab/mod.ts";
 import { ControllerLab } from "./controller_testing.ts";
 
@@ -91,6 +91,33 @@ Deno.test("coil-controller releases the blocks of nodes that are gone", async (t
       assert.ok((await names()).includes("v4-9"));
     },
   );
+});
+
+Deno.test("gc-storm (calico#7839): of 250 nodes that are gone at once each block goes, and those of the living stay", async () => {
+  const living = "node-250";
+  await using lab = await ControllerLab.start("ctlstorm", [living]);
+  await lab.createPool("v4", {
+    blockSizeBits: 2,
+    subnets: [{ ipv4: "10.4.0.0/16" }],
+  });
+  const indexes = Array.from({ length: 251 }, (_, index) => index);
+  await forEachConcurrently(indexes, 8, (index) =>
+    lab.createBlock({
+      pool: "v4",
+      index,
+      node: `node-${index}`,
+      ipv4: `10.4.${index >> 6}.${4 * (index & 63)}/30`,
+    }));
+  await using _controller = lab.startController();
+  const names = async () =>
+    (await lab.blocks()).map(({ metadata }) => metadata.name);
+  await eventually(
+    "the end of the orphans",
+    async () => (await names()).length <= 1,
+    { timeoutMs: 120_000 },
+  );
+  assert.deepEqual(await names(), ["v4-250"]);
+  assert.equal(await lab.ask("v4", living), "block v4-0");
 });
 
 Deno.test("a Node that comes back within the grace time keeps its blocks", async () => {

@@ -367,6 +367,38 @@ Deno.test("a node's coild writes the VPCNode of its own node alone", async (t) =
   ]);
 });
 
+Deno.test("webhook-deadlock (cozystack#3125): with all of Coil's objects and none of its programs pods, nodes and pools can be made and changed", async () => {
+  const { plane } = lab;
+  for (const kind of ["Validating", "Mutating"]) {
+    const list = await plane.request(
+      "GET",
+      `/apis/admissionregistration.k8s.io/v1/${kind.toLowerCase()}webhookconfigurations`,
+    ) as { items: unknown[] };
+    assert.deepEqual(list.items, [], kind);
+  }
+  const name = "first-again";
+  await plane.apply(
+    { apiVersion: "v1", kind: "Node", metadata: { name } },
+    {
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "AddressPool",
+      metadata: { name },
+      spec: { blockSizeBits: 0, subnets: [{ ipv4: "10.199.0.0/28" }] },
+    },
+    {
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { namespace: "kube-system", name },
+      spec: {
+        hostNetwork: true,
+        containers: [{ name: "main", image: "none" }],
+      },
+    },
+  );
+  await plane.kubectl("label", "node", name, "checked=true");
+  await plane.kubectl("-n", "kube-system", "delete", "pod", name, "--now");
+});
+
 Deno.test("policies hold even where RBAC would allow everything", async (t) => {
   await lab.block("default-22", "node2");
   await lab.plane.apply(blockRequest("req-default-node2", "node2"));

@@ -204,3 +204,38 @@ Deno.test("requireServices() refuses with code 11 until a source has the Service
   );
   assert.equal(refusal(() => requireServices([without, services])), "accepted");
 });
+
+/** A value of each key other than the one without it. */
+const EACH_KEY: Readonly<
+  Record<keyof ReturnType<typeof parseGiven>, JsonObject>
+> = {
+  mode: { mode: "overlay" },
+  firstNic: { podDefaultCniNic: "net0" },
+  defaultRouteNic: { podDefaultRouteNIC: "net1" },
+  tunePodRoutes: { tunePodRoutes: false },
+  overlayPodCidrs: { overlayPodCIDR: ["10.9.0.0/16"] },
+  serviceCidrs: { serviceCIDR: ["10.8.0.0/16"] },
+  hijackCidrs: { hijackCIDR: ["10.7.0.0/16"] },
+  policyRoutes: { policyRoutes: [{ dst: "10.6.0.0/16", gw: "10.5.0.1" }] },
+  hostRuleTable: { hostRuleTable: 501 },
+  podRpFilter: { podRPFilter: 2 },
+  txQueueLength: { txQueueLen: 77 },
+  macPrefix: { podMACPrefix: "0a:1b" },
+  vethLinkAddress: { vethLinkAddress: "169.254.7.7" },
+  vethMtu: { vethMTU: 1400 },
+  detectIpConflict: { detectIPConflict: true },
+  detectGateway: { detectGateway: true },
+  detectTimes: { detectOptions: { retries: 7, interval: "20ms" } },
+};
+
+Deno.test("field-ignored (spider#3282): each key of a configuration has its effect on the settings", () => {
+  const without = settingsOf([parseGiven({})]);
+  for (const [key, json] of Object.entries(EACH_KEY)) {
+    assert.notDeepEqual(settingsOf([parseGiven(json)]), without, key);
+    assert.notDeepEqual(
+      settingsOf([parseGiven({}), parseGiven(json)]),
+      without,
+      key,
+    );
+  }
+});

@@ -1,11 +1,13 @@
 import assert from "node:assert/strict";
+import { FakeClock } from "../../../lib/async/testing.ts";
 import { parseResult } from "../../../lib/cni/mod.ts";
+import type { CallEntry } from "../../../lib/cnirpc/inspection/mod.ts";
 import { GrpcError, StatusCode } from "../../../lib/grpc/mod.ts";
 import { requestOf } from "../../../lib/plugin/testing.ts";
 import { Registry } from "../../../lib/telemetry/mod.ts";
 import { loggedLines } from "../../../lib/telemetry/testing.ts";
 import { CallError } from "../base/errors.ts";
-import { CallsInFlight } from "../observe/calls_in_flight.ts";
+import { CallsInFlight, enterPhase } from "../observe/calls_in_flight.ts";
 import { CoildMetrics } from "../observe/metrics.ts";
 import { CniCalls } from "./cni_calls.ts";
 
@@ -125,4 +127,39 @@ Deno.test("a call has its answer before its record is written, and a stop waits 
   await calls.finish(60_000);
   const records = lines.map((line) => JSON.parse(line).msg);
   assert.deepEqual(records, ["finished call"]);
+});
+
+Deno.test("burst-80 (coil#368): of 110 ADDs at once one that the kernel holds up holds up no other, and is reported", async () => {
+  const clock = new FakeClock();
+  const long: CallEntry[] = [];
+  const held = Promise.withResolvers<void>();
+  const calls = new CniCalls({
+    methods: {
+      async add({ containerId }) {
+        using _phase = enterPhase("network");
+        if (containerId === "c-0") await held.promise;
+        return parseResult({ cniVersion: "1.0.0" });
+      },
+      ...METHODS,
+    },
+    inFlight: new CallsInFlight({
+      clock,
+      onLong: (call) => void long.push(call),
+    }),
+  });
+  const [slow, ...others] = Array.from({ length: 110 }, (_, n) =>
+    calls.call({
+      method: "Add",
+      read: () => requestOf(`${n}`),
+      signal: new AbortController().signal,
+      remainingMs: undefined,
+    }));
+  assert.equal((await Promise.all(others)).length, 109);
+  await clock.advance(5_000);
+  assert.deepEqual(long.map(({ pod, phase }) => [pod, phase]), [
+    ["0", "network"],
+  ]);
+  held.resolve();
+  await slow;
+  await calls.finish(60_000);
 });
