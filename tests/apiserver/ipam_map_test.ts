@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { coil } from "../../roles/cli/testing.ts";
+import { vpcNode } from "../../lib/ipam/audit/testing.ts";
 import { testedSessions } from "../arch/pages.ts";
 import { awaitedLater, ControlPlane, eventually } from "../lab/mod.ts";
 import { coilCommand } from "./coild_lab.ts";
-import { installCrds } from "./crds.ts";
+import { COIL_API, installCrds } from "./crds.ts";
 import { addPod, populate } from "./ipam_books.ts";
+import { patchStatus } from "./patch_status.ts";
 
 /** What the program itself writes to a terminal; `script` of bsdutils makes one. */
 async function onTerminal(
@@ -119,6 +121,46 @@ Deno.test("coil ipam map draws a pool", async (t) => {
     });
     assert.ok(out.startsWith("\u001b[H\u001b[2J\u001b[3JAddressPool small: "));
   });
+
+  await t.step(
+    "--watch draws the nodes of a VPC again when one gets an address",
+    async () => {
+      const { metadata: { name }, status, ...rest } = vpcNode("node1", [
+        ["10.2.9.8/32"],
+      ]);
+      const object = { ...rest, metadata: { name } };
+      await plane.apply(object);
+      const grant = (blocks: readonly string[]) =>
+        patchStatus(plane, `${COIL_API}/vpcnodes/${name}`, {
+          ...status,
+          enis: status?.enis?.map((eni) => ({ ...eni, blocks })),
+        });
+      await grant(["10.2.9.8/32"]);
+      const stop = new AbortController();
+      let written = "";
+      const ended = awaitedLater(
+        coil(["ipam", "map", "vpc", "--watch", config], {
+          signal: stop.signal,
+          onWrite: ({ out }) => written = out,
+        }),
+      );
+      const last = (expected: RegExp) =>
+        eventually(
+          `${expected}`,
+          () => expected.test(written.split("Pool vpc").at(-1) ?? ""),
+        );
+      try {
+        await last(/device 0: subnet-1, 0 of 1 used\n/);
+        await grant(["10.2.9.8/32", "10.2.9.9/32"]);
+        await last(/device 0: subnet-1, 0 of 2 used\n/);
+        await addPod(plane, ["default", "of-vpc", "node1"], ["10.2.9.9"]);
+        await last(/device 0: subnet-1, 1 of 2 used\n.*·█\n/);
+      } finally {
+        stop.abort();
+      }
+      assert.equal((await ended).code, 0);
+    },
+  );
 
   await t.step("--watch ends when the pool is deleted", async () => {
     const drawn = Promise.withResolvers<void>();
