@@ -1,5 +1,5 @@
 import { sleep } from "../async/mod.ts";
-import { heapCollector } from "./memory.ts";
+import { filePagesReleaser, heapCollector } from "./memory.ts";
 
 /** How often to measure memory. */
 const INTERVAL_MS = 1_000;
@@ -26,11 +26,14 @@ const BUSY_BYTES = 12 * 1024 * 1024;
 /** Objects parsed between two measurements; parsing them yields to no timer. */
 const OBJECTS_PER_LOOK = 50;
 
+/** Of x86-64 and, with the usual configuration, aarch64. */
+const PAGE_BYTES = 4096;
+
 /** Memory of a process, in bytes. */
 export interface HeldMemory {
   /** Objects of V8's heap and what they hold outside of it, garbage included. */
   readonly heap: number;
-  /** Pages in memory, those of the executable included. */
+  /** Pages in memory, without those of files. */
   readonly resident: number;
 }
 
@@ -43,12 +46,14 @@ export interface HeapKeeperOptions {
   readonly measure?: () => HeldMemory;
   /** Collects so many times in a row; replaced in tests. */
   readonly collect?: (times: number) => void;
+  /** Gives back the pages of the executable; replaced in tests. */
+  readonly releaseFile?: () => void;
 }
 
 /**
  * Keeps the process small: each second it measures how much memory has grown
  * since the last collection, and collects garbage when that is worth it, sooner
- * when the process is idle.
+ * when the process is idle, and then it gives back pages of the executable, too.
  *
  * V8 alone lets the heap grow to twice what is in use before it cleans up, and
  * gives pages back late. A collection takes 20 to 50 ms, in which the process
@@ -58,6 +63,7 @@ export class HeapKeeper {
   readonly #options: HeapKeeperOptions;
   readonly #measure: () => HeldMemory;
   readonly #collect: (times: number) => void;
+  readonly #releaseFile: () => void;
   /** What was held after the last collection. */
   #floor: HeldMemory;
   #atLastLook = 0;
@@ -73,6 +79,7 @@ export class HeapKeeper {
     this.#options = options;
     this.#measure = options.measure ?? measureOwn;
     this.#collect = options.collect ?? heapCollector();
+    this.#releaseFile = options.releaseFile ?? filePagesReleaser();
     this.#floor = { heap: 0, resident: 0 };
   }
 
@@ -124,6 +131,7 @@ export class HeapKeeper {
 
   #clean(times: number): void {
     this.#collect(times);
+    if (times > 1) this.#releaseFile();
     this.#keepsPages = times === 1;
     this.#looks = 0;
     this.#floor = this.#measure();
@@ -133,6 +141,12 @@ export class HeapKeeper {
 }
 
 function measureOwn(): HeldMemory {
-  const { external, heapUsed, rss } = Deno.memoryUsage();
-  return { heap: heapUsed + external, resident: rss };
+  const { external, heapUsed } = Deno.memoryUsage();
+  const [, resident = 0, ofFiles = 0] = Deno.readTextFileSync(
+    "/proc/self/statm",
+  ).split(" ").map(Number);
+  return {
+    heap: heapUsed + external,
+    resident: (resident - ofFiles) * PAGE_BYTES,
+  };
 }

@@ -15,6 +15,7 @@ function setUp(options: { readonly busyBytes?: number } = {}) {
     rest: 40 * MIB,
     isBusy: false,
     collections: [] as number[],
+    releases: 0,
   };
   const keeper = new HeapKeeper({
     ...options,
@@ -27,6 +28,7 @@ function setUp(options: { readonly busyBytes?: number } = {}) {
       state.garbage = 0;
       state.collections.push(times);
     },
+    releaseFile: () => void state.releases++,
   });
   // The first look sees all that the start left, the next one that all is at rest.
   keeper.look();
@@ -44,6 +46,18 @@ Deno.test("HeapKeeper.look() collects little garbage, as soon as all is at rest"
   assert.deepEqual(state.collections, [2]);
   for (let i = 0; i < 10; i++) keeper.look();
   assert.deepEqual(state.collections, [2]);
+});
+
+Deno.test("HeapKeeper gives pages of the executable back at rest, not during work", () => {
+  const { state, keeper } = setUp();
+  state.releases = 0;
+  state.isBusy = true;
+  state.garbage = 20 * MIB;
+  keeper.look();
+  assert.deepEqual([state.collections, state.releases], [[1], 0]);
+  state.isBusy = false;
+  keeper.look();
+  assert.deepEqual([state.collections, state.releases], [[1, 2], 1]);
 });
 
 Deno.test("HeapKeeper.look() leaves alone what is not worth it", () => {

@@ -22,6 +22,7 @@ const SYMBOLS = {
   setns: { parameters: ["i32", "i32"], result: "i32" },
   abort: { parameters: [], result: "void" },
   flock: { parameters: ["i32", "i32"], result: "i32" },
+  madvise: { parameters: ["usize", "usize", "i32"], result: "i32" },
   malloc_trim: { parameters: ["usize"], result: "i32" },
   socket: { parameters: ["i32", "i32", "i32"], result: "i32" },
   setsockopt: {
@@ -83,6 +84,7 @@ interface LibcFunctions {
   setns(fd: number, kind: number): number;
   abort(): void;
   flock(fd: number, operation: number): number;
+  madvise(address: bigint, length: bigint, advice: number): number;
   malloc_trim(pad: bigint): number;
   socket(family: number, kind: number, protocol: number): number;
   setsockopt(

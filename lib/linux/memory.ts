@@ -31,3 +31,52 @@ export function heapCollector(): (times?: number) => void {
     trimHeap();
   };
 }
+
+/** `MADV_DONTNEED` of `<linux/mman.h>`. */
+const MADV_DONTNEED = 4;
+
+/** First address and length. */
+export type Mapping = readonly [address: bigint, length: bigint];
+
+/**
+ * Makes a function that gives the pages of the executable that this process
+ * has in its memory back: madvise(2). They stay in the kernel's page cache, and
+ * a page that is needed again is mapped at its next use, with its neighbours
+ * and without a read. Two thirds of them were needed for the start alone.
+ */
+export function filePagesReleaser(): () => void {
+  const file = Deno.readLinkSync("/proc/self/exe");
+  let mappings: readonly Mapping[] | undefined;
+  return () => {
+    mappings ??= cleanMappings(smapsOfSelf(), file);
+    for (const [address, length] of mappings) {
+      libc().symbols.madvise(address, length, MADV_DONTNEED);
+    }
+  };
+}
+
+/** Empty where the kernel has none: CONFIG_PROC_PAGE_MONITOR. */
+function smapsOfSelf(): string {
+  try {
+    return Deno.readTextFileSync("/proc/self/smaps");
+  } catch (error) {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+    return "";
+  }
+}
+
+/**
+ * The mappings of a file that cannot be written to and of which no page is the
+ * process's own: those that relocation has changed would be lost. Pure; `smaps`
+ * is of proc_pid_smaps(5).
+ */
+export function cleanMappings(smaps: string, file: string): Mapping[] {
+  return smaps.split(/^(?=[0-9a-f]+-[0-9a-f]+ )/m).flatMap((entry) => {
+    const [, from, to, path] =
+      /^([0-9a-f]+)-([0-9a-f]+) r-[x-]p \S+ \S+ \d+ +(.*)$/m.exec(entry) ?? [];
+    const isClean = path === file && /^Anonymous: +0 kB$/m.test(entry);
+    if (!isClean || from === undefined || to === undefined) return [];
+    const address = BigInt(`0x${from}`);
+    return [[address, BigInt(`0x${to}`) - address] as const];
+  });
+}

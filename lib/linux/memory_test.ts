@@ -1,6 +1,11 @@
 import assert from "node:assert/strict";
 import { openLibc } from "./libc.ts";
-import { heapCollector, trimHeap } from "./memory.ts";
+import {
+  cleanMappings,
+  filePagesReleaser,
+  heapCollector,
+  trimHeap,
+} from "./memory.ts";
 
 openLibc();
 
@@ -48,4 +53,45 @@ Deno.test("heapCollector() works in several threads of a process at a time", asy
     }
   });
   assert.deepEqual(await Promise.all(ends), ["well", "well", "well", "well"]);
+});
+
+const SMAPS =
+  `00400000-00410000 r-xp 00000000 fe:00 12                /bin/coil x
+Rss:                  64 kB
+Anonymous:             0 kB
+00410000-00420000 r--p 00010000 fe:00 12                               /bin/coil x
+Rss:                  64 kB
+Anonymous:             4 kB
+00420000-00430000 rw-p 00020000 fe:00 12                               /bin/coil x
+Anonymous:             0 kB
+00430000-00438000 r--p 00030000 fe:00 12                               /bin/coil x
+Anonymous:             0 kB
+7f0000000000-7f0000001000 r-xp 00000000 fe:00 13                       /lib/libc.so.6
+Anonymous:             0 kB
+7f0000001000-7f0000002000 r--p 00000000 00:00 0
+Anonymous:             0 kB
+`;
+
+Deno.test("cleanMappings() are those of the file that nothing has been written to", () => {
+  assert.deepEqual(cleanMappings(SMAPS, "/bin/coil x"), [
+    [0x400000n, 0x10000n],
+    [0x430000n, 0x8000n],
+  ]);
+  assert.deepEqual(cleanMappings("", "/bin/coil"), []);
+});
+
+/** Pages of files that this process has in memory, in kB. */
+function fileKb(): number {
+  const status = Deno.readTextFileSync("/proc/self/status");
+  return Number(/^RssFile:\s+(\d+) kB/m.exec(status)?.[1]);
+}
+
+Deno.test("filePagesReleaser() gives back pages of the executable, which goes on", () => {
+  const release = filePagesReleaser();
+  const before = fileKb();
+  release();
+  const after = fileKb();
+  assert.ok(after < before / 2, `${before} kB before, ${after} kB after`);
+  release();
+  assert.equal(JSON.parse(JSON.stringify({ a: [1] })).a[0], 1);
 });
