@@ -2,17 +2,24 @@ import {
   type AddressBlock,
   type AddressPool,
   type BlockRequest,
+  tryBlockOf,
   tryPoolOf,
 } from "../../api/mod.ts";
 import { poolOverlaps } from "../pool/overlap_report.ts";
-import { type NamespacedName, nameText } from "../../names/mod.ts";
+import {
+  type NamespacedName,
+  nameText,
+  NODE_LABEL,
+  POOL_LABEL,
+} from "../../names/mod.ts";
 import { requestProblem } from "./request_problem.ts";
 import type { Problem } from "./problem.ts";
 import { readableBlocks } from "./block_index.ts";
 import {
   type AddressRow,
-  addressRows,
   blockRows,
+  labelOf,
+  oddAddressRows,
   type PodAddresses,
 } from "./rows.ts";
 
@@ -98,7 +105,7 @@ function poolNamesIn({ pools }: Pick<Books, "pools">): string[] | undefined {
 function ofAddresses({ pods, blocks, pools }: Books): Finding[] {
   if (pods === undefined || blocks === undefined) return [];
   const known = (pools ?? []).flatMap((pool) => tryPoolOf(pool) ?? []);
-  const rows = addressRows({ pods, blocks, pools: known });
+  const rows = oddAddressRows({ pods, blocks, pools: known });
   const holders = Map.groupBy(
     rows.filter(({ state }) => state === "duplicate").flatMap((row) =>
       [row.ipv4, row.ipv6].map((ip) => ({ ip, row }))
@@ -164,7 +171,13 @@ function ofBlocks(
 ): Finding[] {
   const knownPools = pools && new Set(poolNamesIn({ pools }));
   const knownNodes = nodes && new Set(nodes);
-  return blockRows(blocks ?? [], []).flatMap((row): Finding[] => {
+  // Nearly all are not odd, and need no row.
+  const odd = (blocks ?? []).filter((block) =>
+    tryBlockOf(block) === undefined ||
+    knownPools?.has(labelOf(block, POOL_LABEL)) === false ||
+    knownNodes?.has(labelOf(block, NODE_LABEL)) === false
+  );
+  return blockRows(odd, []).flatMap((row): Finding[] => {
     const { name, pool, node, state } = row;
     const object = `AddressBlock ${name}`;
     const next = `kubectl get addressblock ${name} -o yaml`;

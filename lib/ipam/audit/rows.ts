@@ -123,52 +123,86 @@ function stateOf(block: Block | undefined): BlockRow["state"] {
   return block.reserved ? "reserved" : "active";
 }
 
-/** Computes the rows of pods' addresses, in the order of the addresses. */
-export function addressRows(options: {
+/** Input of {@linkcode addressRows}. */
+export interface AddressSource {
   readonly pods: readonly PodAddresses[];
   readonly blocks: readonly AddressBlock[];
   readonly pools: readonly Pool[];
   /** Names of nodes whose pods have addresses of the VPC. */
   readonly vpcNodes?: ReadonlySet<string>;
-}): AddressRow[] {
-  const { vpcNodes = new Set() } = options;
-  const findBlock = blockFinder(readableBlocks(options.blocks));
-  const findPool = poolFinder(options.pools);
-  const holders = new Map<string, number>();
-  for (const { addresses } of options.pods) {
+}
+
+/** Computes the rows of pods' addresses, in the order of the addresses. */
+export function addressRows(source: AddressSource): AddressRow[] {
+  const find = placeFinder(source);
+  return source.pods.toSorted(byAddress).map((pod) => rowOf(pod, find(pod)));
+}
+
+/** As {@linkcode addressRows}, without those that are where they belong: of a large cluster nearly all. */
+export function oddAddressRows(source: AddressSource): AddressRow[] {
+  const find = placeFinder(source);
+  return source.pods.filter((pod) => find(pod).state !== "ok")
+    .toSorted(byAddress).map((pod) => rowOf(pod, find(pod)));
+}
+
+/** Where the addresses of a pod are. */
+interface Place {
+  readonly state: AddressState;
+  readonly block: Block | undefined;
+  readonly pool: string | undefined;
+}
+
+function placeFinder(
+  { pods, blocks, pools, vpcNodes = new Set() }: AddressSource,
+): (pod: PodAddresses) => Place {
+  const findBlock = blockFinder(readableBlocks(blocks));
+  const findPool = poolFinder(pools);
+  const holders = new Map<bigint | string, number>();
+  for (const { addresses } of pods) {
     for (const address of valuesOf(addresses)) {
-      const text = address.toString();
-      holders.set(text, (holders.get(text) ?? 0) + 1);
+      const key = keyOf(address);
+      holders.set(key, (holders.get(key) ?? 0) + 1);
     }
   }
-  return options.pods.toSorted(byAddress).map((pod): AddressRow => {
+  return (pod) => {
     const addresses = valuesOf(pod.addresses);
-    const blocks = addresses.map(findBlock);
-    const [block] = blocks;
+    const found = addresses.map(findBlock);
     const isOfVpc = vpcNodes.has(pod.node);
-    const pools = addresses.map((address) =>
+    const names = addresses.map((address) =>
       isOfVpc ? VPC_POOL : findPool(address)?.name
     );
+    const [block] = found;
+    const pool = names.find((name) => name !== undefined);
     return {
-      ...definedOnly({
-        ipv4: pod.addresses.ipv4?.toString(),
-        ipv6: pod.addresses.ipv6?.toString(),
-      }),
-      namespace: pod.namespace,
-      pod: pod.name,
-      node: pod.node,
-      ...definedOnly({
-        pool: block?.pool ?? pools.find((name) => name !== undefined),
-        block: block?.name,
-      }),
+      block,
+      pool: block?.pool ?? pool,
       state: addressState(pod, {
-        blocks,
-        hasPool: pools.some((name) => name !== undefined),
-        isShared: addresses.some((a) => (holders.get(a.toString()) ?? 0) > 1),
+        blocks: found,
+        hasPool: pool !== undefined,
+        isShared: addresses.some((a) => (holders.get(keyOf(a)) ?? 0) > 1),
       }),
-      ...definedOnly({ since: pod.since }),
     };
-  });
+  };
+}
+
+/** Of an IPv4 address its number, which no text has to be made for. */
+function keyOf(address: Address): bigint | string {
+  return address.family === "ipv4" ? address.value : address.toString();
+}
+
+function rowOf(pod: PodAddresses, { state, block, pool }: Place): AddressRow {
+  return {
+    ...definedOnly({
+      ipv4: pod.addresses.ipv4?.toString(),
+      ipv6: pod.addresses.ipv6?.toString(),
+    }),
+    namespace: pod.namespace,
+    pod: pod.name,
+    node: pod.node,
+    ...definedOnly({ pool, block: block?.name }),
+    state,
+    ...definedOnly({ since: pod.since }),
+  };
 }
 
 function addressState(
