@@ -70,6 +70,10 @@ Deno.test("findingsOf() finds pods outside of their node's blocks", () => {
 Deno.test("findingsOf() finds blocks without a pool, without a node, and unreadable ones", () => {
   const odd = block(["gone", 0, "n9"], { ipv4: "10.9.0.0/27" });
   const edited = block(["default", 2, "n1"], { ipv4: "10.2.0.64" });
+  const left = block(["lost", 0, "n1"], { ipv4: "10.8.0.0/27" });
+  assert.deepEqual(found({ blocks: [...blocks, left] }), [
+    'block-without-pool AddressBlock lost-0: its AddressPool "lost" does not exist',
+  ]);
   assert.deepEqual(found({ blocks: [...blocks, odd, edited] }), [
     "block-unreadable AddressBlock default-2: it was edited and is not a valid block",
     'block-without-pool AddressBlock gone-0: its AddressPool "gone" does not exist',
