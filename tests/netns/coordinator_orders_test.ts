@@ -258,40 +258,59 @@ netnsTest(
   },
 );
 
+/** Random numbers are these first. */
+function drawing(drawn: number[]): Disposable {
+  const chance = crypto.getRandomValues;
+  crypto.getRandomValues = <T extends ArrayBufferView>(array: T): T => {
+    const next = array instanceof Uint32Array ? drawn.shift() : undefined;
+    if (next === undefined) return chance.call(crypto, array) as T;
+    (array as unknown as Uint32Array).fill(next);
+    return array;
+  };
+  return { [Symbol.dispose]: () => void (crypto.getRandomValues = chance) };
+}
+
 netnsTest(
   "coordinator: an index that another pod's link has is not taken, and that link stays as it is",
   async () => {
     await using lab = await CoordinatorLab.start(["ipv4"]);
     const [nic] = NICS as readonly [NicSpec];
-    const chance = crypto.getRandomValues;
     const drawn = [7, 7, 11];
-    crypto.getRandomValues = <T extends ArrayBufferView>(array: T): T => {
-      const next = drawn.shift();
-      if (!(array instanceof Uint32Array) || next === undefined) {
-        return chance.call(crypto, array) as T;
-      }
-      array.fill(next);
-      return array;
-    };
-    try {
-      const first = await lab.joined([{ ...nic, name: "eth0" }]);
-      const before = await lab.host.ip("-d", "link");
-      const other = { ...nic, name: "eth0", number: nic.number + 1 };
-      const second = await lab.joined([other]);
-      assert.deepEqual(drawn, []);
-      const after = await lab.host.ip("-d", "link");
-      const aliases = (text: string) => text.match(/alias COIL-COORD:\S+/g);
-      assert.equal(aliases(before)?.length, 1);
-      // Past those of lib/podnet, whose links must not lose their aliases either.
-      assert.match(before, /^1879048199: veth/m);
-      assert.deepEqual(aliases(after)?.slice(0, 1), aliases(before));
-      for (const pod of [first, second]) {
-        await lab.ok("CHECK", pod, { ifname: "eth0" });
-        await lab.ok("DEL", pod, { ifname: "eth0" });
-      }
-      assert.deepEqual(ours(await state(lab, second)), []);
-    } finally {
-      crypto.getRandomValues = chance;
+    using _drawing = drawing(drawn);
+    const first = await lab.joined([{ ...nic, name: "eth0" }]);
+    const before = await lab.host.ip("-d", "link");
+    const other = { ...nic, name: "eth0", number: nic.number + 1 };
+    const second = await lab.joined([other]);
+    assert.deepEqual(drawn, []);
+    const after = await lab.host.ip("-d", "link");
+    const aliases = (text: string) => text.match(/alias COIL-COORD:\S+/g);
+    assert.equal(aliases(before)?.length, 1);
+    // Past those of lib/podnet, whose links must not lose their aliases either.
+    assert.match(before, /^1879048199: veth/m);
+    assert.deepEqual(aliases(after)?.slice(0, 1), aliases(before));
+    for (const pod of [first, second]) {
+      await lab.ok("CHECK", pod, { ifname: "eth0" });
+      await lab.ok("DEL", pod, { ifname: "eth0" });
     }
+    assert.deepEqual(ours(await state(lab, second)), []);
+  },
+);
+
+netnsTest(
+  "coordinator: an index that another link of the pod has is not taken",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    const [nic] = NICS as readonly [NicSpec];
+    const pod = await lab.pod([{ ...nic, name: "eth0" }]);
+    await pod.netns.ip(
+      ...["link", "add", "taken", "index", "1879048198", "type", "veth"],
+      ...["peer", "name", "other"],
+    );
+    const drawn = [7, 11];
+    using _drawing = drawing(drawn);
+    await lab.ok("ADD", pod, { ifname: "eth0" });
+    assert.deepEqual(drawn, []);
+    await lab.ok("CHECK", pod, { ifname: "eth0" });
+    assert.match(await pod.netns.ip("link"), /^1879048198: taken/m);
   },
 );

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { sleep } from "../../../lib/async/mod.ts";
+import { Gate, sleep } from "../../../lib/async/mod.ts";
 import { openLibc } from "../../../lib/linux/mod.ts";
 import { PairDeletions } from "./pair_deletions.ts";
 
@@ -32,11 +32,23 @@ function openSockets(): Set<string> {
   return new Set(targets.filter((target) => target.startsWith("socket:")));
 }
 
-Deno.test("PairDeletions close their socket at last", async () => {
+Deno.test("PairDeletions close their socket when all that uses it has ended", async () => {
   const before = openSockets();
   const deletions = PairDeletions.open();
   const [own, ...others] = openSockets().difference(before);
   assert.ok(own !== undefined && others.length === 0);
-  await deletions[Symbol.asyncDispose]();
+  const begun = new Gate();
+  const gate = new Gate();
+  let wasOpen = false;
+  deletions.behind({}).later?.(async () => {
+    begun.open();
+    await gate.wait();
+    wasOpen = openSockets().has(own);
+  });
+  await begun.wait();
+  const end = deletions[Symbol.asyncDispose]();
+  gate.open();
+  await end;
+  assert.ok(wasOpen);
   assert.ok(!openSockets().has(own));
 });

@@ -4,8 +4,16 @@ import { settle, untilPasses } from "../../../lib/async/testing.ts";
 import { Readiness } from "../observe/readiness.ts";
 import { start, START_CONDITIONS, type StartOptions } from "./startup.ts";
 
-/** A node with pods "a" and "b", whose kernel refuses twice, and an API server that answers when it is told to. */
-function siteOf({ rests = [] as string[] } = {}) {
+/** What of the API server's a start waits for. */
+const AWAITED = ["node", "pods", "blocks"] as const;
+
+/** A node with pods "a" and "b", whose kernel refuses twice, and an API server that answers when it is told to, for `late` alone. */
+function siteOf(
+  { rests = [], late = "node" }: {
+    readonly rests?: readonly string[];
+    readonly late?: typeof AWAITED[number];
+  } = {},
+) {
   const done: string[] = [];
   const api = Promise.withResolvers<void>();
   const addresses = Promise.withResolvers<void>();
@@ -24,11 +32,14 @@ function siteOf({ rests = [] as string[] } = {}) {
   };
   const names = (pods: readonly { containerId: string }[]) =>
     pods.map(({ containerId }) => containerId).join();
+  const synced = (what: typeof AWAITED[number]) =>
+    what === late ? api.promise : Promise.resolve();
   const stop = new AbortController();
+  const locks = new KeyedMutex();
   const running = start({
     readiness,
     prepared,
-    locks: new KeyedMutex(),
+    locks,
     ipam: {
       start: async (found: never, { resting }: { resting: unknown[] }) => {
         await note(`recover ${names(found)}${resting.join("")}`);
@@ -48,20 +59,24 @@ function siteOf({ rests = [] as string[] } = {}) {
       list: () => Promise.resolve([...links]),
     },
     sources: { ensureTable: () => note("table") },
-    node: { name: "n1", synced: api.promise },
-    pods: { synced: () => Promise.resolve() },
+    node: { name: "n1", synced: synced("node") },
+    pods: { synced: () => synced("pods") },
     blocks: {
-      synced: Promise.resolve(),
+      synced: synced("blocks"),
       ...(rests.length > 0 &&
         { rests: { list: () => Promise.try(listRests) } }),
     },
     addresses: { publish: () => done.push("publish") },
     repair: {
       complete: (pods: unknown) => Promise.resolve(pods),
-      repair: (pods: never) => note(`repair ${names(pods)}`),
+      repair: (pods: never) => {
+        assert.equal(readiness.isReady, false);
+        return note(`repair ${names(pods)}`);
+      },
     },
   } as unknown as StartOptions, stop);
-  return { done, api, addresses, links, prepared, readiness, running, stop };
+  const answers = { api, addresses };
+  return { ...answers, done, links, locks, prepared, readiness, running, stop };
 }
 
 Deno.test("a start sets up the kernel without the API server, insists, and is ready when it knows all addresses", async () => {
@@ -79,11 +94,30 @@ Deno.test("a start sets up the kernel without the API server, insists, and is re
   assert.deepEqual(done, []);
   // A DEL comes before the addresses are known.
   site.links.shift();
-  site.addresses.resolve();
+  {
+    using _lock = await site.locks.lock("a:eth0", site.stop);
+    site.addresses.resolve();
+    await settle();
+    assert.deepEqual(done, []);
+  }
   await site.running;
   assert.deepEqual(done, ["release a", "released a", "publish", "repair b"]);
   assert.equal(readiness.isReady, true);
 });
+
+for (const late of AWAITED) {
+  Deno.test(`a start waits for the API server's answer about ${late}`, async () => {
+    const { addresses, api, readiness, running } = siteOf({ late });
+    addresses.resolve();
+    const { api: reason } = START_CONDITIONS;
+    await untilPasses(() => assert.ok(readiness.reason?.startsWith(reason)));
+    await settle();
+    assert.ok(readiness.reason?.startsWith(reason));
+    api.resolve();
+    await running;
+    assert.equal(readiness.isReady, true);
+  });
+}
 
 Deno.test("a start that waits for the API server ends by its signal", async () => {
   const { running, stop, prepared, addresses, readiness } = siteOf();

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { KeyedMutex } from "../../../lib/async/mod.ts";
+import { KeyedMutex, untilAborted } from "../../../lib/async/mod.ts";
 import { settle } from "../../../lib/async/testing.ts";
 import { CniError } from "../../../lib/cni/mod.ts";
 import type { CniRequest } from "../../../lib/plugin/mod.ts";
@@ -33,6 +33,8 @@ function serviceOf() {
   const readiness = new Readiness({ listed: "a list" });
   /** Steps that fail. */
   const failing = new Set<string>();
+  /** Steps that end by their signal. */
+  const hanging = new Set<string>();
   const step = async (name: string) => {
     done.push(locks.isLocked(LOCK) ? `${name} locked` : name);
     await settle(1);
@@ -79,6 +81,7 @@ function serviceOf() {
     announcement: (_request, { signal }) =>
       new Announcement(signal, async (_, { signal }) => {
         await step("announce");
+        if (hanging.has("announce")) await untilAborted(signal);
         if (signal.aborted) done.push("given up");
       }),
     setUp: async (_connected, { announcement }) => {
@@ -111,7 +114,7 @@ function serviceOf() {
     } as unknown as PodEvents,
     metrics: new CoildMetrics(createRegistry({ defaults: false })),
   });
-  return { service, done, locks, readiness, failing };
+  return { service, done, locks, readiness, failing, hanging };
 }
 
 function readyService() {
@@ -171,6 +174,14 @@ Deno.test("an ADD whose egress fails is taken back, after its announcement", asy
   const after = done.slice(done.indexOf("egress locked") + 1)
     .filter((each) => each !== "given up");
   assert.deepEqual(after, ["forget c1", "undo locked", "Event: egress failed"]);
+});
+
+Deno.test("an ADD that fails ends its announcement before the caller knows", async () => {
+  const { service, done, failing, hanging } = readyService();
+  failing.add("egress");
+  hanging.add("announce");
+  await assert.rejects(service.add(REQUEST, { signal }), /egress failed/);
+  assert.ok(done.includes("given up"), done.join());
 });
 
 Deno.test("calls about one attachment follow each other", async () => {
