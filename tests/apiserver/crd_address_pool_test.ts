@@ -488,7 +488,7 @@ Deno.test("the API server refuses what an AddressPool must not be", async (t) =>
       /^defaults +32 +8 +6 +6\/256 \(2%\) +True +Test +True +192 +192 +\[\{"ipv4":"10\.9\.0\.0\/24"\}\] +\d/,
     );
     assert.deepEqual(await columnsOf(plane, "apool"), [
-      ...["NAME", "BLOCK", "BLOCKS", "FREE", "USED", "READY", "REASON"],
+      ...["NAME", "BLOCK SIZE", "BLOCKS", "FREE", "USED", "READY", "REASON"],
       ...["LOW", "IPV4 FREE", "IPV6 FREE", "SUBNETS", "AGE"],
     ]);
     for (const field of ["total", "used"]) {

@@ -323,6 +323,40 @@ Deno.test("plan() begins nothing at an ENI whose last call may still be done, no
   assert.deepEqual(done(situationOf(TWO, uses, { pace })), []);
 });
 
+/** A node whose ENIs are full, with a loose one beside them. */
+function withLoose(
+  more: Partial<Situation>,
+  { enis: most }: { readonly enis: number },
+): Situation {
+  const [first, second] = [[3, 4, 5], [6, 7, 8]].map((ends) =>
+    ends.map((end) => `10.0.96.${end}0/32`)
+  );
+  const looks = [{ blocks: first ?? [] }, { blocks: second ?? [] }];
+  const uses = Object.fromEntries(
+    looks.flatMap(({ blocks }) => blocks).map((text) => [text, { used: 1 }]),
+  );
+  const limits = { enis: most, addressesPerEni: 4, prefixes: true };
+  const situation = situationOf(looks, uses, { limits, ...more });
+  const loose = { ...eniOf(2, { blocks: [C] }), attachment: undefined };
+  return {
+    ...situation,
+    enis: [...situation.enis, ...mergeEnis([loose], [])],
+  };
+}
+
+Deno.test("plan() counts the room that a loose ENI has left", () => {
+  const after = (waiting: number) => done(withLoose({ waiting }, { enis: 4 }));
+  // Targets want one more than those that wait; the ENI has one, and room for two.
+  assert.deepEqual(after(2), ["attach eni-2"]);
+  assert.deepEqual(after(3), ["attach eni-2", "create 1 address"]);
+});
+
+Deno.test("plan() deletes a loose ENI for which the instance has no place, although addresses are short", () => {
+  const waiting = 1;
+  assert.deepEqual(done(withLoose({ waiting }, { enis: 2 })), ["delete eni-2"]);
+  assert.deepEqual(done(withLoose({ waiting }, { enis: 3 })), ["attach eni-2"]);
+});
+
 Deno.test("plan() counts what calls under way will add, and room on ENIs that come", () => {
   const full = ["10.0.96.30/32", "10.0.96.31/32", A];
   const uses = Object.fromEntries(full.map((text) => [text, { used: 1 }]));
