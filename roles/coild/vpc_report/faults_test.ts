@@ -83,8 +83,10 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
       await refusalOf(process, "pod3"),
       /^EC2 denied calls; allow ec2:CreateNetworkInterface in the policy of the node's role$/,
     );
+    assert.notEqual(coild.supply.lastRefusal, undefined);
     await node.cloud.ask.clearFaults();
     await later(async () => void await coild.add("pod3"));
+    await untilPasses(() => assert.equal(coild.supply.lastRefusal, undefined));
   },
 
   "a subnet that is full": async () => {
