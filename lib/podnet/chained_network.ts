@@ -111,6 +111,7 @@ export class ChainedNetwork implements Disposable {
       if (path === undefined) rest.push(pod);
       else this.#paths.set(keyOf(pod), path);
     }
+    // mutate: without pods it finds nothing.
     if (rest.length > 0) {
       const hostNetns = this.#hostNetns;
       const paths = await findByAddress(rest, { hostNetns });

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { isLogged, logOptionsOf } from "./log_options.ts";
+import { CniError } from "../../cni/mod.ts";
+import { isLogged, logOptionsOf, parseLogOptions } from "./log_options.ts";
 
 Deno.test("isLogged() knows upstream's levels, in any case", () => {
   const logged = (logLevel: string | null) => {
@@ -30,4 +31,21 @@ Deno.test("logOptionsOf() takes nothing of what cannot be used", () => {
       maxSizeMib: 5,
     },
   );
+});
+
+Deno.test("parseLogOptions() names the option that has another type", () => {
+  for (
+    const [option, value] of [
+      ["logLevel", 5],
+      ["logFile", 5],
+      ["logMaxSize", "large"],
+    ] as const
+  ) {
+    assert.throws(
+      () => parseLogOptions({ [option]: value }),
+      (error) =>
+        error instanceof CniError &&
+        `${error.message} ${error.details}`.includes(`logOptions.${option}`),
+    );
+  }
 });

@@ -25,6 +25,7 @@ async function withKeeper(
   work: (
     parts: { api: MemoryApi; keeper: DefaultsKeeper; path: string },
   ) => Promise<void>,
+  { lookMs = 10 } = {},
 ): Promise<void> {
   const directory = await Deno.makeTempDir();
   const stop = new AbortController();
@@ -35,7 +36,7 @@ async function withKeeper(
     const keeper = new DefaultsKeeper(new KubeClient(api), {
       path,
       writeMs: 1,
-      lookMs: 10,
+      lookMs,
     });
     await using tasks = new TaskGroup({ signal: stop.signal });
     tasks.runAll(keeper.loops);
@@ -68,6 +69,17 @@ Deno.test("DefaultsKeeper writes what is in force, and puts the file back when s
       assert.equal(readDefaults(path).config["hostRuleTable"], 201)
     );
   });
+});
+
+Deno.test("DefaultsKeeper writes what has changed without waiting for the next look", async () => {
+  await withKeeper(nothing, async ({ api, path }) => {
+    for (const table of [200, 201]) {
+      api.put("spidercoordinators", resource({ hostRuleTable: table }));
+      await untilPasses(() =>
+        assert.equal(readDefaults(path).config["hostRuleTable"], table)
+      );
+    }
+  }, { lookMs: 3_600_000 });
 });
 
 Deno.test("DefaultsKeeper records each time that it writes, and no look at a file that is as it should be", async () => {

@@ -83,6 +83,7 @@ export class CoordinatorUpkeep {
 
   async #remind(signal: AbortSignal): Promise<void> {
     for (;;) {
+      // mutate: one look more, at the start, changes nothing.
       await sleep(jittered(this.#with.lookMs ?? LOOK_MS), { signal });
       this.#lookAtAll();
     }
