@@ -24,7 +24,7 @@ Deno.test("CoordinatorMetrics has no age of defaults before the API server has a
   assert.match(text, /^coil_coordinator_pods 3$/m);
 });
 
-Deno.test("CoordinatorMetrics has each command and result from the start, at 0", async () => {
+Deno.test("CoordinatorMetrics has each command, probe and result from the start, at 0", async () => {
   const registry = createRegistry();
   new CoordinatorMetrics(registry, {
     ageSeconds: undefined,
@@ -37,6 +37,14 @@ Deno.test("CoordinatorMetrics has each command and result from the start, at 0",
       assert.ok(text.includes(`coil_coordinator_calls_total${labels} 0\n`));
     }
   }
+  const probes = text.matchAll(
+    /^coil_coordinator_probes_total\{kind="(\w+)",result="(\w+)"\} 0$/gm,
+  );
+  assert.deepEqual([...probes].map(([, kind, result]) => `${kind} ${result}`), [
+    ...["conflict ok", "conflict failed", "conflict error"],
+    ...["gateway ok", "gateway failed", "gateway error"],
+    ...["announce ok", "announce error"],
+  ]);
 });
 
 Deno.test("CoordinatorMetrics times a phase that fails, too", async () => {
