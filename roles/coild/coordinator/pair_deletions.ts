@@ -48,6 +48,7 @@ export class PairDeletions implements AsyncDisposable {
   /** Resolves at once; what cannot be deleted is tried again. */
   discard(husk: CoordinatorHusk): Promise<void> {
     if (this.#pending.has(husk.index)) return Promise.resolve();
+    // mutate: a husk that is worked on twice is deleted once.
     this.#pending.add(husk.index);
     this.#background.run(
       `deletion of the pair of ${husk.containerId}`,
