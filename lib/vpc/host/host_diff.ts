@@ -80,8 +80,10 @@ export function diffVpcHost(
   const unseen = new Set(
     settings.unseenDevices.map((device) => VPC_ENI_TABLES + device),
   );
-  const isSeen = ({ table }: { readonly table: number }) => !unseen.has(table);
-  const rules = diffRules(plan.rules, found.rules.filter(isSeen));
+  // What leads to groups of rules has no table.
+  const isStale = ({ table }: { readonly table: number }) =>
+    unseen.size === 0 || (table !== 0 && !unseen.has(table));
+  const rules = diffRules(plan.rules, found.rules, isStale);
   return {
     add: [
       ...plan.links.flatMap((link) => linkChanges(link, found)),
@@ -94,7 +96,7 @@ export function diffVpcHost(
       ...rules.remove,
       ...staleRoutes(plan, {
         ...found,
-        routes: found.routes.filter(isSeen),
+        routes: found.routes.filter(isStale),
       }),
     ],
     acceptRa: acceptRaLink(plan, found),
@@ -192,6 +194,7 @@ function staleRoutes(plan: VpcHostPlan, found: FoundVpcHost): Change[] {
 function diffRules(
   planned: readonly Rule[],
   found: readonly Rule[],
+  isStale: (rule: Rule) => boolean,
 ): Pick<VpcHostChanges, "add" | "remove" | "problems"> {
   const ours = found.filter(isOurs);
   // There can be hundreds of either.
@@ -201,7 +204,7 @@ function diffRules(
   const others = ours.filter((rule) => !plannedKeys.has(ruleKey(rule)));
   const foreign = others.filter((rule) => !isOwn(rule));
   // In the kernel's order: what leads to a group of rules goes before them.
-  const stale = others.filter(isOwn);
+  const stale = others.filter(isOwn).filter(isStale);
   return {
     add: add.map((rule) => change(ruleAdd(rule), rule.family)),
     remove: stale.map((rule) => change(ruleDelete(rule), rule.family)),

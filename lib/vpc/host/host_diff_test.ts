@@ -206,6 +206,11 @@ Deno.test("diffVpcHost() leaves rules and routes of an ENI that is not seen for 
   });
   const { remove } = changesOf({ rules }, settings);
   assert.equal(remove.length, 6 + ROUTES.length);
+  const all = grouped();
+  assert.deepEqual(
+    changesOf({ rules: all.rules }, { ...unseen, families: FAMILIES }).remove,
+    [],
+  );
 });
 
 Deno.test("diffVpcHost() removes what leads to a group of rules before the group", () => {
