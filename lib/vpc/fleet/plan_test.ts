@@ -99,6 +99,27 @@ Deno.test("plan() serves 9 pods at once with three calls that add", () => {
   assert.deepEqual(added, ["create", "create", "assign"].sort());
 });
 
+for (
+  const [kind, pods, full, left] of [
+    ["address", 5, [3, 3], [2]],
+    ["prefix", 80, [3, 3], [1]],
+  ] as const
+) {
+  Deno.test(`plan() keeps what is in store on the lowest device, whichever pod ends first: ${kind}`, () => {
+    const node = nodeOf(T3_SMALL, { kind, warmIps: 1, minIps: 1 });
+    node.pods = pods;
+    settle(node);
+    assert.deepEqual(node.layout, full);
+    // All but the first one, those of low devices first; each rests for 30 s.
+    while (node.pods > 1) {
+      node.stop(1, (n) => Math.min(1, n - 1));
+      node.step(2_000);
+    }
+    settle(node);
+    assert.deepEqual(node.layout, left);
+  });
+}
+
 Deno.test("plan() makes a throttled call again, and no other in its place", () => {
   let left = 4;
   const node = new NodeModel(new Ec2Model(T3_SMALL, "10.0.96.0/24"), {

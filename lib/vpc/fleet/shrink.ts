@@ -36,10 +36,13 @@ export function retire(fleet: Fleet): Prefix[] {
       counts = rest;
       continue;
     }
-    for (const block of idle.toReversed()) {
-      if (!mayLoseBlock(fleet, counts, kindOf(block))) continue;
-      retired.push(block);
-      counts = lessBlocks(counts, [block]);
+    for (const { block, use } of unusedSlots(member).toReversed()) {
+      const { cooling = 0 } = use ?? {};
+      const rested = { ...counts, cooling: counts.cooling - cooling };
+      if (!mayLoseBlock(fleet, rested, kindOf(block))) continue;
+      // One that rests goes later: those of lower devices stay in its place.
+      if (idle.includes(block)) retired.push(block);
+      counts = lessBlocks(rested, [block]);
     }
   }
   return retired;
@@ -49,15 +52,21 @@ function lessBlocks(counts: Counts, blocks: readonly Prefix[]): Counts {
   return blocks.reduce((less, b) => without(less, kindOf(b)), counts);
 }
 
+/** Blocks without a used address, lowest first. */
+function unusedSlots({ slots }: Member): Slot[] {
+  return slots.filter(({ inEc2, use }) =>
+    inEc2 && use?.retired === false && use.used === 0
+  );
+}
+
 /** Blocks that have been empty for long enough, lowest first. */
 function idleBlocks(
-  { slots }: Member,
+  member: Member,
   { now, returnDelayMs }: Fleet,
 ): Prefix[] {
-  const idle = slots.filter((slot) => {
-    const { emptySince = Infinity, retired } = slot.use ?? {};
-    return retired === false && isEmpty(slot) && slot.inEc2 &&
-      now >= emptySince + returnDelayMs;
+  const idle = unusedSlots(member).filter((slot) => {
+    const { emptySince = Infinity } = slot.use ?? {};
+    return isEmpty(slot) && now >= emptySince + returnDelayMs;
   });
   return idle.map(({ block }) => block);
 }
