@@ -65,10 +65,16 @@ const RP_FILTER_LOOSE = 2;
 /** `accept_ra`: take router advertisements although the host forwards; the default route comes by them. */
 const ACCEPT_RA_FORWARDING = "2";
 
-/** Whether rules of a priority are ours. */
-function isOurs({ priority }: Rule): boolean {
-  return priority === VPC_NODE_PORT_PRIORITY || priority === VPC_ENI_PRIORITY ||
-    (priority >= VPC_BLOCK_PRIORITY && priority <= VPC_BLOCK_END_PRIORITY);
+/** The priorities at which rules are ours, but for those in groups. */
+const PRIORITIES: ReadonlySet<number> = new Set([
+  VPC_NODE_PORT_PRIORITY,
+  VPC_BLOCK_PRIORITY,
+  VPC_ENI_PRIORITY,
+]);
+
+/** Whether the rules of groups have the priority. */
+function isInGroup({ priority }: Rule): boolean {
+  return priority > VPC_BLOCK_PRIORITY && priority <= VPC_BLOCK_END_PRIORITY;
 }
 
 /** Compares a node with its plan: the one description that repair and readiness share. Pure. */
@@ -196,13 +202,18 @@ function diffRules(
   found: readonly Rule[],
   isStale: (rule: Rule) => boolean,
 ): Pick<VpcHostChanges, "add" | "remove" | "problems"> {
-  const ours = found.filter(isOurs);
+  const ours = found.filter((rule) =>
+    PRIORITIES.has(rule.priority) || isInGroup(rule)
+  );
   // There can be hundreds of either.
   const plannedKeys = new Set(planned.map(ruleKey));
   const foundKeys = new Set(ours.map(ruleKey));
   const add = planned.filter((rule) => !foundKeys.has(ruleKey(rule)));
   const others = ours.filter((rule) => !plannedKeys.has(ruleKey(rule)));
-  const foreign = others.filter((rule) => !isOwn(rule));
+  const hasGroups = planned.some(isInGroup);
+  const foreign = others.filter((rule) =>
+    !isOwn(rule) && (hasGroups || !isInGroup(rule))
+  );
   // In the kernel's order: what leads to a group of rules goes before them.
   const stale = others.filter(isOwn).filter(isStale);
   return {

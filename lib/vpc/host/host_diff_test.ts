@@ -244,6 +244,11 @@ Deno.test("diffVpcHost() puts rules that skip others right, and reports those of
   ]);
   assert.equal(problems.length, 1);
   assert.match(problems[0] ?? "", /"2599: from all nop" is not Coil's/);
+  assert.deepEqual(
+    changesOf({ rules: [...PLAN.rules, ...others] }),
+    NOTHING,
+    "without groups",
+  );
 });
 
 Deno.test("diffVpcHost() takes a rule that another program made just so for what is planned", () => {
