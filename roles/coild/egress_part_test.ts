@@ -262,7 +262,7 @@ Deno.test("a client whose change failed half-way is made again although its Egre
     failures++;
     return Promise.reject(new Error("no memory"));
   };
-  lab.putEgress({ serviceIp: "10.96.0.10", generation: 2 });
+  lab.putEgress({ destination: "192.0.2.0/24", generation: 2 });
   await lab.until(() => assert.ok(failures > 0));
   lab.putEgress({ generation: 3 });
   await lab.quiet();

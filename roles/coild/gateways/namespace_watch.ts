@@ -1,4 +1,8 @@
-import { abortable, SingleFlight } from "../../../lib/async/mod.ts";
+import {
+  abortable,
+  CoalescedRunner,
+  SingleFlight,
+} from "../../../lib/async/mod.ts";
 import {
   type Egress,
   EGRESS_SELECTOR,
@@ -24,12 +28,14 @@ import { type NamespacedName, nameText } from "../../../lib/names/mod.ts";
 const BY_EGRESS = "egress";
 
 const GET_MS = 5_000;
+/** The least time between two readings of known Services, however often EndpointSlices come and go. */
+const PAUSE_MS = 1_000;
 
 interface KnownService {
   readonly ref: NamespacedName;
   readonly service: V1Service;
-  /** UIDs of the EndpointSlices that were there before it was read. */
-  readonly slices: string;
+  /** UIDs of the EndpointSlices that were there before it was read; undefined: it is to be read again. */
+  readonly slices: string | undefined;
 }
 
 /**
@@ -42,7 +48,8 @@ interface KnownService {
  *
  * Services are not watched: their cluster addresses do not change. One that
  * is made again, or gets another family, gets other EndpointSlices
- * (k8s.io/endpointslice, reconciler.go), and is read again for them.
+ * (k8s.io/endpointslice, reconciler.go), and is read again for them: beside
+ * the look at what is known, so that no change of gateways waits for it.
  */
 export class NamespaceWatch {
   readonly egresses: Informer<Egress>;
@@ -52,6 +59,9 @@ export class NamespaceWatch {
   /** By the key of their Egress, whose name they have. */
   readonly #services = new Map<string, KnownService>();
   readonly #reads = new SingleFlight<V1Service | undefined>();
+  readonly #rereads = new CoalescedRunner((signal) => this.#readAgain(signal), {
+    minIntervalMs: PAUSE_MS,
+  });
 
   constructor(
     client: KubeClient,
@@ -83,8 +93,8 @@ export class NamespaceWatch {
   }
 
   /**
-   * The Service of an Egress that exists; undefined if there is none. The API
-   * server is asked for one that is not known, and when EndpointSlices have come or gone.
+   * The Service of an Egress that exists, as it is known; undefined if there is
+   * none. The API server is asked for one that is not known.
    *
    * @throws {KubeUnreachableError} when it cannot be asked
    */
@@ -92,46 +102,51 @@ export class NamespaceWatch {
     ref: NamespacedName,
     { signal }: { readonly signal: AbortSignal },
   ): Promise<V1Service | undefined> {
-    const slices = this.slicesOf(nameText(ref))
-      .map(({ metadata }) => metadata?.uid).sort().join();
-    const known = this.#services.get(nameText(ref));
-    if (known?.slices === slices) return known.service;
-    const read = this.#reads.do(
-      `${ref.name} ${slices}`,
-      () => this.#read(ref, { slices }),
-    );
-    return await abortable(read, signal);
+    const key = nameText(ref);
+    const service = this.#services.get(key)?.service ??
+      await abortable(this.#reads.do(key, () => this.#read(ref)), signal);
+    const known = this.#services.get(key);
+    if (known !== undefined && this.#isStale(known)) this.#rereads.trigger();
+    return service;
+  }
+
+  /** Has all Services read again: one that was given other addresses by hand has the same EndpointSlices. */
+  doubtServices(): void {
+    for (const [key, known] of this.#services) {
+      this.#services.set(key, { ...known, slices: undefined });
+    }
+    this.#rereads.trigger();
   }
 
   /** Watches until the signal. */
   async run(signal: AbortSignal): Promise<void> {
-    await Promise.all([this.egresses.run(signal), this.slices.run(signal)]);
+    await Promise.all([
+      this.egresses.run(signal),
+      this.slices.run(signal),
+      this.#rereads.run(signal),
+    ]);
   }
 
-  /**
-   * Reads all Services again, for one that was given other addresses by hand
-   * and has the same EndpointSlices. With an API server that is away, what is
-   * known of it counts on.
-   */
-  async readServices(signal: AbortSignal): Promise<void> {
-    for (const { ref, service, slices } of [...this.#services.values()]) {
+  async #readAgain(signal: AbortSignal): Promise<void> {
+    for (const [key, known] of [...this.#services]) {
+      if (!this.#isStale(known)) continue;
       try {
-        const now = await this.#read(ref, { slices, signal });
-        if (addressesOf(now) === addressesOf(service)) continue;
-        this.#onChange(nameText(ref));
+        const now = await this.#read(known.ref, signal);
+        if (addressesOf(now) !== addressesOf(known.service)) {
+          this.#onChange(key);
+        }
       } catch {
-        if (signal.aborted) return;
+        // What is known counts on until the API server answers.
+        this.#rereads.trigger();
       }
     }
   }
 
   async #read(
     ref: NamespacedName,
-    { slices, signal }: {
-      readonly slices: string;
-      readonly signal?: AbortSignal;
-    },
+    signal?: AbortSignal,
   ): Promise<V1Service | undefined> {
+    const slices = this.#uidsOf(ref);
     const call = { ...ref, timeoutMs: GET_MS, signal };
     const found = await this.#client.tryGet(SERVICES, call);
     if (found === undefined) {
@@ -141,6 +156,15 @@ export class NamespaceWatch {
     const service = transformService(found);
     this.#services.set(nameText(ref), { ref, service, slices });
     return service;
+  }
+
+  #isStale({ ref, slices }: KnownService): boolean {
+    return slices !== this.#uidsOf(ref);
+  }
+
+  #uidsOf(ref: NamespacedName): string {
+    return this.slicesOf(nameText(ref))
+      .map(({ metadata }) => metadata?.uid).sort().join();
   }
 }
 

@@ -12,12 +12,15 @@ const SERVICE = "services/nat/internet";
 class CountingApi extends MemoryApi {
   gets = 0;
   isAway = false;
+  /** Called while it is asked for. */
+  onGet: (() => Promise<void>) | undefined;
 
   override async request(
     request: Parameters<MemoryApi["request"]>[0],
   ): ReturnType<MemoryApi["request"]> {
     if (request.path.includes("/services/")) {
       this.gets++;
+      await this.onGet?.();
       if (this.isAway) {
         return { status: 403, headers: new Headers(), body: "{}" };
       }
@@ -95,56 +98,65 @@ Deno.test("serviceOf() asks for a Service once, for all who wait, and not when e
   });
 });
 
-Deno.test("serviceOf() asks again when EndpointSlices come and go: it may be another Service", async () => {
-  await following(async ({ api, watch, address, reported }) => {
+Deno.test("serviceOf() has the Service read again when EndpointSlices come and go: it may be another one", async () => {
+  await following(async ({ api, address, reported }) => {
     await address();
     api.remove(SERVICE);
     api.remove("endpointslices/nat/one");
     await untilPasses(() => assert.equal(reported.length, 1));
+    // A change of gateways does not wait for it.
+    assert.equal(await address(), "10.8.0.1");
+    await untilPasses(() => assert.equal(reported.length, 2));
     assert.equal(await address(), undefined);
     // One that is missing is asked for each time.
     assert.equal(await address(), undefined);
-    assert.equal(api.gets, 3);
+    assert.equal(api.gets, 4);
     api.putService("10.8.0.2");
     api.putSlice("two");
-    await untilPasses(() => assert.equal(reported.length, 2));
+    await untilPasses(() => assert.equal(reported.length, 3));
     assert.equal(await address(), "10.8.0.2");
     assert.equal(await address(), "10.8.0.2");
-    assert.equal(watch.slicesOf("nat/internet").length, 1);
-    assert.equal(api.gets, 4);
+    assert.equal(api.gets, 5);
   });
 });
 
-Deno.test("serviceOf() fails while it cannot be asked whether the Service is the same, and asks again", async () => {
+Deno.test("serviceOf() knows the Service when EndpointSlices come while it is read, and has it read again", async () => {
+  await following(async ({ api, address, reported }) => {
+    api.onGet = () => {
+      api.onGet = undefined;
+      api.putSlice("two");
+      return untilPasses(() => assert.equal(reported.length, 1));
+    };
+    assert.equal(await address(), "10.8.0.1");
+    await untilPasses(() => assert.equal(api.gets, 2));
+  });
+});
+
+Deno.test("serviceOf() goes on with what is known while the API server is away, and asks until it answers", async () => {
   await following(async ({ api, address, reported }) => {
     await address();
     api.isAway = true;
-    assert.equal(await address(), "10.8.0.1");
     api.putSlice("two");
     await untilPasses(() => assert.equal(reported.length, 1));
-    await assert.rejects(address(), /403/);
-    api.isAway = false;
     assert.equal(await address(), "10.8.0.1");
+    await untilPasses(() => assert.equal(api.gets, 2));
+    api.putService("10.8.0.2");
+    api.isAway = false;
+    await untilPasses(() => assert.equal(reported.length, 2));
+    assert.equal(await address(), "10.8.0.2");
   });
 });
 
-Deno.test("readServices() reports Services with other addresses, though their EndpointSlices are the same", async () => {
-  await following(async ({ api, watch, address, reported, signal }) => {
+Deno.test("doubtServices() reports Services with other addresses, though their EndpointSlices are the same", async () => {
+  await following(async ({ api, watch, address, reported }) => {
     await address();
-    await watch.readServices(signal);
-    assert.deepEqual(reported, []);
+    watch.doubtServices();
+    await untilPasses(() => assert.equal(api.gets, 2));
     api.putService("10.8.0.2");
     assert.equal(await address(), "10.8.0.1");
-    api.isAway = true;
-    await watch.readServices(signal);
-    assert.equal(await address(), "10.8.0.1");
-    api.isAway = false;
-    await watch.readServices(signal);
-    assert.deepEqual(reported, ["nat/internet"]);
+    assert.deepEqual(reported, []);
+    watch.doubtServices();
+    await untilPasses(() => assert.deepEqual(reported, ["nat/internet"]));
     assert.equal(await address(), "10.8.0.2");
-    api.remove(SERVICE);
-    await watch.readServices(signal);
-    assert.equal(reported.length, 2);
-    assert.equal(await address(), undefined);
   });
 });

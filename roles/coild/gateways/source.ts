@@ -233,9 +233,7 @@ export class EgressSource {
   async #readServices(signal: AbortSignal): Promise<void> {
     for (;;) {
       await sleep(jittered(SERVICES_MS), { signal, clock: this.#clock });
-      for (const { watch } of [...this.#followed.values()]) {
-        await watch.readServices(signal);
-      }
+      for (const { watch } of this.#followed.values()) watch.doubtServices();
     }
   }
 
