@@ -31,6 +31,32 @@ export function resetPeak(pid: number): void {
   Deno.writeTextFileSync(`/proc/${pid}/clear_refs`, "5", { create: false });
 }
 
+/**
+ * The working set of a control group, in MiB, as kubelet counts it: all memory
+ * but pages of files that were not used lately. Pages of a file count for the
+ * group that touched them first.
+ */
+export function workingSetOf(group: string): number {
+  const isFirst = exists(`${group}/memory.usage_in_bytes`);
+  const [usage, inactive] = isFirst
+    ? ["memory.usage_in_bytes", "total_inactive_file"]
+    : ["memory.current", "inactive_file"];
+  const bytes = Number(Deno.readTextFileSync(`${group}/${usage}`));
+  const text = Deno.readTextFileSync(`${group}/memory.stat`);
+  const idle = Number(new RegExp(`^${inactive} (\\d+)`, "m").exec(text)?.[1]);
+  return (bytes - idle) / 2 ** 20;
+}
+
+function exists(file: string): boolean {
+  try {
+    Deno.statSync(file);
+    return true;
+  } catch (err) {
+    if (err instanceof Deno.errors.NotFound) return false;
+    throw err;
+  }
+}
+
 /** Processor time that a process has used so far, in seconds (proc_pid_stat(5)). */
 export function processorSeconds(pid: number): number {
   return secondsIn(pid, 11);

@@ -170,12 +170,24 @@ export class CoilCluster implements AsyncDisposable {
     return daemon;
   }
 
-  /** Starts `coil-router` on a node: direct routes to the other nodes' blocks. */
-  async startRouter(node: LabNode): Promise<LabProcess> {
+  /** Starts `coil-router` on a node: direct routes to the other nodes' blocks. Its memory is counted in a control group, if there is one. */
+  async startRouter(
+    node: LabNode,
+    { memoryGroup }: { readonly memoryGroup?: string } = {},
+  ): Promise<LabProcess> {
+    const router = path.join(this.binDir, "coil-router");
     return await this.plane.startProcess({
       id: `coil-router-${node.name}`,
       node,
-      command: path.join(this.binDir, "coil-router"),
+      ...(memoryGroup === undefined ? { command: router } : {
+        command: "sh",
+        args: [
+          "-c",
+          'echo $$ > "$1/cgroup.procs" && exec "$0"',
+          router,
+          memoryGroup,
+        ],
+      }),
       serviceAccount: { namespace: "kube-system", name: "coil-router" },
       env: { COIL_NODE_NAME: node.name },
     });

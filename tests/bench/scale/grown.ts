@@ -10,9 +10,19 @@ import { KubeClient, PODS, resourcePath } from "../../../lib/kube/mod.ts";
 import { NODE_LABEL } from "../../../lib/names/mod.ts";
 import { patchPodStatus } from "../../apiserver/patch_status.ts";
 import type { CoilCluster } from "../../lab/coil.ts";
+import {
+  createMemoryGroup,
+  labCgroup,
+  removeCgroup,
+} from "../../lab/cluster/cgroups.ts";
 import { type ControlPlane, eventually, run, sleep } from "../../lab/mod.ts";
 import { type Figure, figure } from "../figures.ts";
-import { memoryOf, peakOf, processorSeconds } from "../process_memory.ts";
+import {
+  memoryOf,
+  peakOf,
+  processorSeconds,
+  workingSetOf,
+} from "../process_memory.ts";
 import { createPodsElsewhere } from "./objects.ts";
 import { storePodsElsewhere } from "./stored_pods.ts";
 
@@ -65,7 +75,11 @@ export async function routerFigures(
 ): Promise<Figure[]> {
   const [node] = cluster.nodes;
   if (node === undefined) throw new Error("Cannot route without a node");
-  await using router = await cluster.startRouter(node);
+  await using undo = new AsyncDisposableStack();
+  const path = `${labCgroup(cluster.plane.name)}-router`;
+  undo.defer(() => removeCgroup(path));
+  const memoryGroup = await createMemoryGroup(path);
+  const router = undo.use(await cluster.startRouter(node, { memoryGroup }));
   const startMs = performance.now();
   await eventually("all routes", async () => {
     const text = await run("ip", ["-n", node.netns, "-4", "route"]);
@@ -85,6 +99,9 @@ export async function routerFigures(
     figure("rss.router", "MiB", [memory.residentMiB], { target: "≤ 64" }),
     figure("pss.router", "MiB", [memory.proportionalMiB]),
     figure("anonymous.router", "MiB", [memory.anonymousMiB]),
+    figure("workingset.router", "MiB", [workingSetOf(memoryGroup)], {
+      target: "≤ 64",
+    }),
     figure("rss.router.peak", "MiB", [peakOf(router.pid)]),
   ];
 }

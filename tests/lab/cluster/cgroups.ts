@@ -44,6 +44,17 @@ export async function createCgroup(path: string): Promise<void> {
   }
 }
 
+/** Makes a group of this path; returns the directory in which its memory is counted. */
+export async function createMemoryGroup(path: string): Promise<string> {
+  const isSecond = await isThere(`${ROOT}/cgroup.controllers`);
+  if (isSecond) {
+    await Deno.writeTextFile(`${ROOT}/cgroup.subtree_control`, "+memory");
+  }
+  const group = `${ROOT}/${isSecond ? "" : "memory/"}${path}`;
+  await Deno.mkdir(group, { recursive: true });
+  return group;
+}
+
 /** Removes a group and all below it from every hierarchy, once the last of its processes is gone; none is no error. */
 export async function removeCgroup(path: string): Promise<void> {
   const left = async () => {
