@@ -1,7 +1,9 @@
 import {
   abortable,
+  Backoff,
   CoalescedRunner,
   SingleFlight,
+  sleep,
 } from "../../../lib/async/mod.ts";
 import {
   type Egress,
@@ -61,6 +63,11 @@ export class NamespaceWatch {
   readonly #reads = new SingleFlight<V1Service | undefined>();
   readonly #rereads = new CoalescedRunner((signal) => this.#readAgain(signal), {
     minIntervalMs: PAUSE_MS,
+  });
+  readonly #backoff = new Backoff({
+    initialMs: PAUSE_MS,
+    maxMs: 30_000,
+    jitter: 1,
   });
 
   constructor(
@@ -128,6 +135,7 @@ export class NamespaceWatch {
   }
 
   async #readAgain(signal: AbortSignal): Promise<void> {
+    let isAnswered = true;
     for (const [key, known] of [...this.#services]) {
       if (!this.#isStale(known)) continue;
       try {
@@ -137,9 +145,12 @@ export class NamespaceWatch {
         }
       } catch {
         // What is known counts on until the API server answers.
-        this.#rereads.trigger();
+        isAnswered = false;
       }
     }
+    if (isAnswered) return this.#backoff.reset();
+    await sleep(this.#backoff.nextMs(), { signal });
+    this.#rereads.trigger();
   }
 
   async #read(
