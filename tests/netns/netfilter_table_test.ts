@@ -334,3 +334,22 @@ netnsTest(
     }
   },
 );
+
+netnsTest(
+  "replaceTable() makes a table as planned again to which very many rules were added",
+  async () => {
+    await using test = await setup();
+    const { temp, socket } = test;
+    const wanted = smallTable(ADDRESSES.slice(0, 2));
+    await socket.replaceTable(wanted);
+    const [chain] = wanted.chains;
+    const rule = `add rule inet small ${chain?.name} accept\n`;
+    const file = await Deno.makeTempFile();
+    await Deno.writeTextFile(file, rule.repeat(10_500));
+    await temp.exec("nft", "-f", file);
+    await Deno.remove(file);
+    assert.equal(await socket.replaceTable(wanted), true);
+    assert.equal(await listTable(temp, "small"), formatTable(wanted));
+    assert.equal(await socket.replaceTable(wanted), false);
+  },
+);

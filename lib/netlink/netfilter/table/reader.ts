@@ -1,4 +1,5 @@
 import type { Connection } from "../../connection/connection.ts";
+import { AT_MOST_IN_POD } from "../../connection/dump_reader.ts";
 import { unexpectedError } from "../../message/errors.ts";
 import { Attributes } from "../../message/message_reader.ts";
 import { NFGENMSG_SIZE } from "../../message/nfnetlink.ts";
@@ -26,6 +27,9 @@ import { setGet } from "./state.ts";
 
 /** The kernel answers short questions from its memory, without waiting for anything. */
 const ON_THREAD = { onThread: true } as const;
+
+/** A pod with NET_ADMIN can put any number into a table of ours, which differs from the planned one long before. */
+const BOUNDED = { onThread: true, atMost: AT_MOST_IN_POD } as const;
 
 /** Asks for a list of things. */
 export interface ListRequest {
@@ -107,7 +111,7 @@ export class TableReader {
     return elements;
   }
 
-  /** Lists the rules of a table, chain by chain in their order. */
+  /** Lists the rules of a table, chain by chain in their order; of very many, the beginning. */
   listRules(table: string): Promise<Attributes[]> {
     const request = nftRequest({
       message: NFT_MSG_GETRULE,
@@ -117,7 +121,7 @@ export class TableReader {
     return this.#connection.dump(
       request,
       ({ payload }) => new Attributes(payload.bytes.slice(NFGENMSG_SIZE)),
-      ON_THREAD,
+      BOUNDED,
     );
   }
 }
