@@ -346,6 +346,9 @@ netnsTest(
       await untilPasses(() => assert.ok(upkeep.looks > 2));
     }
     assert.equal(most, AT_MOST_IN_POD);
+    await lab.addNic(pod.netns, NET1);
+    await lab.ok("ADD", pod, { ifname: "net1" });
+    assert.equal(most, AT_MOST_IN_POD);
     await lab.ok("DEL", pod);
     assert.equal(most, AT_MOST_IN_POD);
   },

@@ -24,8 +24,9 @@ import type { Step } from "../state/steps.ts";
 /** A pod in which nothing runs yet, and the host, have few addresses and rules. */
 const SHORT = { isShort: true };
 
-/** A running pod may have any number. */
+/** A running pod may have any number; interfaces are added to such pods, too. */
 const BOUNDED = { atMost: AT_MOST_IN_POD };
+const SHORT_IN_POD = { isShort: true, atMost: AT_MOST_IN_POD };
 
 /**
  * Reads a pod's network, but for its neighbours: the kernel keeps those of all
@@ -48,9 +49,9 @@ async function readNewPod(
   pod: Routes,
   names: ReadonlySet<string>,
 ): Promise<SideState> {
-  const addresses = await pod.listAddresses({}, SHORT);
-  const rules = await pod.listRules({}, SHORT);
-  const routes = await pod.listRoutes({ outward: true }, SHORT);
+  const addresses = await pod.listAddresses({}, SHORT_IN_POD);
+  const rules = await pod.listRules({}, SHORT_IN_POD);
+  const routes = await pod.listRoutes({ outward: true }, SHORT_IN_POD);
   const indexes = [
     ...addresses.map(({ index }) => index),
     ...routes.flatMap(({ hops, index }) =>
@@ -66,7 +67,7 @@ export async function readAddresses(
   pod: Routes,
   names: ReadonlySet<string>,
 ): Promise<SideState> {
-  const addresses = await pod.listAddresses({}, SHORT);
+  const addresses = await pod.listAddresses({}, SHORT_IN_POD);
   const indexes = addresses.map(({ index }) => index);
   const links = await readLinks(pod, { names, indexes });
   return { links, addresses, rules: [], routes: [], neighbours: [] };
