@@ -67,8 +67,14 @@ function failuresOf(
   return steps.flatMap((step, i) => {
     const error = errors[i];
     if (error === undefined) return [];
-    return step.kind === "link" && step.optional ? [] : [{ step, error }];
+    return isDispensable(step, error) ? [] : [{ step, error }];
   });
+}
+
+/** ENOBUFS: neigh_alloc() of the kernel's net/core/neighbour.c where its table is full, which all namespaces of the machine share; without the entry the ends ask each other. */
+function isDispensable(step: Step, { code }: NetlinkError): boolean {
+  if (step.kind === "neighbour") return code === "ENOBUFS";
+  return step.kind === "link" && step.optional === true;
 }
 
 /** The refused steps in a form that may work, or undefined when nothing can be done. */

@@ -6,7 +6,7 @@ import { acknowledge, AnsweringTransport } from "../../netlink/testing.ts";
 import type { RouteStep, Step } from "../plan/plan.ts";
 import { applySteps } from "./link_end.ts";
 
-const { EACCES, EBUSY, EINVAL, ENETUNREACH } = ERRNO;
+const { EACCES, EBUSY, EINVAL, ENETUNREACH, ENOBUFS } = ERRNO;
 
 const ROUTE: RouteStep = {
   kind: "route",
@@ -24,6 +24,11 @@ const IPV6_ADDRESS: Step = {
   ...ADDRESS,
   address: Address.parse("fd02::1"),
   length: 128,
+};
+const NEIGHBOUR: Step = {
+  kind: "neighbour",
+  address: Address.parse("fe80::1"),
+  mac: "02:00:00:00:00:01",
 };
 const OPTIONAL: Step = {
   kind: "link",
@@ -67,6 +72,8 @@ const REFUSED: Readonly<Record<string, readonly [Step, number, string]>> = {
   "an IPv4 address, where IPv6 is off": [ADDRESS, EACCES, "EACCES"],
   "an IPv6 address, where it is on": [IPV6_ADDRESS, EINVAL, "EINVAL"],
   "a route is forbidden": [ROUTE, EACCES, "EACCES"],
+  "a neighbour is refused": [NEIGHBOUR, EINVAL, "EINVAL"],
+  "the kernel has no room for a route": [ROUTE, ENOBUFS, "ENOBUFS"],
 };
 
 for (const [why, [step, errno, code]] of Object.entries(REFUSED)) {
@@ -74,6 +81,10 @@ for (const [why, [step, errno, code]] of Object.entries(REFUSED)) {
     await assert.rejects(apply([step], errno), { code });
   });
 }
+
+Deno.test("applySteps() goes on without a neighbour where the machine's table is full, as pods together can fill it", async () => {
+  assert.equal((await apply([NEIGHBOUR], ENOBUFS)).length, 1);
+});
 
 Deno.test("applySteps() goes on without what is optional, and with nothing else", async () => {
   assert.equal((await apply([OPTIONAL], EINVAL)).length, 1);
