@@ -83,7 +83,7 @@ export class EgressCluster implements AsyncDisposable {
   readonly topology: Topology;
   readonly proxy: ServiceProxy;
   readonly kubelet: GatewayKubelet;
-  readonly #runtime: PodRuntime;
+  readonly runtime: PodRuntime;
   readonly #coild: Program;
   readonly #daemons = new Map<string, LabProcess>();
   readonly #resources: AsyncDisposableStack;
@@ -101,7 +101,7 @@ export class EgressCluster implements AsyncDisposable {
     this.topology = parts.topology;
     this.proxy = parts.proxy;
     this.kubelet = parts.kubelet;
-    this.#runtime = parts.runtime;
+    this.runtime = parts.runtime;
     this.#coild = parts.coild;
     this.#resources = parts.resources;
   }
@@ -298,15 +298,15 @@ export class EgressCluster implements AsyncDisposable {
     });
     const uid = created.metadata?.uid ?? "";
     const ref = { namespace, name, uid };
-    const pod = await this.#runtime.start(ref, node);
-    if (report) await this.#runtime.report(pod, { ready: true });
+    const pod = await this.runtime.start(ref, node);
+    if (report) await this.runtime.report(pod, { ready: true });
     const sockets = new NetnsSockets(pod.sandbox.netns);
     return { pod, sockets, [Symbol.dispose]: () => sockets[Symbol.dispose]() };
   }
 
   /** Reports the status of a client that was made without. */
   async reportClient({ pod }: Client): Promise<void> {
-    await this.#runtime.report(pod, { ready: true });
+    await this.runtime.report(pod, { ready: true });
   }
 
   /** Changes the annotation that names the client's Egresses; null takes it away. */
@@ -323,7 +323,7 @@ export class EgressCluster implements AsyncDisposable {
   async removeClient(client: Client): Promise<void> {
     client[Symbol.dispose]();
     const { namespace, name } = client.pod;
-    await this.#runtime.stop(client.pod);
+    await this.runtime.stop(client.pod);
     await this.access.client.delete(PODS, {
       namespace,
       name,

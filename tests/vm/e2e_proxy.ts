@@ -1,8 +1,8 @@
-// What kube-proxy does on a node for the Services of Egresses, in its nftables
-// mode: translation to a random endpoint, affinity by client address, and
-// connections of UDP forgotten when their endpoint serves no more.
+// What kube-proxy does on a node for Services of one port, in its nftables
+// mode: translation to a random endpoint, affinity by client address, a source
+// of the node's for a pod that reaches itself, and connections of UDP forgotten
+// when their endpoint serves no more.
 import { CoalescedRunner, TaskGroup } from "../../lib/async/mod.ts";
-import { EGRESS_SELECTOR } from "../../lib/api/mod.ts";
 import {
   ENDPOINT_SLICES,
   Informer,
@@ -17,12 +17,17 @@ import { inNetns } from "../lab/mod.ts";
 import type { VmFamily, VmNode } from "./topology.ts";
 
 const UDP = 17;
+/** As kube-proxy marks what it masquerades. */
+const HAIRPIN_MARK = 0x4000;
 
 /** A Service's address of one family, and who is behind it. */
 export interface Translation {
   readonly family: VmFamily;
   readonly address: string;
+  readonly protocol: "udp" | "tcp";
   readonly port: number;
+  /** The endpoints' own. */
+  readonly targetPort: number;
   readonly affinitySeconds?: number;
   /** Whom new connections go to. */
   readonly usable: readonly string[];
@@ -44,10 +49,7 @@ export class ServiceProxy implements AsyncDisposable {
   constructor(client: KubeClient, nodes: readonly VmNode[]) {
     this.#nodes = nodes;
     const runner = new CoalescedRunner(() => this.#sync());
-    const options = {
-      labelSelector: EGRESS_SELECTOR,
-      onChange: () => runner.trigger(),
-    };
+    const options = { onChange: () => runner.trigger() };
     this.#services = new Informer(client, SERVICES, options);
     this.#slices = new Informer(client, ENDPOINT_SLICES, options);
     const { signal } = this.#stop;
@@ -151,6 +153,9 @@ function render(family: VmFamily, rows: readonly Translation[]): string[] {
   const table = `${keyword} proxy`;
   const lines = [
     `add table ${table}`,
+    `add chain ${table} postrouting { type nat hook postrouting priority srcnat; }`,
+    `flush chain ${table} postrouting`,
+    `add rule ${table} postrouting meta mark & ${HAIRPIN_MARK} != 0 masquerade`,
     `add map ${table} services { type ${type} . inet_proto . inet_service : verdict; }`,
     `add chain ${table} prerouting { type nat hook prerouting priority dstnat; }`,
     `flush chain ${table} prerouting`,
@@ -168,7 +173,8 @@ function render(family: VmFamily, rows: readonly Translation[]): string[] {
 }
 
 function renderRow(table: string, row: Translation): string[] {
-  const { family, address, port, usable, affinitySeconds } = row;
+  const { family, address, port, protocol, targetPort, usable } = row;
+  const { affinitySeconds } = row;
   const { table: keyword, type } = KEYWORDS[family];
   const service = serviceName(row);
   const names = endpointNames(row);
@@ -177,7 +183,9 @@ function renderRow(table: string, row: Translation): string[] {
     `flush chain ${table} ${service}`,
   ];
   if (usable.length === 0) {
-    return [...lines, `add element ${table} refused { ${address} . ${port} }`];
+    return protocol === "tcp"
+      ? lines
+      : [...lines, `add element ${table} refused { ${address} . ${port} }`];
   }
   names.forEach((name, i) => {
     const to = family === "ipv6" ? `[${usable[i]}]` : usable[i];
@@ -189,7 +197,10 @@ function renderRow(table: string, row: Translation): string[] {
       ...(affinitySeconds === undefined ? [] : [
         `add rule ${table} ${name} update @bound-${name} { ${keyword} saddr }`,
       ]),
-      `add rule ${table} ${name} meta l4proto udp dnat to ${to}:${port}`,
+      `add rule ${table} ${name} ${keyword} saddr ${
+        usable[i]
+      } meta mark set meta mark | ${HAIRPIN_MARK}`,
+      `add rule ${table} ${name} meta l4proto ${protocol} dnat to ${to}:${targetPort}`,
     );
   });
   if (affinitySeconds !== undefined) {
@@ -202,7 +213,7 @@ function renderRow(table: string, row: Translation): string[] {
   const choice = names.map((name, i) => `${i} : goto ${name}`).join(", ");
   lines.push(
     `add rule ${table} ${service} numgen random mod ${names.length} vmap { ${choice} }`,
-    `add element ${table} services { ${address} . udp . ${port} : goto ${service} }`,
+    `add element ${table} services { ${address} . ${protocol} . ${port} : goto ${service} }`,
   );
   return lines;
 }
@@ -212,7 +223,8 @@ export function translationsOf(
   service: V1Service,
   slices: readonly V1EndpointSlice[],
 ): Translation[] {
-  const port = service.spec?.ports?.[0]?.port ?? 0;
+  const [first] = service.spec?.ports ?? [];
+  const port = first?.port ?? 0;
   const { sessionAffinity, sessionAffinityConfig } = service.spec ?? {};
   const seconds = sessionAffinityConfig?.clientIP?.timeoutSeconds ?? 10_800;
   return (service.spec?.clusterIPs ?? []).map((address) => {
@@ -226,7 +238,9 @@ export function translationsOf(
     return {
       family,
       address,
+      protocol: first?.protocol === "UDP" ? "udp" as const : "tcp" as const,
       port,
+      targetPort: slices[0]?.ports?.[0]?.port ?? port,
       ...(sessionAffinity === "ClientIP" ? { affinitySeconds: seconds } : {}),
       usable: usable.flatMap((e) => e.addresses),
       serving: serving.flatMap((e) => e.addresses),

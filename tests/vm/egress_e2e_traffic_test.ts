@@ -13,6 +13,7 @@ import {
   executablePath,
 } from "./e2e_cluster.ts";
 import { GATEWAYS } from "./e2e_objects.ts";
+import { ProbeKubelet } from "./e2e_probes.ts";
 import { egressTest, expectNoLeak } from "./e2e_stage.ts";
 import { OUTSIDE, OUTSIDE_NETWORKS, VM_FAMILIES } from "./topology.ts";
 import {
@@ -182,6 +183,55 @@ egressTest("egress end to end", {
           });
           return seen.every((source) => status?.sources?.includes(source));
         }, { timeoutMs: 90_000 });
+      },
+
+    "coil connectivity test --egress: pods of both nodes, Service, API server and Egress, all in one run":
+      async (cluster) => {
+        const { access } = cluster;
+        const port = 8089;
+        await using _server = await spawnProcess({
+          id: "probe-target",
+          runDir: access.runDir,
+          netns: cluster.topology.outside,
+          command: executablePath(),
+          args: ["probe", "serve", `--port=${port}`],
+        });
+        await using kubelet = await ProbeKubelet.start(cluster);
+        await access.admin.writeKubeconfig(access.admin.kubeconfig, {
+          token: access.admin.adminToken,
+        });
+        const { code, stdout, stderr } = await new Deno.Command(
+          executablePath(),
+          {
+            args: [
+              ...["connectivity", "test", "--image=coil", "--host-port=0"],
+              `--egress=${GATEWAYS}/near`,
+              `--target=http://${OUTSIDE.ipv4.near}:${port}/`,
+              "--output=json",
+            ],
+            env: {
+              PATH: `${kubelet.binDir}:${Deno.env.get("PATH")}`,
+              KUBECONFIG: access.admin.kubeconfig,
+            },
+          },
+        ).output();
+        const [out = "", err] = [stdout, stderr].map((bytes) =>
+          new TextDecoder().decode(bytes)
+        );
+        assert.equal(code, 0, `${out}${err}`);
+        const { checks } = JSON.parse(out) as {
+          checks: { check: string; done: number; failed: number }[];
+        };
+        assert.deepEqual(
+          checks.map(({ check, failed }) => `${check} ${failed}`),
+          ["pod 0", "large 0", "service 0", "api-server 0", "egress 0"],
+        );
+        // One pod of each node.
+        assert.equal(checks.at(-1)?.done, 2);
+        assert.match(
+          err ?? "",
+          /\nRemoving Namespace coil-connectivity-test\n$/,
+        );
       },
 
     "W40: the first packet after ADD arrives, though nobody knows the pod's status yet":
