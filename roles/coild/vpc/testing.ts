@@ -76,7 +76,7 @@ export interface NodeProcess extends AsyncDisposable {
   /** Takes it back. */
   remove(pod: string): Promise<void>;
   /** What is known of the VPC. */
-  readonly supply: Pick<VpcSupply, "view" | "lastRefusal">;
+  readonly supply: Pick<VpcSupply, "allocations" | "lastRefusal" | "view">;
 }
 
 /** The node: what outlives a process. */

@@ -74,6 +74,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
     const process = recorded(node);
     await using coild = process[0];
     for (const pod of podsOf(2)) await coild.add(pod);
+    assert.equal(coild.supply.allocations.length, 2);
     await node.expectLayout(3);
     const call = "CreateNetworkInterface";
     const code = "UnauthorizedOperation";
