@@ -121,7 +121,12 @@ async function leadIpam(
       metrics.requestSeen(request.metadata.uid ?? "");
       requestController.enqueue(request.metadata.name ?? "");
     },
-    onClosedRequest: ({ metadata }) => metrics.requestGone(metadata.uid ?? ""),
+    onClosedRequest(request) {
+      const uid = request.metadata.uid ?? "";
+      // The watch may show the answer before its write has returned.
+      if (isSettled(request)) metrics.requestAnswered(uid);
+      else metrics.requestGone(uid);
+    },
     onMissingNode: (name) => gc.check(name),
     onNodeAddresses: (name, block) => nodes.enqueue(name, block),
     onNode: (name, isThere) => isThere ? gc.nodeThere(name) : gc.nodeGone(name),

@@ -105,7 +105,7 @@ export class IpamMetrics {
     if (!this.#seenMs.has(uid)) this.#seenMs.set(uid, performance.now());
   }
 
-  /** Its answer was written. */
+  /** Its answer was written, or seen. */
   requestAnswered(uid: string): void {
     const seenMs = this.#seenMs.get(uid);
     if (seenMs === undefined) return;
@@ -113,7 +113,7 @@ export class IpamMetrics {
     this.#seenMs.delete(uid);
   }
 
-  /** It has its answer, or is gone. */
+  /** It is gone without an answer. */
   requestGone(uid: string): void {
     this.#seenMs.delete(uid);
   }
