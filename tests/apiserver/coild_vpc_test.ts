@@ -164,6 +164,7 @@ Deno.test("coild --addresses=vpc waits for EC2 at start and at its end, and refu
     );
     // As long as it is there, an address is kept for it.
     await lab.deletePod(pod);
+    await vpc.site.expectLayout(lab.node(), [1]);
   });
 
   await t.step("SIGTERM while a call is under way", async () => {

@@ -153,7 +153,12 @@ Deno.test("each gateway keeps its own entry in the Egress' status", async (t) =>
       const { since = "", ...entry } = await entryOf(name) ?? {};
       assert.ok(!Number.isNaN(Date.parse(since)), since);
       const addresses = valuesOf(ADDRESSES).map(String);
-      assert.deepEqual(entry, { name, addresses, draining: false });
+      assert.deepEqual(entry, {
+        name,
+        addresses,
+        draining: false,
+        probingNodes: 3,
+      });
     }
   });
 

@@ -14,6 +14,7 @@ import {
   SERVICES,
 } from "../netns/coordinator_lab.ts";
 import { type Figure, figure } from "./figures.ts";
+import { probeFigures } from "./probes.ts";
 import {
   endedChildrenSeconds,
   memoryOf,
@@ -81,6 +82,7 @@ export async function coordinatorFigures(
     if (label === "dual") {
       figures.push(...await crowded(stage), ...await atOnce(stage, log));
       figures.push(...await memoryFigures(stage), ...await probes(stage));
+      figures.push(...await probeFigures(lab, WAVE));
     }
   }
   return figures;

@@ -37,6 +37,7 @@ interface Session {
 export class HttpTransport implements Transport {
   readonly #source: ConnectionSource;
   #session: Session | undefined;
+  #isClosed = false;
 
   constructor(source: ConnectionSource) {
     this.#source = source;
@@ -119,7 +120,9 @@ export class HttpTransport implements Transport {
     await this.#source.refresh();
   }
 
+  /** Ends what is under way; later requests fail. */
   close(): void {
+    this.#isClosed = true;
     this.#giveUp(this.#session, "The client is closed");
   }
 
@@ -132,6 +135,7 @@ export class HttpTransport implements Transport {
   }
 
   #sessionFor(connection: Connection): Session {
+    if (this.#isClosed) throw new Error("the client is closed");
     const tlsKey = JSON.stringify(connection.tls);
     if (this.#session?.tlsKey === tlsKey) return this.#session;
     // Requests under way finish on the old connection.
