@@ -48,20 +48,19 @@ export function filePagesReleaser(): () => void {
   const file = Deno.readLinkSync("/proc/self/exe");
   let mappings: readonly Mapping[] | undefined;
   return () => {
-    mappings ??= cleanMappings(smapsOfSelf(), file);
-    for (const [address, length] of mappings) {
+    mappings ??= tryCleanMappings(file);
+    for (const [address, length] of mappings ?? []) {
       libc().symbols.madvise(address, length, MADV_DONTNEED);
     }
   };
 }
 
-/** Empty where the kernel has none: CONFIG_PROC_PAGE_MONITOR. */
-function smapsOfSelf(): string {
+/** Undefined where the kernel does not say them (CONFIG_PROC_PAGE_MONITOR), and while the process has no free file descriptor. */
+function tryCleanMappings(file: string): readonly Mapping[] | undefined {
   try {
-    return Deno.readTextFileSync("/proc/self/smaps");
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-    return "";
+    return cleanMappings(Deno.readTextFileSync("/proc/self/smaps"), file);
+  } catch {
+    return undefined;
   }
 }
 
