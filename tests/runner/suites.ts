@@ -116,6 +116,8 @@ export const SUITES: readonly Suite[] = [
       "tests/scale/scale_test.ts",
       "roles/coild/egress_part_test.ts",
     ],
+    // Those that take longest do not wait for it.
+    nice: true,
   },
   {
     name: "e2e",
@@ -159,7 +161,7 @@ export const SUITES: readonly Suite[] = [
     fileMinutes: 15,
     args: [],
     // It only works, and takes what e2e leaves. It is not nice: on a busy machine it has enough to wait for.
-    after: ["static", "unit"],
+    after: ["static"],
     // They wait more than they work, each for its own control plane.
     jobs: 6,
     longest: [
@@ -278,7 +280,7 @@ export const SUITES: readonly Suite[] = [
     },
     env: fromExecutable,
     // Floods, whose deadlines six files beside them would miss.
-    after: ["apiserver", "fuzz"],
+    after: ["unit", "apiserver", "fuzz"],
     nice: true,
   },
   {
@@ -355,7 +357,7 @@ export const SUITES: readonly Suite[] = [
     },
     // They wait for the kernel more than they work.
     jobs: 3,
-    after: ["demo"],
+    after: ["hostile"],
     nice: true,
   },
   {
