@@ -54,7 +54,7 @@ for (const family of ["ipv4", "ipv6"] as const) {
           protocol: PROTOCOL,
         },
         { family, priority: 1700, table: 0, goto: 1850, protocol: PROTOCOL },
-        { family, priority: 1850, table: 0, protocol: PROTOCOL },
+        { family, priority: 1850, table: 0, isNop: true, protocol: PROTOCOL },
       ];
       await socket.execute(rules.map((rule) => ruleAdd(rule)));
       const lines = (await temp.ip(flag, "rule")).split("\n").filter((line) =>

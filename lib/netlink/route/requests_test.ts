@@ -78,7 +78,7 @@ Deno.test("ruleText() has all that a rule asks for, as ip rule show writes it", 
     ],
     [{ fwmark: 0x1f, iif: "lo" }, "9: from all fwmark 0x1f iif lo lookup 7"],
     [{ table: 0, goto: 12, protocol: 3 }, "9: from all goto 12 proto 3"],
-    [{ table: 0 }, "9: from all nop"],
+    [{ table: 0, isNop: true }, "9: from all nop"],
     [{ table: 0, hasMore: true }, "9: from all and more"],
   ];
   for (const [fields, text] of cases) {

@@ -53,10 +53,12 @@ export interface Rule {
   readonly family: Family;
   /** Rules are tried from the lowest number on. */
   readonly priority: number;
-  /** The table it looks up; 0 for a rule that does something else, or nothing. */
+  /** The table it looks up; 0 for a rule that does something else. */
   readonly table: number;
   /** The priority at which the kernel goes on, which has to be higher. Without a rule there, it goes on with the next one. */
   readonly goto?: number | undefined;
+  /** It does nothing: a place to go on at. Its table is 0. */
+  readonly isNop?: true;
   /** Absent for any. */
   readonly source?: Prefix | undefined;
   /** Absent for any. */
@@ -137,6 +139,7 @@ export function parseRule(message: Message): Rule | undefined {
     iif: attributes.string(FRA_IIFNAME),
     goto: attributes.u32(FRA_GOTO),
     protocol: attributes.u8(FRA_PROTOCOL),
+    ...(payload.u8(7) === ACTION_NOTHING ? { isNop: true } : {}),
     ...(hasMore(payload, attributes) ? { hasMore: true } : {}),
   };
 }
@@ -169,7 +172,7 @@ export function ruleText(rule: Rule): string {
   if (iif !== undefined) words.push(`iif ${iif}`);
   if (goto !== undefined) words.push(`goto ${goto}`);
   else if (table !== 0) words.push(`lookup ${TABLE_NAMES.get(table) ?? table}`);
-  else if (hasMore !== true) words.push("nop");
+  else if (rule.isNop === true) words.push("nop");
   // As `ip`, which leaves out rules of unknown origin and the kernel's own.
   if (protocol && protocol !== PROTOCOL_KERNEL) words.push(`proto ${protocol}`);
   if (hasMore === true) words.push("and more");
@@ -218,9 +221,9 @@ function ruleWriter(rule: Rule): (writer: MessageWriter) => void {
   };
 }
 
-function actionOf({ goto, table }: Rule): number {
+function actionOf({ goto, isNop }: Rule): number {
   if (goto !== undefined) return ACTION_GOTO;
-  return table === 0 ? ACTION_NOTHING : ACTION_LOOKUP;
+  return isNop === true ? ACTION_NOTHING : ACTION_LOOKUP;
 }
 
 /** Writes a `struct fib_rule_hdr`. The table goes into an attribute, which has room for any. */

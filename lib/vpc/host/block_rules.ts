@@ -38,7 +38,7 @@ export function groupBlockRules(rules: readonly BlockRule[]): Rule[] {
   }
   return [
     ...row(rules, VPC_BLOCK_PRIORITY, LEVELS),
-    { ...other(rule), priority: VPC_BLOCK_END_PRIORITY },
+    { ...other(rule), priority: VPC_BLOCK_END_PRIORITY, isNop: true },
   ];
 }
 

@@ -225,7 +225,7 @@ Deno.test("diffVpcHost() puts rules that skip others right, and reports those of
   const found = rules.map((rule) =>
     rule.goto === 2600 ? { ...rule, goto: 2601 } : rule
   );
-  const nothing = { family: "ipv4", table: 0 } as const;
+  const nothing = { family: "ipv4", table: 0, isNop: true } as const;
   const others: Rule[] = [2599, 2601].map((priority) => (
     { ...nothing, priority }
   ));

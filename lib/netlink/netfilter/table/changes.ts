@@ -82,7 +82,8 @@ async function differences(
     if (listed === EVERYBODY) return undefined;
     requests.push(...changeRequests(difference(set, listed), target));
   }
-  const rules = await reader.listRules(table);
+  const planned = plan.chains.flatMap(({ rules }) => rules).length;
+  const rules = await reader.listRules(table, { planned });
   for (const chain of plan.chains) {
     const there = state.chains.has(chain);
     if (there && rulesAgree(chain, rules)) continue;

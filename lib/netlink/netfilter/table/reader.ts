@@ -28,9 +28,6 @@ import { setGet } from "./state.ts";
 /** The kernel answers short questions from its memory, without waiting for anything. */
 const ON_THREAD = { onThread: true } as const;
 
-/** A pod with NET_ADMIN can put any number into a table of ours, which differs from the planned one long before. */
-const BOUNDED = { onThread: true, atMost: AT_MOST_IN_POD } as const;
-
 /** Asks for a list of things. */
 export interface ListRequest {
   /** One of NFT_MSG_GET…. */
@@ -111,8 +108,15 @@ export class TableReader {
     return elements;
   }
 
-  /** Lists the rules of a table, chain by chain in their order; of very many, the beginning. */
-  listRules(table: string): Promise<Attributes[]> {
+  /**
+   * Lists the rules of a table, chain by chain in their order. A pod with
+   * NET_ADMIN can add any number to a table of ours: of those that are many
+   * more than planned, the beginning is listed.
+   */
+  listRules(
+    table: string,
+    { planned = 0 }: { readonly planned?: number } = {},
+  ): Promise<Attributes[]> {
     const request = nftRequest({
       message: NFT_MSG_GETRULE,
       op: `list rules of ${tableText(table)}`,
@@ -121,7 +125,7 @@ export class TableReader {
     return this.#connection.dump(
       request,
       ({ payload }) => new Attributes(payload.bytes.slice(NFGENMSG_SIZE)),
-      BOUNDED,
+      { ...ON_THREAD, atMost: planned + AT_MOST_IN_POD },
     );
   }
 }
