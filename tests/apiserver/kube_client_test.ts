@@ -97,7 +97,9 @@ Deno.test("KubeClient reads of pods in protobuf what JSON has of them", async ()
     metadata: { name: "heads" },
   });
   await plane.apply(
-    pod("plain", { annotations: { "example.com/text": "ü".repeat(200), a: "" } }),
+    pod("plain", {
+      annotations: { "example.com/text": "ü".repeat(200), a: "" },
+    }),
     pod("host", { labels: { app: "host" }, finalizers: ["example.com/stays"] }),
     pod("waits", {}),
   );
