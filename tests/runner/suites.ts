@@ -116,8 +116,6 @@ export const SUITES: readonly Suite[] = [
       "tests/scale/scale_test.ts",
       "roles/coild/egress_part_test.ts",
     ],
-    // Those that take longest do not wait for it.
-    nice: true,
   },
   {
     name: "e2e",
@@ -127,8 +125,7 @@ export const SUITES: readonly Suite[] = [
     root: true,
     fileMinutes: 15,
     args: [],
-    // The longest way to the end is by this and vm.
-    after: ["static"],
+    after: ["static", "unit"],
     // They wait more than they work, each for its own cluster.
     jobs: 2,
     longest: ["disruption", "load", "network", "families"].map((file) =>
@@ -161,7 +158,7 @@ export const SUITES: readonly Suite[] = [
     fileMinutes: 15,
     args: [],
     // It only works, and takes what e2e leaves. It is not nice: on a busy machine it has enough to wait for.
-    after: ["static"],
+    after: ["static", "unit"],
     // They wait more than they work, each for its own control plane.
     jobs: 6,
     longest: [
@@ -280,7 +277,7 @@ export const SUITES: readonly Suite[] = [
     },
     env: fromExecutable,
     // Floods, whose deadlines six files beside them would miss.
-    after: ["unit", "apiserver", "fuzz"],
+    after: ["apiserver", "fuzz"],
     nice: true,
   },
   {
@@ -357,7 +354,7 @@ export const SUITES: readonly Suite[] = [
     },
     // They wait for the kernel more than they work.
     jobs: 3,
-    after: ["hostile"],
+    after: ["demo"],
     nice: true,
   },
   {
