@@ -193,7 +193,8 @@ Deno.test("coild --addresses=vpc waits for EC2 at start and at its end, and refu
   await t.step("killed before EC2 has answered what it did", async () => {
     const pods = new VpcPods(vpc, await vpc.start(BARE));
     const { ask } = vpc.cloud;
-    const { AssignPrivateIpAddresses: before = 0 } = await vpc.site.changes();
+    const earlier = await vpc.site.changes();
+    const { AssignPrivateIpAddresses: before = 0 } = earlier;
     const late = (call: string) =>
       ask.fault({ call, kind: "late", ms: 60_000, times: 1 });
     const killAfter = async (call: string, count: number) => {
@@ -221,6 +222,7 @@ Deno.test("coild --addresses=vpc waits for EC2 at start and at its end, and refu
     await pods.coild.process.stop({ graceMs: 20_000 });
     const changes = await vpc.site.changes();
     assert.deepEqual(changes, {
+      ...earlier,
       AssignPrivateIpAddresses: before + 2,
       CreateNetworkInterface: 1,
       AttachNetworkInterface: 1,
