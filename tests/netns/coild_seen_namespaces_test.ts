@@ -31,7 +31,8 @@ netnsTest(
     await run("ip", ["netns", "delete", one.name]);
     await run("ip", ["netns", "add", one.name]);
     using other = Netns.open(one.path);
-    assert.ok((other.cookie ?? 0n) > (first.cookie ?? 0n));
+    // Each processor gives out numbers of its own.
+    assert.notEqual(other.cookie ?? first.cookie, first.cookie);
   },
 );
 
