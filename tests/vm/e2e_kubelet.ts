@@ -107,7 +107,10 @@ export class GatewayKubelet implements AsyncDisposable {
     while (!signal.aborted) {
       const pods = this.#pods.store.list();
       for (const pod of pods) {
-        this.#alone(pod.metadata?.uid ?? "", () => this.#sync(pod));
+        this.#alone(
+          pod.metadata?.uid ?? "",
+          () => this.#sync(pod).catch((error) => this.#unlessGone(pod, error)),
+        );
       }
       const known = new Set(pods.map((pod) => pod.metadata?.uid));
       for (const [uid, gateway] of this.#gateways) {
@@ -193,10 +196,17 @@ export class GatewayKubelet implements AsyncDisposable {
     const { namespace = "", name = "", uid = "" } = pod.metadata ?? {};
     const { runtime } = this.#options;
     const running = await runtime.start({ namespace, name, uid }, node);
-    await runtime.report(running, { ready: false });
+    let process: LabProcess;
+    try {
+      await runtime.report(running, { ready: false });
+      process = await this.#run(pod, running);
+    } catch (error) {
+      await runtime.stop(running);
+      throw error;
+    }
     this.#gateways.set(uid, {
       pod: running,
-      process: await this.#run(pod, running),
+      process,
       ready: false,
       restarts: 0,
       ending: undefined,
@@ -259,6 +269,14 @@ export class GatewayKubelet implements AsyncDisposable {
     });
   }
 
+  /** A pod may be deleted amid the work for it, which is no failure of a kubelet. */
+  async #unlessGone({ metadata }: V1Pod, error: unknown): Promise<void> {
+    const { namespace = "", name = "", uid } = metadata ?? {};
+    const { client } = this.#options.access;
+    const now = await client.tryGet(PODS, { namespace, name });
+    if (now?.metadata?.uid === uid) throw error;
+  }
+
   /** Of a pod that was deleted without grace: the API server has forgotten it already. */
   async #kill(gateway: MutableGateway): Promise<void> {
     if (gateway.ending !== undefined) return;
@@ -292,7 +310,14 @@ export class GatewayKubelet implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stop.abort();
-    await this.#tasks.wait();
+    try {
+      await this.#tasks.wait();
+    } finally {
+      await this.#killAll();
+    }
+  }
+
+  async #killAll(): Promise<void> {
     for (const { process, pod, ending } of this.#gateways.values()) {
       await process.kill9();
       if (ending !== undefined) {
