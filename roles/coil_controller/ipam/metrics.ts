@@ -89,7 +89,7 @@ export class IpamMetrics {
       "coil_controller_block_request_seconds",
       {
         help: "Time from seeing a block request to writing its answer.",
-        buckets: [...SECONDS_BUCKETS],
+        buckets: SECONDS_BUCKETS,
       },
     );
     this.gcReleased = make.counter("coil_controller_gc_released_blocks_total", {

@@ -33,7 +33,7 @@ export class GatewayMetrics {
     this.#switch = make.histogram("coil_coild_egress_client_switch_seconds", {
       help:
         "Time from the loss of a gateway until a client no longer uses it and its connections through it have ended",
-      buckets: [...SECONDS_BUCKETS],
+      buckets: SECONDS_BUCKETS,
     });
     this.#ended = make.counter("coil_coild_egress_connections_ended_total", {
       help: "Connections of clients through lost gateways, by action",

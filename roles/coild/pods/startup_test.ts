@@ -7,7 +7,7 @@ import { start, START_CONDITIONS, type StartOptions } from "./startup.ts";
 /** What of the API server's a start waits for. */
 const AWAITED = ["node", "pods", "blocks"] as const;
 
-/** A node with pods "a" and "b", whose kernel refuses twice, and an API server that answers when it is told to, for `late` alone. */
+/** A node with pods "a" and "b", whose kernel refuses twice, and an API server that does not answer `late` before the test has it do so. */
 function siteOf(
   { rests = [], late = "node" }: {
     readonly rests?: readonly string[];

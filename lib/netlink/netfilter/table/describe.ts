@@ -32,7 +32,7 @@ const MAX_ELEMENTS = 1_000;
  * shows them. What may be an address, or the beginning of one, is written as an
  * address, so that it can be recognized and redacted.
  *
- * @throws {NetlinkError} when the kernel refuses; `ENOENT` when there is no such table
+ * @throws {NetlinkError} when the kernel refuses; `ENOENT` when the table does not exist
  */
 export async function describeTable(
   reader: TableReader,

@@ -221,7 +221,7 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
   /**
    * Lists the elements of a set, in no particular order.
    *
-   * @throws {NetlinkError} `ENOENT` when there is no such table or set
+   * @throws {NetlinkError} `ENOENT` when the table or set does not exist
    * @throws {TypeError} when the set's key has a field of another type than those of `NftKeyType`, or an element stands for all others
    */
   listSet(table: string, set: string): Promise<NftElement[]> {
@@ -232,13 +232,13 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
    * Describes a table for people, also one of another program: its sets with their
    * elements, its chains, and their rules as the kernel's instructions.
    *
-   * @throws {NetlinkError} when the kernel refuses; `ENOENT` when there is no such table
+   * @throws {NetlinkError} when the kernel refuses; `ENOENT` when the table does not exist
    */
   describeTable(name: string): Promise<string[]> {
     return describeTable(this.#reader, name);
   }
 
-  /** What the table's counters have counted; nothing where there is no such table. */
+  /** What the table's counters have counted; nothing where the table does not exist. */
   async readCounters(table: string): Promise<ReadonlyMap<string, NftCounter>> {
     const counters = await this.#reader.list({
       message: NFT_MSG_GETOBJ,
