@@ -142,11 +142,17 @@ export class HeapKeeper {
 
 function measureOwn(): HeldMemory {
   const { external, heapUsed } = Deno.memoryUsage();
-  const [, resident = 0, ofFiles = 0] = Deno.readTextFileSync(
-    "/proc/self/statm",
-  ).split(" ").map(Number);
-  return {
-    heap: heapUsed + external,
-    resident: (resident - ofFiles) * PAGE_BYTES,
-  };
+  return { heap: heapUsed + external, resident: tryResident() ?? 0 };
+}
+
+/** Undefined while the process has no free file descriptor: then the heap alone counts. */
+function tryResident(): number | undefined {
+  try {
+    const [, resident = 0, ofFiles = 0] = Deno.readTextFileSync(
+      "/proc/self/statm",
+    ).split(" ").map(Number);
+    return (resident - ofFiles) * PAGE_BYTES;
+  } catch {
+    return undefined;
+  }
 }

@@ -180,3 +180,30 @@ Deno.test("HeapKeeper's own collector gives memory back", () => {
     "nothing was collected",
   );
 });
+
+Deno.test("HeapKeeper goes on while the process has no free file descriptor", async () => {
+  const keeper = JSON.stringify(import.meta.resolve("./heap_keeper.ts"));
+  const program = `
+    const { HeapKeeper } = await import(${keeper});
+    const keeper = new HeapKeeper();
+    const files = [];
+    try {
+      for (;;) files.push(Deno.openSync("/dev/null"));
+    } catch (error) {
+      console.log(error.code);
+    }
+    for (let i = 0; i < 6; i++) keeper.look();
+    console.log("goes on");`;
+  const { stdout, stderr } = await new Deno.Command("sh", {
+    args: [
+      ...["-c", 'ulimit -n 100 && exec "$0" eval "$1"'],
+      ...[Deno.execPath(), program],
+    ],
+  }).output();
+  const text = new TextDecoder();
+  assert.equal(
+    text.decode(stdout),
+    "EMFILE\ngoes on\n",
+    text.decode(stderr),
+  );
+});
