@@ -248,9 +248,12 @@ async function listen(
     healthAddress,
     registry,
     refusal,
-    healthz: { "sockets": () => files.check() },
+    healthz: { sockets: () => files.check() },
     readyz: {
       ping: () => true,
+      // What the parts know of earlier may be enough before calls can come.
+      // mutate: only a slow machine shows the time between.
+      sockets: () => !files.isEmpty || "not open yet",
       ...node && {
         "serves-pods": () => node.readiness.check(),
         "pod-network": () => node.checkNetwork(),

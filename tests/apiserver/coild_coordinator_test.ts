@@ -52,7 +52,7 @@ class Stage {
     await eventually(
       "coild",
       async () =>
-        /\[\+\]coordinator ok/.test(await coild.readyz().catch(() => "")),
+        /^readyz check passed$/m.test(await coild.readyz().catch(() => "")),
     );
   }
 

@@ -1,6 +1,10 @@
 // coil connectivity test and its namespace: a real API server and
 // kube-controller-manager, no kubelet. What it finds on nodes is tested by e2e.
 import assert from "node:assert/strict";
+import { egressLabels } from "../../lib/api/mod.ts";
+import type { JsonObject } from "../../lib/json/mod.ts";
+import { KubeClient } from "../../lib/kube/mod.ts";
+import { readSite } from "../../roles/cli/connectivity/site.ts";
 import { coil } from "../../roles/cli/testing.ts";
 import { ControlPlane, eventually } from "../lab/mod.ts";
 import { coilCommand } from "./coild_lab.ts";
@@ -107,6 +111,43 @@ Deno.test("coil connectivity test cleans up after itself, and touches nothing of
         /no gateways\. See: coil egress show gateways nat\/out\n$/,
       );
       assert.equal(await namespace(), undefined);
+    },
+  );
+
+  await t.step(
+    "a gateway that the Egress' status does not show yet is one",
+    async () => {
+      const of = "/apis/coil.cybozu.com/v2/namespaces/nat/egresses/out/status";
+      const merge = { contentType: "application/merge-patch+json" };
+      const patch = (uri: string, status: JsonObject) =>
+        plane.request("PATCH", uri, { status }, merge);
+      await patch(of, { sources: ["10.65.0.64"] });
+      const pod = (name: string, egress: string) => ({
+        apiVersion: "v1",
+        kind: "Pod",
+        metadata: { namespace: "nat", name, labels: egressLabels(egress) },
+        spec: { containers: [{ name: "egress", image: "coil" }] },
+      });
+      for (
+        const [name, egress, ip] of [
+          ["new", "out", "10.65.0.1"],
+          ["other", "other", "10.65.0.2"],
+        ] as const
+      ) {
+        await plane.apply(pod(name, egress));
+        await patch(
+          `/api/v1/namespaces/nat/pods/${name}/status`,
+          { podIP: ip, podIPs: [{ ip }] },
+        );
+      }
+      using client = await KubeClient.load({ kubeconfig: plane.kubeconfig });
+      const { sources } = await readSite(client, {
+        pageSize: 500,
+        image: "x",
+        egress: { namespace: "nat", name: "out" },
+        signal: new AbortController().signal,
+      });
+      assert.deepEqual(sources, ["10.65.0.64", "10.65.0.1"]);
     },
   );
 

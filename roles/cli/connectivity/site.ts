@@ -1,8 +1,9 @@
-import { EGRESSES } from "../../../lib/api/mod.ts";
+import { EGRESSES, egressSelector } from "../../../lib/api/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
 import {
   DAEMON_SETS,
   type KubeClient,
+  LIVE_PODS,
   NODES,
   PODS,
   SERVICES,
@@ -129,6 +130,7 @@ async function imageOfCoild(
   );
 }
 
+/** The status may be a minute old: gateways that came since are found by their pods. */
 async function sourcesOf(
   client: KubeClient,
   name: NamespacedName,
@@ -139,8 +141,18 @@ async function sourcesOf(
   if (egress === undefined) {
     throw new CommandError(`Cannot test Egress "${text}": it does not exist`);
   }
-  const sources = egress.status?.sources ?? [];
-  if (sources.length > 0) return sources;
+  const pods = await client.listAll(PODS, {
+    namespace: name.namespace,
+    labelSelector: egressSelector(name.name),
+    fieldSelector: LIVE_PODS,
+    signal,
+  });
+  const sources = new Set([
+    ...egress.status?.sources ?? [],
+    ...pods.items.flatMap(({ status }) => status?.podIPs ?? [])
+      .map(({ ip }) => ip),
+  ]);
+  if (sources.size > 0) return [...sources];
   throw new CommandError(
     `Cannot test Egress "${text}": it has no gateways. See: coil egress show gateways ${text}`,
   );

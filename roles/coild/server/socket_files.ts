@@ -15,6 +15,11 @@ export class SocketFiles {
     for (const path of paths) this.#inodes.set(path, Deno.lstatSync(path).ino);
   }
 
+  /** Whether callers find this process yet. */
+  get isEmpty(): boolean {
+    return this.#inodes.size === 0;
+  }
+
   /** For health checks: the first file that is another one now, or is gone. */
   check(): true | string {
     for (const [path, inode] of this.#inodes) {
