@@ -91,7 +91,7 @@ export class RouteRepair {
       }
       using _lock = await locks.lock(key, { upkeep: true, signal });
       const record = ipam.lookup(pod);
-      if (record?.state !== "used") continue;
+      if (!isKept(record)) continue;
       if (valuesOf(record.addresses).some((a) => holders.get(`${a}`) !== 1)) {
         continue;
       }
@@ -110,6 +110,7 @@ export class RouteRepair {
     const { containerId, hostName, ifname: iface } = pod;
     try {
       const lacks = await this.#with.network.upkeep.restoreEnd(pod, wanted);
+      if (lacks.length === 0) return undefined;
       this.#with.reports.repaired(lacks);
       log.info("Restored a pod's host interface", {
         containerId,
@@ -134,11 +135,18 @@ export class RouteRepair {
 
   #lacksAnything(pod: PodLink, present: LinkAddresses): boolean {
     const record = this.#with.ipam.lookup(pod);
-    if (record?.state !== "used") return false;
+    if (!isKept(record)) return false;
     const { addresses } = record;
     const { upkeep } = this.#with.network;
     return upkeep.findEndLacks(pod, { addresses, present }).length > 0;
   }
+}
+
+/** A pod whose block was taken away keeps its addresses too. */
+function isKept(
+  record: AllocationRecord | undefined,
+): record is AllocationRecord {
+  return record !== undefined && record.state !== "releasing";
 }
 
 function countHolders(

@@ -117,6 +117,13 @@ Deno.test("repair() gives a pod's end back what it lacks", async () => {
   assert.equal((await site.repair.repair([link(1)], { signal })).repaired, 0);
 });
 
+Deno.test("repair() gives a pod whose block was taken away back what it lacks", async () => {
+  const site = new Site();
+  site.know(1, { state: "quarantined" });
+  assert.equal((await site.repair.repair([link(1)], { signal })).repaired, 1);
+  assert.deepEqual(site.restored, ["c1 10.64.0.1 fd02::1"]);
+});
+
 Deno.test("repair() leaves alone what is worked on, is not in use, or is claimed twice", async () => {
   const site = new Site();
   site.know(1);
