@@ -1,6 +1,7 @@
 // Runs test suites and ends with the line "N passed, N failed".
 //
 //   deno task test [SUITE...] [FILE...] [--filter TEXT] [--allow-skips] [-- DENO_TEST_ARGS]
+import { messageOf } from "../lib/errors/mod.ts";
 import { refuseTask } from "../lib/flags/mod.ts";
 import { type RunDeno, runDenoTest } from "./runner/deno_tests.ts";
 import { type Counts, type Failure, ZERO } from "./runner/junit.ts";
@@ -65,10 +66,6 @@ function usage(): never {
 
 function secondsSince(started: number): number {
   return (performance.now() - started) / 1000;
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 /** Ends all tests, removes their labs, and ends. */

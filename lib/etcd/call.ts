@@ -6,6 +6,7 @@ import type {
 } from "@bufbuild/protobuf";
 import { create, fromBinary, toBinary } from "@bufbuild/protobuf";
 import { abortable, startTimer } from "../async/mod.ts";
+import { messageOf } from "../errors/mod.ts";
 import { exchange, GrpcError, StatusCode } from "../grpc/mod.ts";
 import { hostPort } from "../inet/mod.ts";
 import { type CertificateTrouble, certificateTrouble } from "./tls_trouble.ts";
@@ -111,11 +112,13 @@ function decode<T extends DescMessage>(
   try {
     return fromBinary(schema, bytes);
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    throw new GrpcError(`The answer is not a ${schema.typeName}: ${why}`, {
-      code: StatusCode.INTERNAL,
-      cause,
-    });
+    throw new GrpcError(
+      `The answer is not a ${schema.typeName}: ${messageOf(cause)}`,
+      {
+        code: StatusCode.INTERNAL,
+        cause,
+      },
+    );
   }
 }
 
@@ -154,7 +157,7 @@ function unreachable(
   endpoint: RemoteEndpoint,
   cause: unknown,
 ): RemoteUnreachableError {
-  const why = cause instanceof Error ? cause.message : String(cause);
+  const why = messageOf(cause);
   const { tls } = endpoint;
   const certificate = tls &&
     certificateTrouble(why, { hasIdentity: tls.identity !== undefined });

@@ -1,3 +1,4 @@
+import { messageOf } from "../errors/mod.ts";
 import { formatDuration, parseDurationMs } from "./duration.ts";
 import { parseInteger } from "./integer.ts";
 import {
@@ -122,7 +123,7 @@ export function refuseCommandLine(
 
 /** Does so for the command line of a task of `deno.json`, and exits with 2. */
 export function refuseTask(task: string, error: unknown): never {
-  const reason = error instanceof Error ? error.message : String(error);
+  const reason = messageOf(error);
   return refuse(reason, { program: `deno task ${task}`, exitCode: 2 });
 }
 

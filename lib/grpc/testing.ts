@@ -5,6 +5,7 @@
  * @module
  */
 import { jittered, onAbort, sleep, startTimer } from "../async/mod.ts";
+import { messageOf } from "../errors/mod.ts";
 import { exchange } from "./client/exchange.ts";
 import { GrpcError, StatusCode } from "./base/status.ts";
 
@@ -66,9 +67,8 @@ async function connect(
     } catch (cause) {
       // A full backlog is EAGAIN on a UNIX socket: unix(7).
       if (!(cause instanceof Deno.errors.WouldBlock)) {
-        const reason = cause instanceof Error ? cause.message : String(cause);
         throw new ConnectError(
-          `Cannot connect to socket "${path}": ${reason}`,
+          `Cannot connect to socket "${path}": ${messageOf(cause)}`,
           {
             cause,
           },

@@ -1,4 +1,5 @@
 import { CniError, type Command, ErrorCode } from "../cni/mod.ts";
+import { messageOf } from "../errors/mod.ts";
 
 /** coild did not answer: no process listens at its socket, or no answer came. */
 export class NoAnswerError extends Error {
@@ -23,7 +24,7 @@ export function toCniError(error: unknown, command: Command): CniError {
     const code = unavailableCode(command);
     return new CniError(message, { code, details, cause: error });
   }
-  const message = error instanceof Error ? error.message : String(error);
+  const message = messageOf(error);
   return new CniError(message, { code: ErrorCode.INTERNAL, cause: error });
 }
 

@@ -14,6 +14,7 @@ import {
   versionForErrors,
   versionReply,
 } from "../cni/mod.ts";
+import { messageOf } from "../errors/mod.ts";
 import { toCniError } from "./errors.ts";
 import { buildRequest, type CniRequest } from "./request.ts";
 
@@ -94,8 +95,7 @@ function readAll(outside: Outside): Uint8Array {
     return outside.readStdin();
   } catch (cause) {
     if (cause instanceof CniError) throw cause;
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new CniError(`error reading from stdin: ${reason}`, {
+    throw new CniError(`error reading from stdin: ${messageOf(cause)}`, {
       code: ErrorCode.IO_FAILURE,
       cause,
     });

@@ -1,4 +1,5 @@
 import { CniError, ErrorCode } from "../cni/mod.ts";
+import { messageOf } from "../errors/mod.ts";
 
 /** More than any network configuration has, and what the executable's front takes. */
 const MAX_STDIN_BYTES = 4 << 20;
@@ -54,8 +55,9 @@ export function tryWriteStdout(
     writeStdout(text);
     return true;
   } catch (error) {
-    const why = error instanceof Error ? error.message : String(error);
-    const line = `${program}: cannot write the answer to stdout: ${why}\n`;
+    const line = `${program}: cannot write the answer to stdout: ${
+      messageOf(error)
+    }\n`;
     Deno.stderr.writeSync(new TextEncoder().encode(line));
     return false;
   }

@@ -1,9 +1,10 @@
+import { messageOf } from "../errors/mod.ts";
 import { type Address, type DualStack, valuesOf } from "../inet/mod.ts";
 import type { Netns } from "../linux/mod.ts";
 import { type Link, linkSet, RouteSocket } from "../netlink/mod.ts";
 import { formatAlias, parseAlias } from "./base/alias.ts";
 import { findByAddress } from "./state/address_search.ts";
-import { IfnameMissingError, messageOf, PodCheckError } from "./base/errors.ts";
+import { IfnameMissingError, PodCheckError } from "./base/errors.ts";
 import { findHostEnd } from "./host/host_end.ts";
 import { NetnsIndex } from "./netns/netns_index.ts";
 import { openPodNetns, refuseHost } from "./netns/pod_netns.ts";

@@ -5,6 +5,7 @@ import {
   type PluginAnswer,
   SOCKET_VARIABLE,
 } from "../../lib/cnirpc/plugin/mod.ts";
+import { messageOf } from "../../lib/errors/mod.ts";
 import { NoAnswerError } from "../../lib/plugin/mod.ts";
 
 /** coild gives up after 60 s and says so; without that it hangs. */
@@ -137,6 +138,7 @@ async function writeAll(
 
 /** Details of a {@linkcode NoAnswerError}: the socket, what happened there and what to do. */
 export function detailsOf(socketPath: string, cause: unknown): string {
-  const reason = cause instanceof Error ? cause.message : String(cause);
-  return `socket "${socketPath}": ${reason}; check the coild pod of this node`;
+  return `socket "${socketPath}": ${
+    messageOf(cause)
+  }; check the coild pod of this node`;
 }

@@ -1,5 +1,6 @@
 import { isTimeout } from "../../lib/async/mod.ts";
 import type { FailureReason, Outcome } from "../../lib/connectivity/mod.ts";
+import { messageOf } from "../../lib/errors/mod.ts";
 import { errnoName, LinuxError } from "../../lib/linux/mod.ts";
 
 /** What answers is no probe, or answers something else. */
@@ -37,7 +38,7 @@ export function failureOf(error: unknown): Outcome {
   }
   const code = codeOf(error);
   const why = isTimeout(error) ? "no answer" : REASONS[code] ?? "other";
-  const detail = error instanceof Error ? error.message : "unknown";
+  const detail = messageOf(error);
   return { state: "failed", why, detail };
 }
 

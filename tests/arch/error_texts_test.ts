@@ -42,6 +42,17 @@ Deno.test("errors: no text has the class of an error before its message", async 
   assert.deepEqual(found, []);
 });
 
+Deno.test("errors: lib/errors alone reads the message of anything thrown", async () => {
+  const own = /\b(\w+) instanceof Error\s*\?\s*\1\.message\s*:/;
+  const found: string[] = [];
+  for (const dir of ["lib", "roles", "deploy"]) {
+    for await (const path of sources(dir)) {
+      if (own.test(await Deno.readTextFile(`${ROOT}${path}`))) found.push(path);
+    }
+  }
+  assert.deepEqual(found, ["lib/errors/mod.ts"]);
+});
+
 Deno.test("errors: logs and statuses describe errors of each class by their message", () => {
   const classes = [Error, TypeError, RangeError, SyntaxError, ReferenceError];
   for (const ErrorClass of classes) {

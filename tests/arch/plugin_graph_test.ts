@@ -37,13 +37,13 @@ for (
   const [role, allowed, [least, most]] of [
     [
       "coil",
-      /^(roles\/coil|lib\/(cni|cnirpc\/plugin|json|names|plugin))\//,
+      /^(roles\/coil|lib\/(cni|cnirpc\/plugin|errors|json|names|plugin))\//,
       [20, 50],
     ],
     // It does the work itself.
     [
       "coordinator",
-      /^(roles\/coordinator|lib\/(async|bytes|cni|coordinator|inet|json|linux|names|netlink|plugin|podnet|probe|telemetry\/base))\//,
+      /^(roles\/coordinator|lib\/(async|bytes|cni|coordinator|errors|inet|json|linux|names|netlink|plugin|podnet|probe|telemetry\/base))\//,
       [150, 200],
     ],
   ] as const

@@ -6,6 +6,7 @@ const RANK: Readonly<Record<string, number>> = {
   "lib/inet": 0,
   "lib/async": 0,
   "lib/bytes": 0,
+  "lib/errors": 0,
   "lib/json": 0,
   "lib/tar": 0,
   "lib/flags": 1,

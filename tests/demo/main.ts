@@ -1,6 +1,7 @@
 // `deno task demo`: Coil at work on a real control plane and three nodes;
 // with --egress, the way out through gateways.
 import { parseArgs } from "node:util";
+import { messageOf } from "../../lib/errors/mod.ts";
 import { refuseTask } from "../../lib/flags/mod.ts";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { CoilCluster } from "../lab/coil.ts";
@@ -195,7 +196,7 @@ try {
 } catch (error) {
   failed = true;
   line(
-    red(`The demo failed: ${error instanceof Error ? error.message : error}`),
+    red(`The demo failed: ${messageOf(error)}`),
   );
 }
 if (!keep) await step("cleaning up", remove);

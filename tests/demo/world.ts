@@ -1,5 +1,6 @@
 // The world of the egress demo: nodes with coild, gateways, pods and an outside
 // network. It is made where this program runs, and does what the story asks.
+import { messageOf } from "../../lib/errors/mod.ts";
 import { EgressCluster } from "../vm/e2e_cluster.ts";
 import type { Client } from "../vm/e2e_cluster.ts";
 import { takeSources } from "../vm/topology.ts";
@@ -108,10 +109,6 @@ async function answer(api: WorldApi, request: Request): Promise<Answer> {
   } catch (error) {
     return { error: messageOf(error) };
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }
 
 const { hostname, port } = new URL(`tcp://${Deno.args[0]}`);

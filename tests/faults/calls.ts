@@ -1,5 +1,6 @@
 /** What a node's runtime, its pods and its admin do, and what the runtime is told of it. */
 import { askAddresses, askRelease } from "../../lib/cnirpc/inspection/mod.ts";
+import { messageOf } from "../../lib/errors/mod.ts";
 import { CallError } from "../apiserver/coild_lab.ts";
 import { run, sleep } from "../lab/mod.ts";
 import { prefixesOf } from "./compare.ts";
@@ -316,5 +317,5 @@ function textOf(error: unknown): string {
   if (error instanceof CallError) {
     return `${error.status} ${error.code} ${error.message}`;
   }
-  return error instanceof Error ? error.message : String(error);
+  return messageOf(error);
 }

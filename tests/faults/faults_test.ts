@@ -1,4 +1,5 @@
 // Random steps of runtimes, pods, admins and failures, with kernel, API server and runtime compared again and again.
+import { messageOf } from "../../lib/errors/mod.ts";
 import { say } from "../runner/output.ts";
 import { Driver, type Length } from "./driver.ts";
 import { History } from "./history.ts";
@@ -28,7 +29,7 @@ Deno.test({
       }
       say(`seed ${seed}: ${history.summary}`);
     } catch (error) {
-      const message = error instanceof Error ? error.message : String(error);
+      const message = messageOf(error);
       throw new Error(
         `COIL_TEST_SEED=${seed}, step ${history.steps} of ${length.steps}: ${message}\n\n${
           history.about(message)

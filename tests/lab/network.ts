@@ -1,3 +1,4 @@
+import { messageOf } from "../../lib/errors/mod.ts";
 import type { Log } from "./build.ts";
 import { CommandError, run } from "./command.ts";
 import { labDir, lockFile } from "./cache.ts";
@@ -177,7 +178,7 @@ export async function bestEffort(
   try {
     await work();
   } catch (err) {
-    log(`Cannot ${what}: ${err instanceof Error ? err.message : err}`);
+    log(`Cannot ${what}: ${messageOf(err)}`);
   }
 }
 

@@ -1,4 +1,5 @@
 // `deno task mutate`: changes one thing at a time, and reports the changes that no test notices.
+import { messageOf } from "../../lib/errors/mod.ts";
 import { say } from "../runner/output.ts";
 import { changedLines } from "./changed.ts";
 import { type Importers, readImporters } from "./importers.ts";
@@ -164,6 +165,6 @@ const options = readOptions();
 try {
   Deno.exit(await main(options) || options.report ? 0 : 1);
 } catch (error) {
-  say(error instanceof Error ? error.message : String(error));
+  say(messageOf(error));
   Deno.exit(error instanceof UnjudgedError && options.report ? 0 : 2);
 }

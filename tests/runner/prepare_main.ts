@@ -1,4 +1,5 @@
 // Prepares the suites that its arguments name, one after the other: see preparation.ts, which reads its output.
+import { messageOf } from "../../lib/errors/mod.ts";
 import { preparePackages } from "../lab/packages.ts";
 import { say } from "./output.ts";
 import type { Told } from "./preparation.ts";
@@ -16,7 +17,7 @@ for (const { name, packages, prepare } of asked) {
     await prepare?.(log);
     tell({ name, obstacle: "" });
   } catch (error) {
-    const obstacle = error instanceof Error ? error.message : String(error);
+    const obstacle = messageOf(error);
     tell({ name, obstacle });
   }
 }

@@ -1,6 +1,7 @@
 // The address management of two nodes and of the controller, as it is, in every order that a seeded scheduler
 // picks: who is answered when, what is lost, who dies. COIL_SCHEDULE_STEPS=1000000 looks for longer.
 import assert from "node:assert/strict";
+import { messageOf } from "../../lib/errors/mod.ts";
 import { configureLogging } from "../../lib/telemetry/mod.ts";
 import { Random, seedOfRun } from "../faults/random.ts";
 import { Scheduler } from "./scheduler.ts";
@@ -28,9 +29,10 @@ async function runWorld(seed: number, stretches: number): Promise<Outcome> {
   try {
     for (let n = 0; n < stretches; n++) await world.run(STRETCH);
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
     throw new Error(
-      `COIL_TEST_SEED=${seed}, step ${scheduler.steps}: ${message}\n\n${scheduler.lately}`,
+      `COIL_TEST_SEED=${seed}, step ${scheduler.steps}: ${
+        messageOf(error)
+      }\n\n${scheduler.lately}`,
       { cause: error },
     );
   }

@@ -1,5 +1,6 @@
 // Traffic of the egress tests. One process holds all sockets: a process of its
 // own for each would cost more than the test, in a virtual machine.
+import { messageOf } from "../../lib/errors/mod.ts";
 import { inNetns, Netns, openLibc } from "../../lib/linux/mod.ts";
 import { sleep } from "../lab/mod.ts";
 import { OUTSIDE, VM_FAMILIES } from "./topology.ts";
@@ -475,8 +476,4 @@ export async function visit(
   await writeAll(answering, "answer");
   const answer = await readText(asking, "answer".length);
   if (answer !== "answer") throw new Error(`the answer was "${answer}"`);
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -1,3 +1,4 @@
+import { messageOf } from "../../../lib/errors/mod.ts";
 /** The image cannot be made; the message says why and what to do. */
 export class ImageError extends Error {
   override readonly name = "ImageError";
@@ -16,8 +17,6 @@ export function explainWriteError(error: unknown, file: string): never {
   const isFull = code === "ENOSPC" || code === "EDQUOT";
   const why = isFull
     ? `no space is left there (${code}); free some 400 MB, or set COIL_CACHE and --out to places with room`
-    : error instanceof Error
-    ? error.message
-    : String(error);
+    : messageOf(error);
   throw new ImageError(`Cannot write "${file}": ${why}`, { cause: error });
 }

@@ -1,6 +1,7 @@
 // Debian packages of the image's first layer: which, and where they come from.
 import { createHash } from "node:crypto";
 import * as path from "node:path";
+import { messageOf } from "../../../lib/errors/mod.ts";
 import {
   cacheDir,
   lockFile,
@@ -106,7 +107,7 @@ async function download(directory: string, log: Log): Promise<void> {
         { cause: error },
       );
     }
-    const why = error instanceof Error ? error.message : String(error);
+    const why = messageOf(error);
     throw new ImageError(
       `Cannot fetch the Debian packages of the image: ${why.trim()}\nIt takes Debian, and a mirror that can be reached: see what "apt-get update" says`,
       { cause: error },

@@ -1,4 +1,5 @@
 import type { Clock } from "../../async/mod.ts";
+import { messageOf } from "../../errors/mod.ts";
 import { CallBudget } from "../query/budget.ts";
 import {
   CredentialSource,
@@ -248,9 +249,8 @@ async function from<T>(where: string, get: () => Promise<T>): Promise<T> {
 }
 
 function credentialsError(where: string, cause: unknown): CredentialsError {
-  const why = cause instanceof Error ? cause.message : "unknown";
   return new CredentialsError(
-    `Cannot get credentials from ${where}: ${why}`,
+    `Cannot get credentials from ${where}: ${messageOf(cause)}`,
     { cause },
   );
 }

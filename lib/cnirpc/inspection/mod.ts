@@ -7,6 +7,7 @@
  * @module
  */
 import { abortable, writeAll } from "../../async/mod.ts";
+import { messageOf } from "../../errors/mod.ts";
 import type { Address } from "../../inet/mod.ts";
 
 /** What the socket is called beside that for gRPC: `/run/coild.sock.admin`. */
@@ -224,8 +225,7 @@ export async function askMetrics(
 }
 
 function silent(what: string, cause: unknown): CoildSilentError {
-  const why = cause instanceof Error ? cause.message : String(cause);
-  return new CoildSilentError(`${what}: ${why}`, { cause });
+  return new CoildSilentError(`${what}: ${messageOf(cause)}`, { cause });
 }
 
 /** The body of what comes back. @throws {SyntaxError} when it is not a whole answer */

@@ -1,3 +1,4 @@
+import { messageOf } from "../../errors/mod.ts";
 import { type Netns, readSysctl, writeSysctl } from "../../linux/mod.ts";
 import {
   ConntrackSocket,
@@ -58,9 +59,10 @@ export function ensureSysctl(
     writeSysctl(name, value, options);
   } catch (cause) {
     if (alsoGood.includes(found)) return;
-    const reason = cause instanceof Error ? cause.message : String(cause);
     throw new Error(
-      `Cannot set sysctl "${name}" to ${value}: it is ${found}, and writing it failed (${reason}); make /proc/sys writable for the gateway, or set it in the pod's securityContext`,
+      `Cannot set sysctl "${name}" to ${value}: it is ${found}, and writing it failed (${
+        messageOf(cause)
+      }); make /proc/sys writable for the gateway, or set it in the pod's securityContext`,
       { cause },
     );
   }

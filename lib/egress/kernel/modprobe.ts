@@ -1,3 +1,4 @@
+import { messageOf } from "../../errors/mod.ts";
 /** kernel.modules_disabled: 1 forbids loading modules until the machine boots again. */
 const MODULES_DISABLED = "/proc/sys/kernel/modules_disabled";
 
@@ -40,9 +41,4 @@ function whyForbidden(): string | undefined {
     }
     return undefined; // modprobe will give the reason
   }
-}
-
-/** The text of anything thrown. */
-export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

@@ -1,4 +1,5 @@
 import { Mutex } from "../../async/mod.ts";
+import { messageOf } from "../../errors/mod.ts";
 import { Address, type Family } from "../../inet/mod.ts";
 import {
   FouUnsupportedError,
@@ -9,7 +10,7 @@ import {
   type TunnelSpec,
 } from "../../netlink/mod.ts";
 import { FOU_PORT } from "../../names/mod.ts";
-import { messageOf, runModprobe } from "./modprobe.ts";
+import { runModprobe } from "./modprobe.ts";
 import { TUNNEL_LINKS } from "./tunnel_names.ts";
 
 /** What a family's tunnels are made of. */

@@ -1,3 +1,4 @@
+import { messageOf } from "../../errors/mod.ts";
 import type { GrpcCall } from "../base/service.ts";
 import { GrpcError, StatusCode } from "../base/status.ts";
 
@@ -33,6 +34,6 @@ export async function answerCall(
  */
 function toGrpcError(thrown: unknown): GrpcError {
   if (thrown instanceof GrpcError) return thrown;
-  const message = thrown instanceof Error ? thrown.message : String(thrown);
+  const message = messageOf(thrown);
   return new GrpcError(message, { code: StatusCode.UNKNOWN, cause: thrown });
 }

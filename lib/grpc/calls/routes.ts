@@ -1,4 +1,5 @@
 import { type DescService, fromBinary, toBinary } from "@bufbuild/protobuf";
+import { messageOf } from "../../errors/mod.ts";
 import { GrpcError, StatusCode } from "../base/status.ts";
 import {
   ServerReflection,
@@ -67,8 +68,7 @@ function decodeRequest(message: Uint8Array) {
   try {
     return fromBinary(ServerReflectionRequestSchema, message);
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new GrpcError(`Cannot decode request: ${reason}`, {
+    throw new GrpcError(`Cannot decode request: ${messageOf(cause)}`, {
       code: StatusCode.INVALID_ARGUMENT,
       cause,
     });

@@ -1,3 +1,4 @@
+import { messageOf } from "../../errors/mod.ts";
 /** The network namespace of a pod is not there: the file is missing, or names something else. */
 export class NetnsNotFoundError extends Error {
   /** The class, for logs. */
@@ -75,9 +76,4 @@ export class PodCheckError extends Error {
     );
     this.problems = problems;
   }
-}
-
-/** The text of anything thrown. */
-export function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error);
 }

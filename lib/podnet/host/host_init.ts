@@ -6,7 +6,7 @@ import {
   writeSysctl,
 } from "../../linux/mod.ts";
 import { NetlinkError, type RouteSocket, ruleAdd } from "../../netlink/mod.ts";
-import { messageOf } from "../base/errors.ts";
+import { messageOf } from "../../errors/mod.ts";
 import {
   type FoundHost,
   type HostLack,

@@ -12,7 +12,7 @@ import {
   type NftTable,
   TableMonitor,
 } from "../../netlink/mod.ts";
-import { messageOf } from "../base/errors.ts";
+import { messageOf } from "../../errors/mod.ts";
 
 /** The counters of packets with forged sources. */
 const FORGED: Readonly<Record<Family, string>> = {

@@ -1,7 +1,7 @@
 import { type Address, type DualStack, valuesOf } from "../../inet/mod.ts";
 import { type Link, MAIN_TABLE, RouteSocket } from "../../netlink/mod.ts";
 import { POD_LINK_GROUP } from "../../names/mod.ts";
-import { messageOf } from "../base/errors.ts";
+import { messageOf } from "../../errors/mod.ts";
 import { openPodNetns } from "../netns/pod_netns.ts";
 import { sourcesOf } from "../base/sources.ts";
 

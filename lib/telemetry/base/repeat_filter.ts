@@ -1,3 +1,4 @@
+import { messageOf } from "../../errors/mod.ts";
 /** How many texts are remembered: they are few unless they carry numbers that change. */
 const MAX_TEXTS = 100;
 
@@ -21,7 +22,7 @@ export class RepeatFilter {
 
   /** Whether this passes now. Errors go by their text. */
   passes(what: unknown): boolean {
-    const text = what instanceof Error ? what.message : String(what);
+    const text = messageOf(what);
     const now = this.#now();
     const passed = this.#passedAtMs.get(text);
     if (passed !== undefined && now - passed < this.#remindMs) return false;

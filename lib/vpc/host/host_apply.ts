@@ -1,4 +1,5 @@
 import { Mutex } from "../../async/mod.ts";
+import { messageOf } from "../../errors/mod.ts";
 import { FAMILIES, type Family } from "../../inet/mod.ts";
 import {
   LinuxError,
@@ -248,6 +249,5 @@ function isDone(error: NetlinkError): boolean {
 }
 
 function refused(text: string, cause: unknown): VpcHostProblem {
-  const why = cause instanceof Error ? cause.message : String(cause);
-  return new VpcHostProblem(`Cannot ${text}: ${why}`, { cause });
+  return new VpcHostProblem(`Cannot ${text}: ${messageOf(cause)}`, { cause });
 }

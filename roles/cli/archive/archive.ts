@@ -1,4 +1,5 @@
 import * as path from "node:path";
+import { messageOf } from "../../../lib/errors/mod.ts";
 import { type TarEntry, writeTar } from "../../../lib/tar/mod.ts";
 import { CommandError } from "../base/errors.ts";
 
@@ -139,6 +140,7 @@ async function exists(file: string): Promise<boolean> {
 }
 
 function cannotWrite(file: string, cause: unknown): CommandError {
-  const why = cause instanceof Error ? cause.message : String(cause);
-  return new CommandError(`Cannot write "${file}": ${why}`, { cause });
+  return new CommandError(`Cannot write "${file}": ${messageOf(cause)}`, {
+    cause,
+  });
 }

@@ -1,4 +1,5 @@
 import { isTimeout } from "../../../lib/async/mod.ts";
+import { messageOf } from "../../../lib/errors/mod.ts";
 import { VERSION } from "../../../lib/names/mod.ts";
 import type { Archive } from "./archive.ts";
 import { scrub } from "./clean.ts";
@@ -88,7 +89,3 @@ export class Collection {
 }
 
 const OUT_OF_TIME = "there was no time left (--timeout)";
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : "unknown";
-}

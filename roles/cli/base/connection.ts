@@ -1,3 +1,4 @@
+import { messageOf } from "../../../lib/errors/mod.ts";
 import { CLUSTER_FLAGS, type IntFlag } from "../../../lib/flags/mod.ts";
 import { KubeClient } from "../../../lib/kube/mod.ts";
 import { VERSION } from "../../../lib/names/mod.ts";
@@ -34,11 +35,13 @@ export async function connect(
       userAgent: `coil/${VERSION}`,
     });
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
     const file = kubeconfig || Deno.env.get("KUBECONFIG") || "";
     const which = file === "" ? "" : ` "${file}"`;
-    throw new CommandError(`Cannot read the kubeconfig${which}: ${why}`, {
-      cause,
-    });
+    throw new CommandError(
+      `Cannot read the kubeconfig${which}: ${messageOf(cause)}`,
+      {
+        cause,
+      },
+    );
   }
 }

@@ -1,3 +1,4 @@
+import { messageOf } from "../../../lib/errors/mod.ts";
 import { EXIT } from "../../../lib/flags/mod.ts";
 import { forEachConcurrently } from "../../../lib/async/mod.ts";
 import { NODES, PODS, type V1Pod } from "../../../lib/kube/mod.ts";
@@ -49,7 +50,7 @@ export async function askNodes<A>(
     try {
       answers.set(node, await askNode(byNode.get(node), command));
     } catch (error) {
-      const detail = error instanceof Error ? error.message : String(error);
+      const detail = messageOf(error);
       unseen.push({ what: `Node ${node}`, why: "unknown", detail });
     }
   });

@@ -1,3 +1,4 @@
+import { messageOf } from "../../../lib/errors/mod.ts";
 import { EXIT } from "../../../lib/flags/mod.ts";
 import { forEachConcurrently } from "../../../lib/async/mod.ts";
 import {
@@ -73,7 +74,7 @@ async function askRound(
         });
       }
     } catch (error) {
-      const why = error instanceof Error ? error.message : "unknown";
+      const why = messageOf(error);
       unasked.push({ pod, why: asking.signal.aborted ? "no time left" : why });
     }
   });

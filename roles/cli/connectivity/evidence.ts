@@ -1,5 +1,6 @@
 import { forEachConcurrently } from "../../../lib/async/mod.ts";
 import { type NodeFacts, PROBE_PORT } from "../../../lib/connectivity/mod.ts";
+import { messageOf } from "../../../lib/errors/mod.ts";
 import type { CoilContainer } from "../base/kubectl.ts";
 import { plainText } from "../base/problem.ts";
 import { askFrom, type Asking, lookFrom } from "./ask.ts";
@@ -53,7 +54,7 @@ export async function gatherEvidence(
         reached.set(`${node} ${address}`, outcomes[i]?.state === "answered");
       });
     } catch (error) {
-      const why = error instanceof Error ? error.message : "unknown";
+      const why = messageOf(error);
       asking.say(
         `Cannot ask Node ${node} for the reason: ${plainText(why)}`,
       );

@@ -4,6 +4,7 @@ import {
   sleep,
   waitWhile,
 } from "../../../lib/async/mod.ts";
+import { messageOf } from "../../../lib/errors/mod.ts";
 import {
   KubeApiError,
   type KubeClient,
@@ -92,9 +93,10 @@ export class Space {
     try {
       await removeNamespace(this.#client, { name: this.name, uid: this.#uid });
     } catch (error) {
-      const why = error instanceof Error ? error.message : "unknown";
       this.#say(
-        `Cannot remove Namespace ${this.name}: ${why}\nThe next test removes it, or: kubectl delete namespace ${this.name}`,
+        `Cannot remove Namespace ${this.name}: ${
+          messageOf(error)
+        }\nThe next test removes it, or: kubectl delete namespace ${this.name}`,
       );
     }
   }

@@ -1,4 +1,5 @@
 import { askMetrics } from "../../../lib/cnirpc/inspection/mod.ts";
+import { messageOf } from "../../../lib/errors/mod.ts";
 import { VERSION } from "../../../lib/names/mod.ts";
 import { formatProblems } from "../base/problem.ts";
 import { MIN_AGE_MS } from "../../../lib/ipam/audit/mod.ts";
@@ -36,7 +37,7 @@ export async function readLocal(options: LocalOptions): Promise<LocalReport> {
     try {
       files[name] = await read();
     } catch (error) {
-      const why = error instanceof Error ? error.message : "unknown";
+      const why = messageOf(error);
       missing.push({ what: name, why });
     }
   }

@@ -1,3 +1,4 @@
+import { messageOf } from "../../../lib/errors/mod.ts";
 import {
   EtcdClient,
   type EtcdClientOptions,
@@ -40,12 +41,14 @@ async function load(kubeconfig: string, context: string): Promise<KubeClient> {
       fieldManager: "coil-migrator",
     });
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
     const file = kubeconfig || Deno.env.get("KUBECONFIG") || "";
     const which = file === "" ? "" : ` "${file}"`;
-    throw new MigrateError(`Cannot read the kubeconfig${which}: ${why}`, {
-      cause,
-    });
+    throw new MigrateError(
+      `Cannot read the kubeconfig${which}: ${messageOf(cause)}`,
+      {
+        cause,
+      },
+    );
   }
 }
 
@@ -115,9 +118,11 @@ async function readText(flag: string, file: string): Promise<string> {
   try {
     return await Deno.readTextFile(file);
   } catch (cause) {
-    const why = cause instanceof Error ? cause.message : String(cause);
-    throw new MigrateError(`Cannot read --${flag} "${file}": ${why}`, {
-      cause,
-    });
+    throw new MigrateError(
+      `Cannot read --${flag} "${file}": ${messageOf(cause)}`,
+      {
+        cause,
+      },
+    );
   }
 }

@@ -1,5 +1,6 @@
 import * as path from "node:path";
 import { writeAll } from "../../../lib/async/mod.ts";
+import { messageOf } from "../../../lib/errors/mod.ts";
 import { MigrateError } from "../command/errors.ts";
 import { inspectManifest, type ManifestState } from "./manifest.ts";
 
@@ -55,8 +56,10 @@ export async function writeNewFile(file: string, text: string): Promise<void> {
 }
 
 function fileError(verb: string, file: string, cause: unknown): MigrateError {
-  const why = cause instanceof Error ? cause.message : String(cause);
-  return new MigrateError(`Cannot ${verb} manifest "${file}": ${why}`, {
-    cause,
-  });
+  return new MigrateError(
+    `Cannot ${verb} manifest "${file}": ${messageOf(cause)}`,
+    {
+      cause,
+    },
+  );
 }

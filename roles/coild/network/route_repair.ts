@@ -1,4 +1,5 @@
 import type { KeyedMutex } from "../../../lib/async/mod.ts";
+import { messageOf } from "../../../lib/errors/mod.ts";
 import {
   type Address,
   type DualStack,
@@ -126,10 +127,9 @@ export class RouteRepair {
         veth: hostName,
         err,
       });
-      const reason = err instanceof Error ? err.message : String(err);
-      return `host link "${hostName}" of ${
-        valuesOf(wanted).join(" and ")
-      }: ${reason}`;
+      return `host link "${hostName}" of ${valuesOf(wanted).join(" and ")}: ${
+        messageOf(err)
+      }`;
     }
   }
 

@@ -6,6 +6,7 @@ import {
   sleep,
   TaskGroup,
 } from "../../../lib/async/mod.ts";
+import { messageOf } from "../../../lib/errors/mod.ts";
 import { valuesOf } from "../../../lib/inet/mod.ts";
 import {
   listen,
@@ -107,7 +108,7 @@ export class SourceGuard {
       return isRepair;
     } catch (error) {
       this.#inPlace = false;
-      const problem = error instanceof Error ? error.message : String(error);
+      const problem = messageOf(error);
       // Once, not each time: it lasts until the node has another kernel.
       if (problem !== this.#problem) {
         log.error("Source validation is off", { err: error });

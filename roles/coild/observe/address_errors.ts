@@ -1,4 +1,5 @@
 import { REASON_OUT_OF_BLOCKS } from "../../../lib/api/mod.ts";
+import { messageOf } from "../../../lib/errors/mod.ts";
 import {
   type NamespacedName,
   POOL_ANNOTATION,
@@ -42,7 +43,7 @@ export function explain(error: unknown, context: AddressContext): AddressError {
 
 function textOf(error: unknown, context: AddressContext): string {
   return findingOf(error, context) ??
-    (error instanceof Error ? error.message : String(error));
+    messageOf(error);
 }
 
 /** Whether a pool has no address left for this node, which only more addresses or fewer pods change. */

@@ -1,4 +1,5 @@
 import { CniError, ErrorCode } from "../../../lib/cni/mod.ts";
+import { messageOf } from "../../../lib/errors/mod.ts";
 import { StatusCode } from "../../../lib/grpc/mod.ts";
 import {
   BlockTimeoutError,
@@ -144,7 +145,7 @@ function interrupted(error: DOMException): Failure {
 export function toCallError(error: unknown): CallError {
   if (error instanceof CallError) return error;
   const { status, code } = failureOf(error);
-  const message = error instanceof Error ? error.message : String(error);
+  const message = messageOf(error);
   const details = causes(error);
   return new CallError(message, { status, code, details, cause: error });
 }
@@ -156,11 +157,11 @@ export function toCallError(error: unknown): CallError {
 function causes(error: unknown): string {
   if (error instanceof CniError && error.details !== "") return error.details;
   const texts: string[] = [];
-  let said = error instanceof Error ? error.message : String(error);
+  let said = messageOf(error);
   // An AddressError has said what its cause is, in other words.
   let cause = causeOf(error instanceof AddressError ? error.cause : error);
   while (cause !== undefined && texts.length < MAX_CAUSES) {
-    const text = cause instanceof Error ? cause.message : String(cause);
+    const text = messageOf(cause);
     if (!said.includes(text)) texts.push(text);
     said += text;
     cause = causeOf(cause);

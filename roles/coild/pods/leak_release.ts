@@ -6,6 +6,7 @@ import type {
   ReleaseResult,
   SeenEntry,
 } from "../../../lib/cnirpc/inspection/mod.ts";
+import { messageOf } from "../../../lib/errors/mod.ts";
 import { type Address, Prefix, valuesOf } from "../../../lib/inet/mod.ts";
 import type { AllocationRecord, NodeIpam } from "../../../lib/ipam/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
@@ -116,8 +117,7 @@ export class LeakRelease {
       live = await pods.listLive({ signal });
     } catch (error) {
       if (!isUnanswered(error)) throw error;
-      const reason = error instanceof Error ? error.message : String(error);
-      return `the API server did not list the node's pods: ${reason}`;
+      return `the API server did not list the node's pods: ${messageOf(error)}`;
     }
     const survey = await network.survey();
     const routed = new Set(

@@ -12,6 +12,7 @@ import {
   CNIArgsSchema,
   encodeCniError,
 } from "../../../lib/cnirpc/mod.ts";
+import { messageOf } from "../../../lib/errors/mod.ts";
 import {
   GrpcError,
   type GrpcService,
@@ -62,12 +63,14 @@ function decode(bytes: Uint8Array): CNIArgs {
   try {
     return fromBinary(CNIArgsSchema, bytes);
   } catch (cause) {
-    const reason = cause instanceof Error ? cause.message : String(cause);
-    throw new CallError(`Cannot decode ${CNIArgsSchema.typeName}: ${reason}`, {
-      status: StatusCode.INVALID_ARGUMENT,
-      code: ErrorCode.DECODING_FAILURE,
-      cause,
-    });
+    throw new CallError(
+      `Cannot decode ${CNIArgsSchema.typeName}: ${messageOf(cause)}`,
+      {
+        status: StatusCode.INVALID_ARGUMENT,
+        code: ErrorCode.DECODING_FAILURE,
+        cause,
+      },
+    );
   }
 }
 

@@ -2,6 +2,7 @@
 //
 //   deno run -A tests/lab/vm/main.ts [--share DIR] [--env K=V] [--timeout S] -- COMMAND [ARG...]
 import { parseArgs } from "node:util";
+import { messageOf } from "../../../lib/errors/mod.ts";
 import { ensureVm, runInVm, VmTimeoutError } from "./mod.ts";
 
 const USAGE =
@@ -41,7 +42,7 @@ function parse(args: readonly string[]) {
       command: positionals,
     };
   } catch (error) {
-    fail(`${error instanceof Error ? error.message : error}\n${USAGE}`);
+    fail(`${messageOf(error)}\n${USAGE}`);
   }
 }
 
@@ -81,5 +82,5 @@ try {
     say(error.message);
     Deno.exit(124);
   }
-  fail(error instanceof Error ? error.message : String(error));
+  fail(messageOf(error));
 }
