@@ -28,6 +28,7 @@ export type {
   NetworkProblem,
   Outside,
   PodArgs,
+  Probes,
   Routes,
 } from "./kernel/ports.ts";
 export type { CoordinatorHusk } from "./plan/veth.ts";

@@ -15,4 +15,5 @@ export {
 } from "./family.ts";
 export { hostPort } from "./host_port.ts";
 export { Prefix } from "./prefix.ts";
+export { PrefixMap } from "./prefix_map.ts";
 export { AddressRange } from "./range.ts";

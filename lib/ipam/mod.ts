@@ -18,6 +18,7 @@ export {
   waterStock,
 } from "./blocks/stock.ts";
 export {
+  type AllocateBlockOptions,
   type BlockStore,
   type Creation,
   type PoolCounts,

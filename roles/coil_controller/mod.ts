@@ -78,7 +78,7 @@ export interface RunOptions {
   /** For how long an ENI must have had no instance. */
   readonly sweepAfterMs?: number;
   /** Where EC2 and its keys are. Default: this process' environment. */
-  readonly env?: { get(name: string): string | undefined };
+  readonly env?: Pick<Deno.Env, "get">;
 }
 
 /** Runs the controller until the signal aborts. */

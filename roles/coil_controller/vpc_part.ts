@@ -10,7 +10,7 @@ export interface VpcPartOptions {
   /** The cluster whose ENIs are looked at. */
   readonly cluster: string;
   readonly registry: Registry;
-  readonly env: { get(name: string): string | undefined };
+  readonly env: Pick<Deno.Env, "get">;
   /** For how long an ENI must have had no instance. Default 5 min. */
   readonly sweepAfterMs?: number | undefined;
 }

@@ -68,8 +68,8 @@ export class RouteBook {
     }
     if (block === undefined) return;
     if (block.gateways === undefined) {
-      const bare = this.#bare.get(block.node) ?? new Map();
-      this.#bare.set(block.node, bare.set(block.name, block));
+      this.#bare.getOrInsertComputed(block.node, () => new Map())
+        .set(block.name, block);
     }
     this.#claim(block);
   }

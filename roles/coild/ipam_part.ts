@@ -14,7 +14,7 @@ import { GarbageCollector } from "./pods/garbage.ts";
 import { LeakRelease } from "./pods/leak_release.ts";
 import { NetworkKeeper } from "./network/keeper.ts";
 import { NetworkMemory } from "./network/memory.ts";
-import { NodeAddresses } from "./cluster/node_addresses.ts";
+import { NodeAddressFollower } from "./cluster/node_addresses.ts";
 import type { NodeDependencies, NodePart } from "./node_part.ts";
 import { NodeSource } from "./cluster/node_source.ts";
 import { NodeAudit } from "./observe/node_audit.ts";
@@ -225,7 +225,7 @@ function connect(
       prepared,
       watch,
     }),
-    addresses: new NodeAddresses(node, network),
+    addresses: new NodeAddressFollower(node, network),
     leaks: new LeakRelease({ ...shared, nodeEvents }),
     flows,
     reconciler: new Reconciler({

@@ -6,7 +6,7 @@ import { untilAborted } from "../../lib/async/mod.ts";
 import { CNIArgsSchema } from "../../lib/cnirpc/mod.ts";
 import { NetnsNotFoundError } from "../../lib/podnet/mod.ts";
 import { keyText } from "../../lib/cni/mod.ts";
-import { Announcement } from "../../roles/coild/calls/announcement.ts";
+import { PodAnnouncement } from "../../roles/coild/calls/announcement.ts";
 import { FACTS, gcOfNone, partsOn, requestFor } from "./coild_parts.ts";
 import { testNode } from "./podnet_testing.ts";
 import { netnsTest } from "./testing.ts";
@@ -20,7 +20,7 @@ netnsTest(
     const request = requestFor("/run/netns/ct-absent");
     const seen: unknown[] = [];
     const { signal } = new AbortController();
-    await using announcement = new Announcement(
+    await using announcement = new PodAnnouncement(
       signal,
       async (_, { signal }) => {
         await untilAborted(signal);

@@ -5,7 +5,7 @@ import { planServer } from "../../lib/egress/mod.ts";
 import {
   changeClients,
   type ClientKernel,
-  type LinkIndexes,
+  type TunnelIndexes,
 } from "../../lib/egress/gateway/clients.ts";
 import { Address } from "../../lib/inet/mod.ts";
 import {
@@ -23,7 +23,7 @@ import { netnsTest, tempNetns } from "./testing.ts";
 
 const MANY = 2_000;
 /** Routes to clients lead to the loopback: this kernel may have no tunnels. */
-const LINKS: LinkIndexes = new Map([["ipv4", 1], ["ipv6", 1]]);
+const LINKS: TunnelIndexes = new Map([["ipv4", 1], ["ipv6", 1]]);
 
 /** The client of a number, in both families. */
 function addressesOf(number: number): Address[] {

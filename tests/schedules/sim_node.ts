@@ -19,7 +19,7 @@ import { NO_EGRESS } from "../../roles/coild/egress/calls.ts";
 import { GarbageCollector } from "../../roles/coild/pods/garbage.ts";
 import { CoildMetrics } from "../../roles/coild/observe/metrics.ts";
 import { NetworkMemory } from "../../roles/coild/network/memory.ts";
-import { NodeAddresses } from "../../roles/coild/cluster/node_addresses.ts";
+import { NodeAddressFollower } from "../../roles/coild/cluster/node_addresses.ts";
 import { NodeSource } from "../../roles/coild/cluster/node_source.ts";
 import type { PodEvents } from "../../roles/coild/observe/pod_events.ts";
 import type { PodSource } from "../../roles/coild/cluster/pod_source.ts";
@@ -133,7 +133,7 @@ export class SimCoild {
       garbage,
       later: queueMicrotask,
     });
-    const addresses = new NodeAddresses(node, network);
+    const addresses = new NodeAddressFollower(node, network);
     this.#leaks = new LeakRelease({
       ...shared,
       pods: {

@@ -8,7 +8,7 @@ import { sliceInformer } from "../../roles/coil_controller/clients/client_slices
 import { connectClients } from "../../roles/coil_controller/clients_part.ts";
 import { planMetadata } from "../../roles/coil_controller/base/metadata.ts";
 import {
-  type ClientChange,
+  type ClientPodChange,
   SliceClients,
 } from "../../roles/coil_egress/clients/slice_clients.ts";
 import type { Life, Scheduler } from "./scheduler.ts";
@@ -194,7 +194,7 @@ export class SlicesWorld implements Disposable {
   }
 
   /** A pod that is there keeps the addresses that were served and that it has. */
-  #check({ uid, pod }: ClientChange): void {
+  #check({ uid, pod }: ClientPodChange): void {
     const before = this.#served.get(uid) ?? [];
     const after = pod?.addresses.map(String) ?? [];
     this.#served.set(uid, after);

@@ -1,9 +1,6 @@
-import type { V1Pod } from "../../kube/mod.ts";
+import type { Annotations, V1Pod } from "../../kube/mod.ts";
 import { compareText, EGRESS_ANNOTATION_PREFIX } from "../../names/mod.ts";
 import { isGatewayPod } from "./egress_objects.ts";
-
-/** An object's annotations. */
-type Annotations = Readonly<Record<string, string>>;
 
 /** Egresses of one namespace that a pod is a client of. */
 export interface EgressReferences {

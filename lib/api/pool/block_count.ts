@@ -59,9 +59,7 @@ export function countBlocks(
     if (tally === undefined) continue;
     addCount(blocks, tally);
     for (const family of segment.families) {
-      const count = families.get(family) ?? { ...NONE };
-      addCount(count, tally);
-      families.set(family, count);
+      addCount(families.getOrInsert(family, { ...NONE }), tally);
     }
   }
   return { blocks, families };

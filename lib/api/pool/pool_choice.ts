@@ -1,3 +1,4 @@
+import type { Annotations } from "../../kube/mod.ts";
 import {
   DEFAULT_POOL,
   POD_POOLS_ANNOTATION,
@@ -33,8 +34,6 @@ function nameIn(part: string): string {
   return part.trim().slice(0, MAX_NAME_CHARS);
 }
 
-type Annotations = Readonly<Record<string, string>> | undefined;
-
 /** The pools of a pod, or those that it names and may not. */
 export type PoolChoice =
   | { readonly kind: "chosen"; readonly pools: readonly string[] }
@@ -50,8 +49,8 @@ export type PoolChoice =
  * annotation has no effect, as in Coil v2.
  */
 export function choosePools(
-  pod: Annotations,
-  namespace: Annotations,
+  pod: Annotations | undefined,
+  namespace: Annotations | undefined,
 ): PoolChoice {
   const list = namespace?.[POD_POOLS_ANNOTATION];
   const own = pod?.[POOL_ANNOTATION];

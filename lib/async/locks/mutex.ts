@@ -86,8 +86,10 @@ export class KeyedMutex {
     key: string,
     options: KeyedLockOptions = {},
   ): Promise<Disposable> {
-    const entry = this.#entries.get(key) ?? { mutex: new Mutex(), counted: 0 };
-    this.#entries.set(key, entry);
+    const entry = this.#entries.getOrInsertComputed(
+      key,
+      () => ({ mutex: new Mutex(), counted: 0 }),
+    );
     let count = options.upkeep === true ? 0 : 1;
     entry.counted += count;
     const leave = () => {

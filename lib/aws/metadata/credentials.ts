@@ -25,14 +25,10 @@ const CONTAINER_ENDPOINT = "http://169.254.170.2";
 const LOCAL_HOST =
   /^(localhost|127(\.\d+){3}|\[::1\]|169\.254\.170\.(2|23)|\[fd00:ec2::23\])$/;
 
-interface Environment {
-  get(name: string): string | undefined;
-}
-
 /** Where keys come from. */
 export interface CredentialSourceOptions {
   /** Says which of the ways it is, as for AWS' own tools. */
-  readonly env: Environment;
+  readonly env: Pick<Deno.Env, "get">;
   readonly region: string;
   /** Asked for the keys of the instance's role when the environment names no other. */
   readonly imds: ImdsClient;
@@ -55,7 +51,7 @@ export function credentialSourceOf(
   return new CredentialSource(issue, { clock });
 }
 
-function ofEnvironment(env: Environment): Issuer | undefined {
+function ofEnvironment(env: Pick<Deno.Env, "get">): Issuer | undefined {
   const [id, secret] = bothOf(env, [
     "AWS_ACCESS_KEY_ID",
     "AWS_SECRET_ACCESS_KEY",
@@ -125,7 +121,7 @@ function ofWebIdentity(
     });
 }
 
-function ofContainer(env: Environment): Issuer | undefined {
+function ofContainer(env: Pick<Deno.Env, "get">): Issuer | undefined {
   const path = env.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
   const url = path
     ? `${CONTAINER_ENDPOINT}${path}`
@@ -157,7 +153,7 @@ function ofContainer(env: Environment): Issuer | undefined {
 
 /** The token is read each time: kubelet replaces it. */
 async function containerHeaders(
-  env: Environment,
+  env: Pick<Deno.Env, "get">,
 ): Promise<Record<string, string>> {
   const file = env.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
   const token = file
@@ -218,7 +214,7 @@ function credentialsOf(answer: Readonly<Record<string, unknown>>): Credentials {
 
 /** Both variables or none. */
 function bothOf(
-  env: Environment,
+  env: Pick<Deno.Env, "get">,
   [one, other]: readonly [string, string],
 ): [string | undefined, string | undefined] {
   const values: [string | undefined, string | undefined] = [

@@ -28,7 +28,7 @@ const TOKEN_LEAST_MS = 60_000;
 /** How an {@linkcode ImdsClient} works. */
 export interface ImdsClientOptions {
   /** Where AWS_EC2_METADATA_SERVICE_ENDPOINT is looked up. */
-  readonly env: { get(name: string): string | undefined };
+  readonly env: Pick<Deno.Env, "get">;
   /** For each attempt. Default 3 s. */
   readonly timeoutMs?: number;
   readonly clock?: Clock;

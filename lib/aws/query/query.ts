@@ -42,7 +42,7 @@ export function endpointOf(
   service: string,
   { region, env }: {
     readonly region: string;
-    readonly env: { get(name: string): string | undefined };
+    readonly env: Pick<Deno.Env, "get">;
   },
 ): string {
   const domain = region.startsWith("cn-")

@@ -16,8 +16,8 @@ import {
 import type { ClientPlan } from "../plan/plan.ts";
 import { type Changes, diffRules, kernelRoutes } from "../plan/routes.ts";
 import {
-  type ClientState,
   isGateway,
+  type NetnsState,
   type OwnState,
   ownState,
   portsOf,
@@ -34,7 +34,7 @@ import { OWN_PORTS_FROM, ownPortsFrom } from "../plan/own_ports.ts";
 
 /** What a namespace has, and what a plan needs changed. Routes come later: they need the links. */
 export interface Findings {
-  readonly state: ClientState;
+  readonly state: NetnsState;
   readonly own: OwnState;
   /** FoU ports that are there, ours or not; not asked for where no tunnel uses one. */
   readonly ports: readonly FouPort[];
@@ -104,7 +104,7 @@ export async function findOut(
 /** Of the interface below the tunnels; asked of the kernel only where tunnels need it. */
 function linkMtu(
   { ifname, mtu, tunnels }: ClientPlan,
-  { links, path }: Pick<ClientState, "links"> & { readonly path: string },
+  { links, path }: Pick<NetnsState, "links"> & { readonly path: string },
 ): number {
   if (mtu > 0 || tunnels.length === 0) return mtu;
   const link = links.find(({ name }) => name === ifname);

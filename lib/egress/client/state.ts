@@ -28,7 +28,7 @@ export type StateReader = Pick<
 >;
 
 /** What a network namespace has, ours or not. */
-export interface ClientState {
+export interface NetnsState {
   readonly links: readonly Link[];
   readonly rules: readonly Rule[];
   /** Of all tables. */
@@ -41,7 +41,7 @@ export interface ClientState {
 export async function readState(
   reader: StateReader,
   options: { readonly withAddresses: boolean },
-): Promise<ClientState> {
+): Promise<NetnsState> {
   const links = await reader.listLinks();
   const bounded = { atMost: AT_MOST_IN_POD };
   const rules = await reader.listRules({}, bounded);
@@ -64,7 +64,7 @@ export interface OwnState {
  * Picks what is ours: links by name, the two route tables, the tables
  * that our rules look up, and copies of routes that carry our protocol.
  */
-export function ownState(state: ClientState): OwnState {
+export function ownState(state: NetnsState): OwnState {
   const rules = state.rules.filter(isClientRule);
   const tables = new Set([EGRESS_NARROW_TABLE, EGRESS_WIDE_TABLE]);
   for (const { fwmark, table } of rules) {
@@ -90,7 +90,7 @@ function isOwnLink({ name, kind }: Link): boolean {
 }
 
 /** Whether the namespace is an egress gateway's, whose table 118 and nft table are of another kind. */
-export function isGateway({ links }: ClientState): boolean {
+export function isGateway({ links }: NetnsState): boolean {
   const names: readonly string[] = Object.values(SERVER_LINK_NAMES);
   return links.some(({ name }) => names.includes(name));
 }

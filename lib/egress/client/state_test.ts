@@ -3,15 +3,15 @@ import { Prefix } from "../../inet/mod.ts";
 import { ERRNO } from "../../linux/mod.ts";
 import { type Link, NetlinkError, type Route } from "../../netlink/mod.ts";
 import {
-  type ClientState,
   isGateway,
+  type NetnsState,
   ownState,
   portsOf,
   readState,
   type StateReader,
 } from "./state.ts";
 
-const EMPTY: ClientState = { links: [], rules: [], routes: [], addresses: [] };
+const EMPTY: NetnsState = { links: [], rules: [], routes: [], addresses: [] };
 
 function link(name: string, changes: Partial<Link> = {}): Link {
   return {

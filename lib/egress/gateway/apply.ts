@@ -16,7 +16,7 @@ import {
   deleteRoutes,
   findClients,
   type FoundClients,
-  type LinkIndexes,
+  type TunnelIndexes,
 } from "./clients.ts";
 import { type AppliedLimits, applyTable } from "./limits.ts";
 import {
@@ -35,7 +35,7 @@ import type { ServerFamily } from "../gateway_plan/family.ts";
 /** What `applyServer()` leaves behind. */
 export interface AppliedServer {
   /** The indexes of the tunnel devices. */
-  readonly links: LinkIndexes;
+  readonly links: TunnelIndexes;
   /** The clients found, which are now complete. */
   readonly clients: FoundClients["all"];
   /** What each client may have. */
@@ -84,7 +84,7 @@ export async function applyServer(
   return { links, clients, limits };
 }
 
-function indexesOf(links: readonly Link[]): LinkIndexes {
+function indexesOf(links: readonly Link[]): TunnelIndexes {
   return new Map(FAMILIES.flatMap((family) => {
     const link = links.find(({ name }) => name === SERVER_LINK_NAMES[family]);
     return link === undefined ? [] : [[family, link.index] as const];
@@ -94,8 +94,8 @@ function indexesOf(links: readonly Link[]): LinkIndexes {
 /** The clients whose routes are missing or lead to another link than the tunnel device that there is now. */
 function unrouted(
   { all, routed }: FoundClients,
-  before: LinkIndexes,
-  now: LinkIndexes,
+  before: TunnelIndexes,
+  now: TunnelIndexes,
 ): Address[] {
   return all.entries().filter(([key, { family }]) =>
     !routed.has(key) || before.get(family) !== now.get(family)

@@ -48,7 +48,7 @@ export interface ClientKernel {
 }
 
 /** The indexes of the tunnel devices. */
-export type LinkIndexes = ReadonlyMap<Family, number>;
+export type TunnelIndexes = ReadonlyMap<Family, number>;
 
 /** What the kernel has of clients. */
 export interface FoundClients {
@@ -94,7 +94,7 @@ export function clientRoutes(
 export async function findClients(
   kernel: Pick<ServerKernel, "routes" | "netfilter">,
   plan: ServerPlan,
-  links: LinkIndexes,
+  links: TunnelIndexes,
 ): Promise<FoundClients> {
   const all = new Map<string, Address>();
   const routed = new Map<string, Address>();
@@ -153,7 +153,7 @@ export async function changeClients(
   change: {
     readonly add: readonly Address[];
     readonly remove: readonly Address[];
-    readonly links: LinkIndexes;
+    readonly links: TunnelIndexes;
     readonly former: FormerClients;
   },
 ): Promise<void> {
@@ -184,7 +184,7 @@ export async function changeClients(
 export function clientRoute(
   plan: ServerPlan,
   address: Address,
-  links: LinkIndexes,
+  links: TunnelIndexes,
 ): Request {
   return routeReplace({
     family: address.family,

@@ -21,7 +21,7 @@ import {
   type ClientChange,
   findClients,
   type FormerClients,
-  type LinkIndexes,
+  type TunnelIndexes,
 } from "./clients.ts";
 import {
   openServerKernel,
@@ -60,7 +60,7 @@ export class EgressServer implements Disposable {
   readonly #options: ServerOptions;
   /** Guards what is in the kernel, `#links` and `#clients`. */
   readonly #turn = new Mutex();
-  #links: LinkIndexes;
+  #links: TunnelIndexes;
   readonly #former: FormerClients = new Map();
   #limits: AppliedLimits;
   /** What the kernel has; undefined when a change failed half-way. */

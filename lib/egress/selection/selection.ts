@@ -14,7 +14,11 @@ import {
   type Family,
   Prefix,
 } from "../../inet/mod.ts";
-import type { V1EndpointSlice, V1Service } from "../../kube/mod.ts";
+import type {
+  Annotations,
+  V1EndpointSlice,
+  V1Service,
+} from "../../kube/mod.ts";
 import { type NamespacedName, nameText } from "../../names/mod.ts";
 import { clusterIpsOf, drainingGateways } from "./objects.ts";
 import type { ClientGateway } from "../plan/request.ts";
@@ -61,27 +65,28 @@ export interface Selection {
   readonly targets: readonly AnnounceTarget[];
 }
 
-/** A pod's annotations. */
-type Annotations = Readonly<Record<string, string>> | undefined;
-
 /**
  * The Egresses that a pod's annotations name, each once, by namespace and
  * name. Names that no Egress can have are left out, and so is what is above
  * the limit; see {@linkcode problemOf}.
  */
-export function egressRefsOf(annotations: Annotations): NamespacedName[] {
+export function egressRefsOf(
+  annotations: Annotations | undefined,
+): NamespacedName[] {
   return parseEgressAnnotations(annotations).flatMap(({ namespace, names }) =>
     names.filter(isEgressName).map((name) => ({ namespace, name }))
   ).slice(0, MAX_EGRESSES_OF_POD);
 }
 
 /** Whether a pod's annotations name any Egress, by whatever name. */
-export function namesEgress(annotations: Annotations): boolean {
+export function namesEgress(annotations: Annotations | undefined): boolean {
   return parseEgressAnnotations(annotations).length > 0;
 }
 
 /** Why no client can be made by a pod's annotations. */
-export function problemOf(annotations: Annotations): string | undefined {
+export function problemOf(
+  annotations: Annotations | undefined,
+): string | undefined {
   return egressAnnotationProblem(parseEgressAnnotations(annotations));
 }
 

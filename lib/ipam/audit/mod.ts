@@ -34,7 +34,7 @@ export { requestProblem } from "./request_problem.ts";
 export {
   type AddressRow,
   addressRows,
-  type AddressState,
+  type AddressVerdict,
   type BlockRow,
   blockRows,
   definedOnly,

@@ -45,7 +45,7 @@ export interface BlockRow {
  * in no block. `other-node`: in a block that another node holds. `foreign`: in
  * no pool, so not Coil's. `duplicate`: another pod has it too.
  */
-export type AddressState =
+export type AddressVerdict =
   | "ok"
   | "duplicate"
   | "no-block"
@@ -61,7 +61,7 @@ export interface AddressRow {
   readonly node: string;
   readonly pool?: string;
   readonly block?: string;
-  readonly state: AddressState;
+  readonly state: AddressVerdict;
   /** RFC 3339 time: since when the pod runs. */
   readonly since?: string;
 }
@@ -81,9 +81,8 @@ export function blockRows(
       );
       if (block === undefined || prefix === undefined) continue;
       // Both addresses of a dual-stack pod have one index.
-      const indices = used.get(block.name) ?? new Set();
-      indices.add(prefix.indexOf(address));
-      used.set(block.name, indices);
+      used.getOrInsertComputed(block.name, () => new Set())
+        .add(prefix.indexOf(address));
     }
   }
   const rows = blocks.map((object): BlockRow => {
@@ -147,7 +146,7 @@ export function oddAddressRows(source: AddressSource): AddressRow[] {
 
 /** Where the addresses of a pod are. */
 interface Place {
-  readonly state: AddressState;
+  readonly state: AddressVerdict;
   readonly block: Block | undefined;
   readonly pool: string | undefined;
 }
@@ -212,7 +211,7 @@ function addressState(
     readonly hasPool: boolean;
     readonly isShared: boolean;
   },
-): AddressState {
+): AddressVerdict {
   if (found.isShared) return "duplicate";
   if (found.blocks.includes(undefined)) {
     const isOurs = found.hasPool || found.blocks.some((b) => b !== undefined);

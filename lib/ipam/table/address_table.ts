@@ -337,10 +337,8 @@ export class AddressTable {
     >();
     for (const attachment of this.#attachments.values()) {
       for (const address of attachment.held) {
-        const text = address.toString();
-        const entry = found.get(text) ?? { address, holders: [] };
-        entry.holders.push(attachment);
-        found.set(text, entry);
+        found.getOrInsert(address.toString(), { address, holders: [] })
+          .holders.push(attachment);
       }
     }
     return [...found.values()].filter(({ holders }) => holders.length > 1);

@@ -193,8 +193,7 @@ export class HeldBlock {
   hold(index: number, holder: HasAddresses): void {
     this.#allocator.take(index);
     this.#cooling.delete(index);
-    const holders = this.#holders.get(index) ?? new Set();
-    this.#holders.set(index, holders.add(holder));
+    this.#holders.getOrInsertComputed(index, () => new Set()).add(holder);
     this.onChange?.();
   }
 

@@ -27,6 +27,9 @@ export interface OwnerReference {
   readonly blockOwnerDeletion?: boolean;
 }
 
+/** Annotations of an object. */
+export type Annotations = Readonly<Record<string, string>>;
+
 /** The parts of `metav1.ObjectMeta` that this library reads; every object's `metadata` fits it. */
 export interface ObjectMeta {
   /** Unique among the objects of its kind, in its namespace. */
@@ -47,7 +50,7 @@ export interface ObjectMeta {
   /** Must be empty before the object is removed. */
   readonly finalizers?: readonly string[];
   readonly labels?: Readonly<Record<string, string>>;
-  readonly annotations?: Readonly<Record<string, string>>;
+  readonly annotations?: Annotations;
   readonly ownerReferences?: readonly OwnerReference[];
   /** Who owns which fields; for the server. */
   readonly managedFields?: readonly unknown[];

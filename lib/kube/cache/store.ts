@@ -105,9 +105,7 @@ class Index<T> {
 
   add(key: string, object: T): void {
     for (const value of this.#valuesOf(object)) {
-      const keys = this.#keys.get(value) ?? new Set();
-      keys.add(key);
-      this.#keys.set(value, keys);
+      this.#keys.getOrInsertComputed(value, () => new Set()).add(key);
     }
   }
 

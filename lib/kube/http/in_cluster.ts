@@ -10,7 +10,7 @@ const CACHE_MS = 60_000;
 /** Options of {@link InClusterSource}; the defaults are those of a pod. */
 export interface InClusterOptions {
   readonly dir?: string;
-  readonly env?: { get(name: string): string | undefined };
+  readonly env?: Pick<Deno.Env, "get">;
   readonly now?: () => number;
 }
 

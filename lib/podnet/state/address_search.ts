@@ -33,7 +33,7 @@ export async function findByAddress<T extends Sought>(
       const addresses = valuesOf(pod.addresses);
       const isThere = addresses.length > 0 &&
         addresses.every((address) => present.has(`${pod.ifname} ${address}`));
-      if (isThere) paths.set(pod, [...paths.get(pod) ?? [], path]);
+      if (isThere) paths.getOrInsert(pod, []).push(path);
     }
   }
   const found = new Map<T, string>();

@@ -1,24 +1,25 @@
 import type { Finding, NodeFinding } from "../../../lib/ipam/audit/mod.ts";
 
+/** What an audit of the cluster or of a node finds. */
+type AuditFinding = Finding | NodeFinding;
+
 /** A repair that was made, or would be in a dry run. */
 export interface Repair {
   /** Kind and name of the object, as in a problem. */
   readonly object: string;
-  readonly code: AnyFinding["code"];
+  readonly code: AuditFinding["code"];
   /** What was done, and why that was safe. */
   readonly message: string;
 }
 
 /** Result of a repair: each finding is repaired, remains a problem, or is gone. */
-export interface Mended<F extends AnyFinding = AnyFinding> {
+export interface Mended<F extends AuditFinding = AuditFinding> {
   readonly repairs: readonly Repair[];
   readonly problems: readonly F[];
 }
 
-type AnyFinding = Finding | NodeFinding;
-
 /** The finding with the reason why it is not repaired, and with what an admin can do. */
-export function unrepaired<F extends AnyFinding>(
+export function unrepaired<F extends AuditFinding>(
   finding: F,
   why: string = WHY[finding.code],
 ): F {
@@ -33,7 +34,7 @@ const PODS_CHOICE =
   "a running pod has it; delete the pod, its replacement gets another address";
 
 /** Why a finding of this kind is never repaired, or not without more proof. */
-const WHY: Readonly<Record<AnyFinding["code"], string>> = {
+const WHY: Readonly<Record<AuditFinding["code"], string>> = {
   "duplicate-address":
     "either pod may be the rightful one; delete one, its replacement gets another address",
   "address-outside-of-blocks": PODS_CHOICE,
@@ -59,7 +60,7 @@ const WHY: Readonly<Record<AnyFinding["code"], string>> = {
 };
 
 /** The command that helps; undefined: the one that shows more. */
-function nextOf({ code, object, ...rest }: AnyFinding): string | undefined {
+function nextOf({ code, object, ...rest }: AuditFinding): string | undefined {
   const holder = "holder" in rest ? rest.holder : "";
   switch (code) {
     case "duplicate-address":

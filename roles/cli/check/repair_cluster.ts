@@ -274,8 +274,7 @@ function holdersOf(
       ),
     );
     for (const block of names) {
-      const known = holders.get(block) ?? [];
-      holders.set(block, [...known, `${namespace}/${name}`]);
+      holders.getOrInsert(block, []).push(`${namespace}/${name}`);
     }
   }
   return holders;

@@ -13,7 +13,11 @@ import {
   REASON_POOL_NOT_FOUND,
   REASON_POOL_PAUSED,
 } from "../../../lib/api/mod.ts";
-import { BlockRefusedError, OutOfBlocksError } from "../../../lib/ipam/mod.ts";
+import {
+  type AllocateBlockOptions,
+  BlockRefusedError,
+  OutOfBlocksError,
+} from "../../../lib/ipam/mod.ts";
 import {
   KubeApiError,
   type KubeClient,
@@ -43,17 +47,6 @@ export const REASON_NODE_LIMIT = "node block limit";
 
 /** A status that is lost to other writers again and again is retried by the queue, with growing delays. */
 const MAX_STATUS_ATTEMPTS = 5;
-
-/** Who a block is allocated for. */
-export interface AllocateBlockOptions {
-  readonly node: string;
-  readonly requestUid: string;
-  /** Addresses of the node, for the block's annotation. */
-  readonly nodeAddresses?: string | undefined;
-  readonly signal: AbortSignal;
-  /** Called with the name of each block before it is created. */
-  readonly onTry?: (block: string) => void;
-}
 
 /** Allocates blocks from pools. */
 export interface PoolAllocator {

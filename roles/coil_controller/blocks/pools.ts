@@ -12,6 +12,7 @@ import {
 } from "../../../lib/api/mod.ts";
 import { SingleFlight } from "../../../lib/async/mod.ts";
 import {
+  type AllocateBlockOptions,
   BlockRefusedError,
   type BlockStore,
   type Creation,
@@ -28,10 +29,7 @@ import {
 import { POOL_LABEL, REQUEST_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { PoolBook } from "../pools/addresspool_reconciler.ts";
-import type {
-  AllocateBlockOptions,
-  PoolAllocator,
-} from "./blockrequest_reconciler.ts";
+import type { PoolAllocator } from "./blockrequest_reconciler.ts";
 import type { IpamMetrics } from "../ipam/metrics.ts";
 import { addressesOf, type CachedBlock } from "../ipam/transform.ts";
 

@@ -7,6 +7,7 @@ import {
 } from "../../../lib/api/mod.ts";
 import { Address } from "../../../lib/inet/mod.ts";
 import {
+  type Annotations,
   hasEnded,
   Informer,
   keepFields,
@@ -37,8 +38,6 @@ export interface ClientPodsOptions {
   /** The Egresses that a namespace's pods use by default, as annotations. */
   readonly defaultsOf?: (namespace: string) => Annotations | undefined;
 }
-
-type Annotations = Readonly<Record<string, string>>;
 
 /**
  * Follows the pods that use Egresses. Which they are is in annotations, so all

@@ -64,12 +64,8 @@ export function blockTransform(
     return labels;
   };
   const sharedTexts = new Map<string, Readonly<Record<string, string>>>();
-  const annotationsOf = (text: string) => {
-    const known = sharedTexts.get(text) ??
-      { [NODE_ADDRESSES_ANNOTATION]: text };
-    sharedTexts.set(text, known);
-    return known;
-  };
+  const annotationsOf = (text: string) =>
+    sharedTexts.getOrInsert(text, { [NODE_ADDRESSES_ANNOTATION]: text });
   return (block) => {
     onBlock?.();
     const { metadata, index } = block;

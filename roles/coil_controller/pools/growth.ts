@@ -38,8 +38,7 @@ export class Growth {
     { allocated, free }: BlockCounts,
   ): PoolForecast | undefined {
     const atMs = this.#clock.nowMs();
-    const samples = this.#samples.get(pool) ?? [];
-    this.#samples.set(pool, samples);
+    const samples = this.#samples.getOrInsert(pool, []);
     const last = samples.at(-1);
     // mutate: only bounds memory.
     if (last === undefined || atMs - last.atMs >= SAMPLE_INTERVAL_MS) {

@@ -112,8 +112,7 @@ export class PoolAudit {
     const allocated = new Map<string, Set<number>>();
     for (const { metadata, index } of this.#with.blocks.list()) {
       const pool = metadata.labels?.[POOL_LABEL] ?? "";
-      const indices = allocated.get(pool) ?? new Set();
-      allocated.set(pool, indices.add(index));
+      allocated.getOrInsertComputed(pool, () => new Set()).add(index);
     }
     return allocated;
   }

@@ -6,17 +6,13 @@ import {
   ImdsClient,
 } from "../../../lib/aws/mod.ts";
 
-interface Environment {
-  get(name: string): string | undefined;
-}
-
 /** EC2 in the region of the environment, else of the instance that this runs on. */
 export class RegionAccount implements Disposable {
-  readonly #env: Environment;
+  readonly #env: Pick<Deno.Env, "get">;
   readonly #imds: ImdsClient;
   #ec2: Ec2Client | undefined;
 
-  constructor(env: Environment) {
+  constructor(env: Pick<Deno.Env, "get">) {
     this.#env = env;
     this.#imds = new ImdsClient({ env });
   }

@@ -33,7 +33,7 @@ export interface GatewayIdentity {
  * @throws {Error} when a variable is missing or no address
  */
 export function readIdentity(
-  env: { get(name: string): string | undefined },
+  env: Pick<Deno.Env, "get">,
 ): GatewayIdentity {
   const required = (name: string): string => {
     const value = env.get(name) ?? "";

@@ -2,13 +2,13 @@ import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { AnnouncedClients } from "./announced_clients.ts";
 import type { ClientPod } from "./client_pod.ts";
 import type { ClientSet, SharedAddress } from "./client_set.ts";
-import type { ClientChange } from "./slice_clients.ts";
+import type { ClientPodChange } from "./slice_clients.ts";
 
 const log = getLogger("pod-watcher");
 
 /** Records a change of a client. */
 export function noteChange(
-  { uid, pod }: ClientChange,
+  { uid, pod }: ClientPodChange,
   { clients, announced }: {
     readonly clients: Pick<ClientSet, "claim" | "forget">;
     readonly announced: Pick<AnnouncedClients, "noteStatus" | "forget">;

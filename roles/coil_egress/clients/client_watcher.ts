@@ -7,7 +7,7 @@ import {
 import { abortable, Gate, withTimeout } from "../../../lib/async/mod.ts";
 import { Informer, type KubeClient } from "../../../lib/kube/mod.ts";
 import type { ClientPod } from "./client_pod.ts";
-import { type ClientChange, SliceClients } from "./slice_clients.ts";
+import { type ClientPodChange, SliceClients } from "./slice_clients.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { NamespacedName } from "../../../lib/names/mod.ts";
 
@@ -23,7 +23,7 @@ export interface ClientWatcherOptions {
   readonly client: KubeClient;
   readonly egress: NamespacedName;
   /** Called on each change; must only take note. */
-  readonly onChange: (change: ClientChange) => void;
+  readonly onChange: (change: ClientPodChange) => void;
   /** How long the clients of a slice stay that was deleted with them. Default 30 s. */
   readonly lostMs?: number | undefined;
 }
@@ -60,8 +60,8 @@ export class ClientWatcher implements Disposable {
   ): Promise<ClientPod | undefined> {
     if (this.pods.has(uid)) return this.pods.get(uid);
     const { promise, resolve } = Promise.withResolvers<void>();
-    const waiting = this.#waiting.get(uid) ?? new Set();
-    this.#waiting.set(uid, waiting.add(resolve));
+    const waiting = this.#waiting.getOrInsertComputed(uid, () => new Set());
+    waiting.add(resolve);
     try {
       await withTimeout(ms, (s) => abortable(promise, s), { signal });
     } catch {
@@ -99,7 +99,7 @@ export class ClientWatcher implements Disposable {
     await Promise.all([informer.run(signal), notifySynced()]);
   }
 
-  #note(change: ClientChange): void {
+  #note(change: ClientPodChange): void {
     this.#options.onChange(change);
     if (change.pod === undefined) return;
     for (const resolve of this.#waiting.get(change.uid) ?? []) resolve();

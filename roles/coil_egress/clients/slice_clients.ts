@@ -9,7 +9,7 @@ import {
 } from "./client_pod.ts";
 
 /** What became of a client. */
-export interface ClientChange {
+export interface ClientPodChange {
   readonly uid: string;
   /** Undefined when it is no longer a client. */
   readonly pod: ClientPod | undefined;
@@ -17,7 +17,7 @@ export interface ClientChange {
 
 export interface SliceClientsOptions {
   /** Called on each change; must only take note. */
-  readonly onChange: (change: ClientChange) => void;
+  readonly onChange: (change: ClientPodChange) => void;
   /** How long the clients of a slice stay that was deleted with them. */
   readonly lostMs: number;
 }

@@ -1,5 +1,5 @@
 import type { Block, Pool } from "../../../lib/api/mod.ts";
-import { type Address, FAMILIES, Prefix } from "../../../lib/inet/mod.ts";
+import { type Address, PrefixMap, valuesOf } from "../../../lib/inet/mod.ts";
 import {
   type LivePod,
   type Selection,
@@ -24,11 +24,14 @@ export function findV1Pods(
     readonly blocks: readonly Block[];
   },
 ): V1Pods {
-  const lookUp = new BlockLookup(blocks);
+  const index = new PrefixMap<Block>();
+  for (const block of blocks) {
+    for (const prefix of valuesOf(block.prefixes)) index.add(prefix, block);
+  }
   const inUse = new Set<string>();
   const ofV1 = pods.filter((pod) =>
     pod.addresses.map((address) => {
-      const holders = lookUp.of(address);
+      const holders = index.of(address);
       if (holders.some(({ reserved }) => !reserved)) return false;
       for (const { name } of holders) inUse.add(name);
       return holders.length > 0 || isPooled(address, pools);
@@ -41,30 +44,4 @@ function isPooled(address: Address, pools: readonly Pool[]): boolean {
   return pools.some(({ subnets }) =>
     subnets.some((subnet) => subnet[address.family]?.contains(address))
   );
-}
-
-/** Finds the blocks that have an address, however many there are. */
-class BlockLookup {
-  readonly #byPrefix = new Map<string, Block[]>();
-  readonly #lengths = new Map<string, Set<number>>();
-
-  constructor(blocks: readonly Block[]) {
-    for (const block of blocks) {
-      for (const family of FAMILIES) {
-        const prefix = block.prefixes[family];
-        if (prefix === undefined) continue;
-        const key = prefix.toString();
-        const known = this.#byPrefix.get(key) ?? [];
-        this.#byPrefix.set(key, [...known, block]);
-        const lengths = this.#lengths.get(family) ?? new Set();
-        this.#lengths.set(family, lengths.add(prefix.length));
-      }
-    }
-  }
-
-  of(address: Address): Block[] {
-    return [...this.#lengths.get(address.family) ?? []].flatMap((length) =>
-      this.#byPrefix.get(Prefix.of(address, length).toString()) ?? []
-    );
-  }
 }

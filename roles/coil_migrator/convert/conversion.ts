@@ -5,7 +5,7 @@ import {
   type Pool,
   poolCapacity,
 } from "../../../lib/api/mod.ts";
-import { type Address, Prefix } from "../../../lib/inet/mod.ts";
+import { type Address, PrefixMap } from "../../../lib/inet/mod.ts";
 import type { V1Namespace } from "../../../lib/kube/mod.ts";
 import { compareText } from "../../../lib/names/mod.ts";
 import {
@@ -69,14 +69,14 @@ export function convert(state: V1State, facts: ClusterFacts): Conversion {
 
 /** Makes sure that the address of each pod is reserved: v2 must not give it to another. */
 function coverPods(facts: ClusterFacts, known: Known): Covered {
-  const lookUp = new BlockLookup(known.blocks);
+  const held = indexOf(known.blocks);
   const names = new Set(known.blocks.map(({ name }) => name));
   const blocks: ReservedBlock[] = [];
   const findings: Finding[] = [];
   for (const pod of sortedPods(facts.pods)) {
     const subject = `pod ${pod.namespace}/${pod.name}`;
     for (const address of pod.addresses) {
-      const holders = lookUp.of(address);
+      const holders = held.of(address);
       if (holders.some(({ node }) => node === pod.node)) continue;
       if (holders[0] !== undefined) {
         findings.push(otherNode(pod, { address, subject, block: holders[0] }));
@@ -172,10 +172,8 @@ function forgottenAddresses(
   addresses: readonly V1Address[],
   blocks: readonly ReservedBlock[],
 ): Finding[] {
-  const lookUp = new BlockLookup(blocks);
-  const lost = addresses.filter(({ address }) =>
-    lookUp.of(address).length === 0
-  );
+  const held = indexOf(blocks);
+  const lost = addresses.filter(({ address }) => held.of(address).length === 0);
   const [first] = lost;
   if (first === undefined) return [];
   const some = lost.slice(0, 3).map(({ address, pod }) =>
@@ -193,25 +191,12 @@ function forgottenAddresses(
   }];
 }
 
-/** Finds the blocks that have an address; a cluster may have ten thousands of both. */
-class BlockLookup {
-  readonly #byPrefix = new Map<string, ReservedBlock[]>();
-  readonly #lengths: readonly number[];
-
-  constructor(blocks: readonly ReservedBlock[]) {
-    for (const block of blocks) {
-      const key = block.prefix.toString();
-      this.#byPrefix.set(key, [...this.#byPrefix.get(key) ?? [], block]);
-    }
-    this.#lengths = [...new Set(blocks.map(({ prefix }) => prefix.length))];
-  }
-
-  of(address: Address): ReservedBlock[] {
-    if (address.family !== "ipv4") return [];
-    return this.#lengths.flatMap((length) =>
-      this.#byPrefix.get(Prefix.of(address, length).toString()) ?? []
-    );
-  }
+function indexOf(
+  blocks: readonly ReservedBlock[],
+): PrefixMap<ReservedBlock> {
+  const index = new PrefixMap<ReservedBlock>();
+  for (const block of blocks) index.add(block.prefix, block);
+  return index;
 }
 
 function sortedPods(pods: readonly AddressedPod[]): AddressedPod[] {

@@ -10,7 +10,7 @@ type Announce = (
  * Announces one new pod to its gateways as soon as it has addresses, beside
  * the rest of its ADD. Disposing of it ends what is under way.
  */
-export class Announcement implements AsyncDisposable {
+export class PodAnnouncement implements AsyncDisposable {
   readonly #announce: Announce;
   readonly #signal: AbortSignal;
   readonly #stop = new AbortController();

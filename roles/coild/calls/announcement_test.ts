@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { untilAborted } from "../../../lib/async/mod.ts";
 import { Address } from "../../../lib/inet/mod.ts";
-import { Announcement } from "./announcement.ts";
+import { PodAnnouncement } from "./announcement.ts";
 import type { Addressed } from "./attachment.ts";
 
 const POD: Addressed = {
@@ -10,10 +10,10 @@ const POD: Addressed = {
   addresses: { ipv4: Address.parse("10.1.2.3") },
 };
 
-Deno.test("Announcement begins once, and is done when all have answered", async () => {
+Deno.test("PodAnnouncement begins once, and is done when all have answered", async () => {
   const { promise, resolve } = Promise.withResolvers<void>();
   const told: Addressed[] = [];
-  await using announcement = new Announcement(
+  await using announcement = new PodAnnouncement(
     new AbortController().signal,
     (pod) => {
       told.push(pod);
@@ -31,10 +31,10 @@ Deno.test("Announcement begins once, and is done when all have answered", async 
   await done;
 });
 
-Deno.test("disposing of a Announcement ends what is under way, and waits for that", async () => {
+Deno.test("disposing of a PodAnnouncement ends what is under way, and waits for that", async () => {
   const events: string[] = [];
   {
-    await using announcement = new Announcement(
+    await using announcement = new PodAnnouncement(
       new AbortController().signal,
       async (_, { signal }) => {
         await untilAborted(signal);
@@ -46,14 +46,17 @@ Deno.test("disposing of a Announcement ends what is under way, and waits for tha
   assert.deepEqual(events, ["ended"]);
 });
 
-Deno.test("Announcement ends with its call", async () => {
+Deno.test("PodAnnouncement ends with its call", async () => {
   const call = new AbortController();
   let isAborted = false;
-  await using announcement = new Announcement(call.signal, (_, { signal }) => {
-    call.abort();
-    isAborted = signal.aborted;
-    return Promise.resolve();
-  });
+  await using announcement = new PodAnnouncement(
+    call.signal,
+    (_, { signal }) => {
+      call.abort();
+      isAborted = signal.aborted;
+      return Promise.resolve();
+    },
+  );
   announcement.start(POD);
   await announcement.done();
   assert.equal(isAborted, true);

@@ -4,7 +4,7 @@ import type { V1Pod } from "../../../lib/kube/mod.ts";
 import type { Attachment } from "./attachment.ts";
 import type { AddRequest } from "./cni_request.ts";
 import type { PodFacts } from "../cluster/pod_source.ts";
-import type { Announcement } from "./announcement.ts";
+import type { PodAnnouncement } from "./announcement.ts";
 import type { NamespacedName } from "../../../lib/names/mod.ts";
 
 /** Result of ADD. */
@@ -30,7 +30,7 @@ export interface LockedOptions extends CallOptions {
 /** How an ADD is served. */
 export interface ConnectOptions extends LockedOptions {
   /** Begins when the pod's addresses are known, long before it is connected; ends before they are given up. Undefined when there is nothing to announce. */
-  readonly announcement: Announcement | undefined;
+  readonly announcement: PodAnnouncement | undefined;
 }
 
 /** The two ways to have pods: connected by coild itself, or by another plugin before it. */

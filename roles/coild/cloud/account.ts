@@ -36,7 +36,7 @@ const START = { initialMs: 500, maxMs: 30_000 };
 /** How a {@linkcode NodeAccount} works. */
 export interface NodeAccountOptions {
   readonly options: VpcOptions;
-  readonly env: { get(name: string): string | undefined };
+  readonly env: Pick<Deno.Env, "get">;
   readonly onAttempt: (attempt: Attempt) => void;
   /** Default: the machine's. */
   readonly clock?: Clock | undefined;

@@ -9,7 +9,7 @@ const log = getLogger("pod-network");
 const RETRY_MS = 1_000;
 
 /** Carries the Node's InternalIPs into the routes of its pods, whenever they change. */
-export class NodeAddresses {
+export class NodeAddressFollower {
   readonly #node: NodeSource;
   readonly #network: PodNetwork;
   readonly #runner: CoalescedRunner;

@@ -3,7 +3,7 @@ import { sleep, TaskGroup } from "../../../lib/async/mod.ts";
 import { settle } from "../../../lib/async/testing.ts";
 import { Address, type DualStack } from "../../../lib/inet/mod.ts";
 import type { PodNetwork } from "../../../lib/podnet/mod.ts";
-import { NodeAddresses } from "./node_addresses.ts";
+import { NodeAddressFollower } from "./node_addresses.ts";
 import type { NodeSource } from "./node_source.ts";
 
 Deno.test("the Node's addresses go into the routes of pods when they change, and again when that failed", async () => {
@@ -30,7 +30,7 @@ Deno.test("the Node's addresses go into the routes of pods when they change, and
       return isBroken ? Promise.reject(new Error("no")) : Promise.resolve(1);
     },
   } as unknown as PodNetwork;
-  const follower = new NodeAddresses(node, network, { retryMs: 10 });
+  const follower = new NodeAddressFollower(node, network, { retryMs: 10 });
   const waitFor = async (count: number) => {
     for (let turn = 0; turn < 400 && done.length < count; turn++) {
       await sleep(10);

@@ -7,6 +7,7 @@ import {
 import type { Address } from "../../../lib/inet/mod.ts";
 import { isTimeout, type Loops, withTimeout } from "../../../lib/async/mod.ts";
 import {
+  type Annotations,
   Informer,
   KubeApiError,
   type KubeClient,
@@ -50,8 +51,6 @@ export interface PodQuery extends NamespacedName {
 
 /** Index of the cached pods: those that have an address. */
 const BY_ADDRESS = "address";
-
-type Annotations = Readonly<Record<string, string>>;
 
 /** Facts about a pod for ADD. */
 export interface PodFacts extends NamespacedName {

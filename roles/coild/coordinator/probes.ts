@@ -1,12 +1,10 @@
-import type { Outside } from "../../../lib/coordinator/mod.ts";
+import type { Probes } from "../../../lib/coordinator/mod.ts";
 import type { ProbeKind, ProbeResult } from "./metrics.ts";
 
 /** Receives how a probe ended, and when. */
 export interface ProbeRecords {
   probed(kind: ProbeKind, result: ProbeResult, elapsedMs: number): void;
 }
-
-type Probes = Outside["probes"];
 
 /** Probes that are counted and timed. */
 export function countedProbes(probes: Probes, records: ProbeRecords): Probes {

@@ -10,7 +10,7 @@ import type { EgressReconciler } from "./reconciler.ts";
 import type { EgressSetup } from "./setup.ts";
 import type { CoildMetrics } from "../observe/metrics.ts";
 import type { PodFacts } from "../cluster/pod_source.ts";
-import { Announcement } from "../calls/announcement.ts";
+import { PodAnnouncement } from "../calls/announcement.ts";
 import { type AttachmentKey, keyText } from "../../../lib/cni/mod.ts";
 import { type Attachment, POD_INTERFACE } from "../calls/attachment.ts";
 
@@ -22,7 +22,7 @@ export interface SetUpOptions extends CallOptions {
   /** What `wanted()` came to. */
   readonly wanted: Selection | undefined;
   /** What `announcement()` gave; begun already. */
-  readonly announcement: Announcement | undefined;
+  readonly announcement: PodAnnouncement | undefined;
 }
 
 /** The egress part of CNI calls. */
@@ -38,7 +38,7 @@ export interface EgressCalls {
   announcement(
     request: AddRequest,
     options: CallOptions & Pick<SetUpOptions, "wanted">,
-  ): Announcement | undefined;
+  ): PodAnnouncement | undefined;
 
   /** Makes a new pod a client; returns when its gateways know of it, too. @throws as `EgressSetup.setUp()` */
   setUp(connected: Connected, options: SetUpOptions): Promise<void>;
@@ -97,10 +97,10 @@ export class WithEgress implements EgressCalls {
   announcement(
     { ifname }: AddRequest,
     { wanted, signal }: CallOptions & Pick<SetUpOptions, "wanted">,
-  ): Announcement | undefined {
+  ): PodAnnouncement | undefined {
     if (ifname !== POD_INTERFACE || wanted === undefined) return undefined;
     const { setup } = this.#with;
-    return new Announcement(
+    return new PodAnnouncement(
       signal,
       (attachment, options) => setup.announce(attachment, wanted, options),
     );

@@ -10,7 +10,7 @@ import type {
 } from "../../../lib/podnet/mod.ts";
 import { createRegistry } from "../../../lib/telemetry/mod.ts";
 import { AddressError } from "../base/errors.ts";
-import { Announcement } from "../calls/announcement.ts";
+import { PodAnnouncement } from "../calls/announcement.ts";
 import type { AddRequest } from "../calls/cni_request.ts";
 import { NetworkMemory } from "../network/memory.ts";
 import { CoildMetrics } from "../observe/metrics.ts";
@@ -100,7 +100,7 @@ class Site {
     });
   }
 
-  async connect(announcement?: Announcement) {
+  async connect(announcement?: PodAnnouncement) {
     using held = new DisposableStack();
     const facts = {
       ...POD,
@@ -145,7 +145,7 @@ Deno.test("connect() lets gateways know of a new client if they can look up its 
   ];
   for (const [only, blocks] of cases) {
     const announced: (string | undefined)[] = [];
-    await using announcement = new Announcement(signal, ({ block }) => {
+    await using announcement = new PodAnnouncement(signal, ({ block }) => {
       announced.push(block);
       return Promise.resolve();
     });

@@ -10,7 +10,7 @@ import type { PodLink, PodNetwork } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { Supply } from "../blocks/supply.ts";
 import { keyText } from "../../../lib/cni/mod.ts";
-import type { NodeAddresses } from "../cluster/node_addresses.ts";
+import type { NodeAddressFollower } from "../cluster/node_addresses.ts";
 import type { NodeSource } from "../cluster/node_source.ts";
 import type { PodSource } from "../cluster/pod_source.ts";
 import type { Readiness } from "../observe/readiness.ts";
@@ -36,7 +36,7 @@ export interface StartOptions {
   readonly pods: PodSource;
   readonly blocks: Pick<Supply, "synced" | "rests">;
   readonly locks: KeyedMutex;
-  readonly addresses: NodeAddresses;
+  readonly addresses: NodeAddressFollower;
   readonly repair: RouteRepair;
   readonly sources: Pick<SourceGuard, "ensureTable">;
   readonly readiness: Readiness;

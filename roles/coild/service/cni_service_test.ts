@@ -5,7 +5,7 @@ import { CniError } from "../../../lib/cni/mod.ts";
 import type { CniRequest } from "../../../lib/plugin/mod.ts";
 import { createRegistry } from "../../../lib/telemetry/mod.ts";
 import { NotReadyError } from "../base/errors.ts";
-import { Announcement } from "../calls/announcement.ts";
+import { PodAnnouncement } from "../calls/announcement.ts";
 import type { Attachments } from "../calls/attachments.ts";
 import type { EgressCalls } from "../egress/calls.ts";
 import { CoildMetrics } from "../observe/metrics.ts";
@@ -79,7 +79,7 @@ function serviceOf() {
       return undefined;
     },
     announcement: (_request, { signal }) =>
-      new Announcement(signal, async (_, { signal }) => {
+      new PodAnnouncement(signal, async (_, { signal }) => {
         await step("announce");
         if (hanging.has("announce")) await untilAborted(signal);
         if (signal.aborted) done.push("given up");

@@ -56,7 +56,7 @@ const STOP_MS = 15_000;
 
 export interface FleetOptions {
   readonly options: VpcOptions;
-  readonly env: { get(name: string): string | undefined };
+  readonly env: Pick<Deno.Env, "get">;
   readonly host: VpcHostKeeper;
   readonly addresses: Addresses;
   /** Which pods the node is to have; undefined while that is not known. */

@@ -11,13 +11,16 @@ import {
   type NodeProcess,
   podsOf,
   runStories,
-  VpcNode,
+  SimulatedNode,
 } from "./testing.ts";
 
 const OTHER = "i-0000000000000000b";
 
 /** Ends an ENI's attachment, and returns the ENI's ID. */
-async function detachByHand(node: VpcNode, device: number): Promise<string> {
+async function detachByHand(
+  node: SimulatedNode,
+  device: number,
+): Promise<string> {
   const eni = node.settings?.enis.find((one) => one.device === device);
   assert.ok(eni);
   const { all } = await node.byHand("DescribeNetworkInterfaces", {
@@ -34,7 +37,7 @@ function quarantinedOf({ ipam }: NodeProcess): number {
 }
 
 /** Whether the kernel was asked to have the address. */
-function isServed({ settings }: VpcNode, address: string): boolean {
+function isServed({ settings }: SimulatedNode, address: string): boolean {
   return settings?.enis.some(({ blocks }) =>
     blocks.some((block) => block.contains(Address.parse(address)))
   ) ?? false;
@@ -43,7 +46,7 @@ function isServed({ settings }: VpcNode, address: string): boolean {
 const STORIES: Readonly<Record<string, () => Promise<void>>> = {
   "an ENI that an operator has attached where the next one was to be":
     async () => {
-      await using node = await VpcNode.start();
+      await using node = await SimulatedNode.start();
       await using coild = node.process([...BARE, "--manage-untagged=false"]);
       await coild.add("pod0");
       await node.attachByHand(1);
@@ -54,7 +57,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
     },
 
   "an ENI that an operator has attached in the last place": async () => {
-    await using node = await VpcNode.start({ instances: [NANO] });
+    await using node = await SimulatedNode.start({ instances: [NANO] });
     await using coild = node.process(BARE);
     await coild.ready;
     await node.expectLayout(1);
@@ -70,7 +73,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
   },
 
   "an operator who attaches an ENI again at another device": async () => {
-    await using node = await VpcNode.start();
+    await using node = await SimulatedNode.start();
     await using coild = node.process(BARE);
     for (const pod of podsOf(5)) await coild.add(pod);
     await node.expectLayout(3, 3);
@@ -94,7 +97,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
   },
 
   "an operator who takes the address of a living pod": async () => {
-    await using node = await VpcNode.start();
+    await using node = await SimulatedNode.start();
     await using coild = node.process(BARE);
     const taken = await coild.add("pod0");
     await node.expectLayout(2);
@@ -116,7 +119,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
   },
 
   "an operator who fills an ENI": async () => {
-    await using node = await VpcNode.start();
+    await using node = await SimulatedNode.start();
     await using coild = node.process(BARE);
     await coild.add("pod0");
     await node.expectLayout(2);
@@ -134,7 +137,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
   },
 
   "an operator who detaches an ENI under living pods": async () => {
-    await using node = await VpcNode.start();
+    await using node = await SimulatedNode.start();
     await using coild = node.process(BARE);
     const before: string[] = [];
     for (const pod of podsOf(5)) before.push(await coild.add(pod));
@@ -150,7 +153,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
   },
 
   "an operator who deletes an ENI under living pods": async () => {
-    await using node = await VpcNode.start();
+    await using node = await SimulatedNode.start();
     await using coild = node.process(BARE);
     for (const pod of podsOf(5)) await coild.add(pod);
     await node.expectLayout(3, 3);
@@ -169,7 +172,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
     const instances = [INSTANCE, OTHER].map((id) => (
       { ...NANO, type: "t3.small", id }
     ));
-    await using node = await VpcNode.start({ instances });
+    await using node = await SimulatedNode.start({ instances });
     const neighbour = node.neighbour(OTHER);
     await using coild = node.process(BARE);
     await using other = neighbour.process(BARE);

@@ -38,7 +38,7 @@ export interface VpcSupplyOptions {
   readonly pods: () => readonly V1Pod[];
   /** How long a block must have been empty before it goes back. Default 30 s. */
   readonly returnDelayMs?: number;
-  readonly env: { get(name: string): string | undefined };
+  readonly env: Pick<Deno.Env, "get">;
   readonly registry: Registry;
   /** Called when a request to EC2 has ended. */
   readonly onAttempt?: (attempt: Attempt) => void;

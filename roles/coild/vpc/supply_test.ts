@@ -9,7 +9,7 @@ import {
   type NodeProcess,
   podsOf,
   runStories,
-  VpcNode,
+  SimulatedNode,
 } from "./testing.ts";
 
 /** As few addresses as pods need, of either kind. */
@@ -32,7 +32,7 @@ async function patiently(coild: NodeProcess, pod: string): Promise<string> {
 }
 
 test("nine pods at once get addresses of a t3.small that has none: by few calls, and once each", async () => {
-  await using node = await VpcNode.start();
+  await using node = await SimulatedNode.start();
   await using coild = node.process(BARE);
   const addresses = await Promise.all(podsOf(9).map((pod) => coild.add(pod)));
   assert.equal(new Set(addresses).size, 9);
@@ -50,7 +50,7 @@ test("nine pods at once get addresses of a t3.small that has none: by few calls,
 });
 
 test("the first of nine pods that are bound to the node makes coild ask EC2 for all of them, by three calls", async () => {
-  await using node = await VpcNode.start();
+  await using node = await SimulatedNode.start();
   await using coild = node.process(BARE);
   await node.expectLayout(1);
   const before = await node.changes();
@@ -70,7 +70,7 @@ test("the first of nine pods that are bound to the node makes coild ask EC2 for 
 });
 
 test("coild asks EC2 for no more pods than the kubelet runs, and for none that has its address", async () => {
-  await using node = await VpcNode.start();
+  await using node = await SimulatedNode.start();
   await using coild = node.process(BARE);
   await node.expectLayout(1);
   node.scheduling = { isCordoned: false, maxPods: 4 };
@@ -86,7 +86,7 @@ test("coild asks EC2 for no more pods than the kubelet runs, and for none that h
 });
 
 test("by default pods get addresses of prefixes where the type has them", async () => {
-  await using node = await VpcNode.start();
+  await using node = await SimulatedNode.start();
   await using coild = node.process();
   await coild.add("pod0");
   const [eni] = node.settings?.enis ?? [];
@@ -94,7 +94,7 @@ test("by default pods get addresses of prefixes where the type has them", async 
 });
 
 test("what does not change of an ENI is asked for once, and the rest once at each look", async () => {
-  await using node = await VpcNode.start();
+  await using node = await SimulatedNode.start();
   await using coild = node.process(BARE);
   for (const pod of podsOf(2)) await coild.add(pod);
   await node.expectLayout(3);
@@ -114,7 +114,7 @@ test("what does not change of an ENI is asked for once, and the rest once at eac
 });
 
 test("no address is given before the instance metadata show it", async () => {
-  await using node = await VpcNode.start();
+  await using node = await SimulatedNode.start();
   await node.cloud.ask.setPace({ imdsLagMs: 1_500 });
   await using coild = node.process(BARE);
   const began = performance.now();
@@ -123,7 +123,7 @@ test("no address is given before the instance metadata show it", async () => {
 });
 
 test("a pod that comes when the type's addresses are in use waits, and the error says that some rest", async () => {
-  await using node = await VpcNode.start({ instances: [NANO] });
+  await using node = await SimulatedNode.start({ instances: [NANO] });
   await using coild = node.process(BARE, { cooldownMs: 8_000, waitMs: 4_000 });
   const [first] = await Promise.all(
     podsOf(2).map((pod) => patiently(coild, pod)),
@@ -139,7 +139,7 @@ test("a pod that comes when the type's addresses are in use waits, and the error
 });
 
 test("a process that is killed leaves all that the next one needs: the same addresses, no call of EC2 that changes anything", async () => {
-  await using node = await VpcNode.start();
+  await using node = await SimulatedNode.start();
   const first = node.process(BARE);
   const before = await Promise.all(podsOf(5).map((pod) => first.add(pod)));
   await node.expectLayout(3, 3);
@@ -159,7 +159,7 @@ test("a process that is killed leaves all that the next one needs: the same addr
 });
 
 test("a stop waits for a call that is under way, and the next process does not make it again", async () => {
-  await using node = await VpcNode.start();
+  await using node = await SimulatedNode.start();
   const call = "AssignPrivateIpAddresses";
   await node.cloud.ask.fault({ call, kind: "late", ms: 6_000, times: 1 });
   const first = node.process(BARE);
@@ -173,7 +173,7 @@ test("a stop waits for a call that is under way, and the next process does not m
 });
 
 test("what EC2 has done without an answer is used, and not asked for again", async () => {
-  await using node = await VpcNode.start();
+  await using node = await SimulatedNode.start();
   const faults = { times: 1, kind: "cut", when: "after" } as const;
   const calls = [
     "AssignPrivateIpAddresses",
@@ -192,7 +192,7 @@ test("what EC2 has done without an answer is used, and not asked for again", asy
 });
 
 test("throttling at start is waited for", async () => {
-  await using node = await VpcNode.start();
+  await using node = await SimulatedNode.start();
   for (const call of ["DescribeInstanceTypes", "DescribeNetworkInterfaces"]) {
     await node.cloud.ask.fault({
       call,
@@ -207,7 +207,7 @@ test("throttling at start is waited for", async () => {
 
 for (const mode of ["address", "prefix"]) {
   test(`--ip-family=dual --vpc-mode=${mode}: an IPv6 address is the ENI's /80 with the IPv4 address as its end, also after a restart`, async () => {
-    await using node = await VpcNode.start();
+    await using node = await SimulatedNode.start();
     const args = ["--ip-family=dual", `--vpc-mode=${mode}`, ...WARM];
     const first = node.process(args);
     const before = await Promise.all(podsOf(4).map((pod) => first.add(pod)));
@@ -236,7 +236,7 @@ for (const mode of ["address", "prefix"]) {
 
 /** Pods have their addresses after a restart, also where no more are given. */
 async function assertKept(
-  node: VpcNode,
+  node: SimulatedNode,
   { args, before }: {
     readonly args: readonly string[];
     readonly before: readonly string[];
@@ -255,7 +255,7 @@ async function assertKept(
 }
 
 test("--ip-family=ipv6: pods have addresses of the primary ENI's /80, which is all that EC2 is asked for, also after a restart", async () => {
-  await using node = await VpcNode.start({ instances: [NANO] });
+  await using node = await SimulatedNode.start({ instances: [NANO] });
   const args = ["--ip-family=ipv6"];
   const first = node.process(args);
   const before = await Promise.all(podsOf(40).map((pod) => first.add(pod)));
@@ -276,7 +276,7 @@ test("--ip-family=ipv6: pods have addresses of the primary ENI's /80, which is a
 });
 
 test("no IPv6 address is given before the instance metadata show the ENI's /80, and soon then", async () => {
-  await using node = await VpcNode.start();
+  await using node = await SimulatedNode.start();
   await node.cloud.ask.setPace({ imdsLagMs: 1_500 });
   await using coild = node.process(["--ip-family=ipv6"], { waitMs: 15_000 });
   const began = performance.now();
@@ -286,7 +286,7 @@ test("no IPv6 address is given before the instance metadata show the ENI's /80, 
 
 test("IPv6 is refused where the type allows no prefixes", async () => {
   const instances = [{ ...NANO, type: "t2.nano" }];
-  await using node = await VpcNode.start({ instances });
+  await using node = await SimulatedNode.start({ instances });
   await using coild = node.process(["--ip-family=dual"]);
   await assert.rejects(
     coild.running,
@@ -295,7 +295,7 @@ test("IPv6 is refused where the type allows no prefixes", async () => {
 });
 
 test("limits beyond the type's are refused", async () => {
-  await using node = await VpcNode.start();
+  await using node = await SimulatedNode.start();
   await using coild = node.process(["--eni-limits=4,4"]);
   await assert.rejects(
     coild.running,
@@ -304,7 +304,7 @@ test("limits beyond the type's are refused", async () => {
 });
 
 test("no address is given of an ENI that the kernel lacks", async () => {
-  await using node = await VpcNode.start();
+  await using node = await SimulatedNode.start();
   const eni = "eni-00000000000000001";
   node.problems = [new VpcHostProblem("Cannot find it", { eni })];
   await using coild = node.process(BARE, { waitMs: 300 });
@@ -316,7 +316,7 @@ test("no address is given of an ENI that the kernel lacks", async () => {
 });
 
 test("a kernel that cannot be read is soon asked again", async () => {
-  await using node = await VpcNode.start();
+  await using node = await SimulatedNode.start();
   node.failsUntilMs = performance.now() + 1_000;
   await using coild = node.process(BARE);
   let isReady = false;
@@ -326,7 +326,7 @@ test("a kernel that cannot be read is soon asked again", async () => {
 });
 
 test("a pod is not refused while the kernel lacks the ENI that has an address for it", async () => {
-  await using node = await VpcNode.start({ instances: [NANO] });
+  await using node = await SimulatedNode.start({ instances: [NANO] });
   const eni = "eni-00000000000000003";
   node.problems = [new VpcHostProblem("Cannot find it", { eni })];
   await using coild = node.process(BARE, { waitMs: 4_000 });
@@ -339,7 +339,7 @@ test("a pod is not refused while the kernel lacks the ENI that has an address fo
 });
 
 test("a call that ends while the kernel is changed is not made again", async () => {
-  await using node = await VpcNode.start();
+  await using node = await SimulatedNode.start();
   node.ensureMs = 60;
   await using coild = node.process(BARE);
   await Promise.all(podsOf(3).map((pod) => coild.add(pod)));
@@ -351,7 +351,7 @@ test("a call that ends while the kernel is changed is not made again", async () 
 
 /** Addresses go back to EC2, and come again while they are still shown. */
 async function giveBackAndTake(family: string): Promise<void> {
-  await using node = await VpcNode.start();
+  await using node = await SimulatedNode.start();
   const args = [`--ip-family=${family}`, ...BARE];
   await using coild = node.process(args, { cooldownMs: 100 });
   const addresses: string[] = [];
@@ -377,7 +377,7 @@ test("addresses that are not needed go back to EC2, and can come again", async (
 });
 
 test("an address that the kernel still routes is not given back to EC2, even when no known pod has it", async () => {
-  await using node = await VpcNode.start();
+  await using node = await SimulatedNode.start();
   await using coild = node.process(BARE, { cooldownMs: 100 });
   for (const pod of podsOf(3)) await coild.add(pod);
   await node.expectLayout(3, 1);
@@ -394,7 +394,7 @@ test("an address that the kernel still routes is not given back to EC2, even whe
 });
 
 test("new ENIs have the tags of their instance, their cluster and the admin", async () => {
-  await using node = await VpcNode.start();
+  await using node = await SimulatedNode.start();
   await using coild = node.process([...BARE, "--eni-tags=team=net"]);
   await Promise.all(podsOf(4).map((pod) => coild.add(pod)));
   const created = (await node.cloud.ask.calls(0))
@@ -411,7 +411,7 @@ test("new ENIs have the tags of their instance, their cluster and the admin", as
 });
 
 test("with --provision=false pods have what an operator has assigned, and EC2 is asked for nothing", async () => {
-  await using node = await VpcNode.start();
+  await using node = await SimulatedNode.start();
   const list = await node.byHand("DescribeNetworkInterfaces", {});
   const [eni = ""] = list.all("networkInterfaceId");
   const address = "10.0.1.77";
@@ -431,7 +431,7 @@ test("with --provision=false pods have what an operator has assigned, and EC2 is
 });
 
 test("a cordoned node gets no ENI, until it is not cordoned", async () => {
-  await using node = await VpcNode.start();
+  await using node = await SimulatedNode.start();
   node.scheduling = { isCordoned: true, maxPods: undefined };
   await using coild = node.process(BARE, { waitMs: 6_000 });
   for (const pod of podsOf(3)) await patiently(coild, pod);
@@ -446,7 +446,7 @@ test("a cordoned node gets no ENI, until it is not cordoned", async () => {
 });
 
 test("a node has no more addresses in store than its kubelet runs pods", async () => {
-  await using node = await VpcNode.start();
+  await using node = await SimulatedNode.start();
   node.scheduling = { isCordoned: false, maxPods: 5 };
   await using coild = node.process(["--vpc-mode=address", "--warm-ips=4"]);
   await coild.add("pod0");

@@ -80,7 +80,7 @@ export interface NodeProcess extends AsyncDisposable {
 }
 
 /** The node: what outlives a process. */
-export class VpcNode implements AsyncDisposable {
+export class SimulatedNode implements AsyncDisposable {
   readonly cloud: Cloud;
   /** Addresses of pods, as the kernel has them, and those that rest with the time they began. */
   readonly routes: Map<string, DualStack<Address>> = new Map();
@@ -110,15 +110,17 @@ export class VpcNode implements AsyncDisposable {
   }
 
   /** Starts a cloud with one t3.small, whose role has coild's rights alone. */
-  static async start(changes: Partial<CloudConfig> = {}): Promise<VpcNode> {
+  static async start(
+    changes: Partial<CloudConfig> = {},
+  ): Promise<SimulatedNode> {
     const policy = await policyOf("coild");
     const config = withPolicy(cloudConfig(changes), policy);
-    return new VpcNode(await Cloud.start(config));
+    return new SimulatedNode(await Cloud.start(config));
   }
 
   /** Another instance of the same cloud; the cloud ends with this one. */
-  neighbour(instance: string): VpcNode {
-    return new VpcNode(this.cloud, instance);
+  neighbour(instance: string): SimulatedNode {
+    return new SimulatedNode(this.cloud, instance);
   }
 
   /** Starts a process; it may not be ready yet. */
@@ -353,7 +355,7 @@ export async function later(check: () => void | Promise<void>): Promise<void> {
 }
 
 /** Fails while EC2 has an ENI that no instance has. */
-export async function assertNothingLoose(node: VpcNode): Promise<void> {
+export async function assertNothingLoose(node: SimulatedNode): Promise<void> {
   const { all } = await node.byHand("DescribeNetworkInterfaces", {
     "Filter.1.Name": "status",
     "Filter.1.Value.1": "available",

@@ -10,7 +10,7 @@ import {
   changeClients,
   findClients,
   type FormerClients,
-  type LinkIndexes,
+  type TunnelIndexes,
 } from "../../../lib/egress/gateway/clients.ts";
 import {
   openServerKernel,
@@ -43,7 +43,7 @@ async function openPlane(
   const all = await kernel.routes.listLinks();
   const index = all.find(({ name }) => name === plan.ifname)?.index;
   if (index === undefined) throw new Error(`There is no ${plan.ifname}`);
-  const links: LinkIndexes = new Map([["ipv4", index], ["ipv6", index]]);
+  const links: TunnelIndexes = new Map([["ipv4", index], ["ipv6", index]]);
   const former: FormerClients = new Map();
   return {
     async setClients(addresses: readonly Address[]): Promise<void> {
