@@ -112,10 +112,10 @@ async function run(start: Start, signal: AbortSignal): Promise<void> {
   await using stack = new AsyncDisposableStack();
   for (const path of socketsOf(options)) stack.use(lockSocket(path));
   const parts = await connect(start, { nodeName, stack });
-  const doors = await listen(options, parts, signal);
+  const servers = await listen(options, parts, signal);
   log.info("Serving", { node: nodeName, sockets: socketsOf(options) });
   await work(parts, signal);
-  await Promise.all(doors.map(({ finished }) => finished));
+  await Promise.all(servers);
   await parts.node?.finish();
 }
 
@@ -234,16 +234,16 @@ async function connectAddressed(dependencies: NodeDependencies) {
 
 type Connected = Awaited<ReturnType<typeof connect>>;
 
-/** Opens the socket early: a plugin that finds it learns what is waited for. */
+/** Opens the socket early: a plugin that finds it learns what is waited for. Returns the ends of all servers. */
 async function listen(
   options: CoildOptions,
   { client, coordinator, node, registry, ...parts }: Connected,
   signal: AbortSignal,
-): Promise<readonly { readonly finished: Promise<unknown> }[]> {
+): Promise<readonly (Promise<unknown> | undefined)[]> {
   const { socketPath, metricsAddress, metricsAuth, healthAddress } = options;
   const refusal = metricsAuth ? metricsRefusal(client) : undefined;
   const files = new SocketFiles();
-  serveMonitoring({
+  const monitoring = serveMonitoring({
     metricsAddress,
     healthAddress,
     registry,
@@ -279,7 +279,10 @@ async function listen(
     });
   const ofCoordinator = await coordinator?.listen(signal);
   files.add(socketsOf(options).flatMap(socketFilesOf));
-  return [ofCoil, ofAdmin, ofCoordinator].filter((door) => door !== undefined);
+  return [
+    ...[ofCoil, ofAdmin, ofCoordinator].map((door) => door?.finished),
+    ...Object.values(monitoring).map((server) => server(signal)),
+  ];
 }
 
 /** Runs all loops until the signal. */

@@ -265,6 +265,27 @@ netnsTest(
   },
 );
 
+netnsTest("coild ends when scrapers have their answers", async () => {
+  await using coild = await WholeCoild.start("--metrics-auth");
+  await coild.ready();
+  // It asks the API server whose token that is.
+  await coild.delayAnswers(700);
+  const url = "http://127.0.0.1:9384/metrics";
+  const status = awaitedLater(
+    coild.host.exec(
+      ...["curl", "-so/dev/null", "-w%{http_code}"],
+      ...["-HAuthorization: Bearer t", url],
+    ),
+  );
+  await until("the request to be read", async () => {
+    const filter = ["state", "established", "sport", "= :9384"];
+    const sockets = await coild.host.exec("ss", "-Htn", ...filter);
+    return sockets.startsWith("0 ");
+  });
+  assert.equal(await coild.stop(), 0);
+  assert.match(await status, /^[245]\d\d$/);
+});
+
 netnsTest(
   "coild begins to look for inconsistencies only when its start is over",
   async () => {
