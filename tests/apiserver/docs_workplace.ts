@@ -5,6 +5,7 @@
  */
 import * as path from "node:path";
 import { ROOT } from "../arch/pages.ts";
+import { GO_TOOL_ENV } from "../lab/go_env.ts";
 import { ensureHelm } from "../lab/helm.ts";
 import { binDir, type ControlPlane, run } from "../lab/mod.ts";
 import { coilCommand } from "./coild_lab.ts";
@@ -45,6 +46,7 @@ export async function workplace(
     { mode: 0o755 },
   );
   const env = {
+    ...GO_TOOL_ENV,
     PATH: `${directory}/bin:${Deno.env.get("PATH")}`,
     KUBECONFIG: plane.kubeconfig,
     KUBECACHEDIR: path.join(directory, "kubectl-cache"),

@@ -1,6 +1,7 @@
 import * as path from "node:path";
 import { binDir } from "./cache.ts";
 import { run } from "./command.ts";
+import { GO_TOOL_ENV } from "./go_env.ts";
 import { kubeconfigText, type KubeconfigUser } from "./kubeconfig.ts";
 import { ObjectCreation } from "./object_creation.ts";
 import { issueCertificate, type SharedPki } from "./pki.ts";
@@ -108,6 +109,7 @@ export class AdminAccess {
   ): Promise<string> {
     return await run(path.join(this.programs, "kubectl"), args, {
       env: {
+        ...GO_TOOL_ENV,
         KUBECONFIG: this.kubeconfig,
         KUBECACHEDIR: path.join(this.runDir, "kubectl-cache"),
       },

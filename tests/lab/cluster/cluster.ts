@@ -4,6 +4,7 @@ import { binDir, labDir } from "../cache.ts";
 import { run } from "../command.ts";
 import { ensureContainerd2 } from "../containerd.ts";
 import { ControlPlane, type ControlPlaneOptions } from "../control_plane.ts";
+import { GO_DAEMON_ENV } from "../go_env.ts";
 import { spawnProcess } from "../process.ts";
 import { eventually } from "../wait.ts";
 import { ClusterNode } from "./node.ts";
@@ -117,6 +118,7 @@ async function startScheduler(plane: ControlPlane): Promise<void> {
       "--kube-api-burst=2000",
       "--profiling=false",
     ],
+    env: GO_DAEMON_ENV,
   });
 }
 

@@ -2,6 +2,7 @@ import * as path from "node:path";
 import { binDir } from "../cache.ts";
 import { run, type RunOptions } from "../command.ts";
 import type { ControlPlane } from "../control_plane.ts";
+import { GO_DAEMON_ENV } from "../go_env.ts";
 import { LabNode } from "../node.ts";
 import { issueCertificate, sharedPki } from "../pki.ts";
 import {
@@ -137,8 +138,11 @@ export class ClusterNode {
       runDir: this.#plane.runDir,
       command: "nsenter",
       args: [...enter(init.pid), command, ...args],
-      // containerd finds its shim there.
-      env: { PATH: containerd === undefined ? PATH : `${containerd}:${PATH}` },
+      env: {
+        ...GO_DAEMON_ENV,
+        // containerd finds its shim there.
+        PATH: containerd === undefined ? PATH : `${containerd}:${PATH}`,
+      },
     });
     this.#daemons.set(daemon, process);
     return process;
