@@ -61,23 +61,114 @@ for (const [what, command] of Object.entries(MEDDLING)) {
 }
 
 netnsTest(
-  "describeTable() shows sets, chains and rules of a table that somebody else made",
+  "describeRuleset() shows sets, chains and rules of a table that somebody else made",
   async () => {
     await using test = await setup();
     const { temp, socket } = test;
+    assert.deepEqual(await socket.describeRuleset(), []);
     await temp.exec("nft", FOREIGN);
-    assert.deepEqual(await socket.describeTable("foreign"), [
-      "set two: 1 10.0.0.1 80.0.0.0",
-      "set six: 1 fd00::1",
-      "set whole: *",
-      "chain f type filter hook 2 priority -5 policy drop",
-      "  [ meta key 15 dreg 1 ] [ cmp sreg 1 op 0 data 0x02 ] [ payload dreg 1 base 1 offset 12 len 3 ] [ cmp sreg 1 op 0 data 10.1.2.0 ] [ objref imm_name dropped imm_type 1 ] [ immediate dreg 0 data verdict 0 ]",
-      "  [ meta key 15 dreg 1 ] [ cmp sreg 1 op 0 data 0x0a ] [ payload dreg 1 base 1 offset 8 len 16 ] [ lookup set six sreg 1 flags 0 ] [ immediate dreg 0 data verdict 1 ]",
-      "chain other",
+    assert.deepEqual(await socket.describeRuleset(), [
+      "table inet foreign",
+      "  counter dropped packets 0 bytes 0",
+      "  set two: 1 10.0.0.1 80.0.0.0",
+      "  set six: 1 fd00::1",
+      "  set whole: *",
+      "  chain f type filter hook 2 priority -5 policy drop",
+      "    [ meta key 15 dreg 1 ] [ cmp sreg 1 op 0 data 0x02 ] [ payload dreg 1 base 1 offset 12 len 3 ] [ cmp sreg 1 op 0 data 10.1.2.0 ] [ objref imm_name dropped imm_type 1 ] [ immediate dreg 0 data verdict 0 ]",
+      "    [ meta key 15 dreg 1 ] [ cmp sreg 1 op 0 data 0x0a ] [ payload dreg 1 base 1 offset 8 len 16 ] [ lookup set six sreg 1 flags 0 ] [ immediate dreg 0 data verdict 1 ]",
+      "  chain other",
     ]);
-    await assert.rejects(socket.describeTable("absent"), /ENOENT/);
   },
 );
+
+/** One table of each family of IP, one chain of which is called by the other. */
+const FAMILIES = `table ip a {
+  chain last { counter packets 7 bytes 70 drop; }
+  chain first { type filter hook forward priority 0; policy accept; ip saddr 10.1.2.3 jump last; }
+}
+table ip6 b {
+  set s { type ipv6_addr; elements = { fd00::1 } }
+}
+table bridge c {
+  chain x { }
+}
+table arp d {
+  chain x { }
+}
+table netdev e {
+  chain x { }
+}`;
+
+netnsTest(
+  "describeRuleset() shows tables of all families, chains of hooks first",
+  async () => {
+    await using test = await setup();
+    const { temp, socket } = test;
+    await temp.exec("nft", FAMILIES);
+    assert.deepEqual(await socket.describeRuleset(), [
+      "table ip a",
+      "  chain first type filter hook 2 priority 0 policy accept",
+      "    [ payload dreg 1 base 1 offset 12 len 4 ] [ cmp sreg 1 op 0 data 10.1.2.3 ] [ immediate dreg 0 data verdict -3 last ]",
+      "  chain last",
+      "    [ counter bytes 70 packets 7 ] [ immediate dreg 0 data verdict 0 ]",
+      "table ip6 b",
+      "  set s: 1 fd00::1",
+      "table bridge c",
+      "  chain x",
+      "table netdev e",
+      "  chain x",
+      "table arp d",
+      "  chain x",
+    ]);
+  },
+);
+
+netnsTest(
+  "describeRuleset() shows what kube-proxy's rules of iptables look for, and comments",
+  async () => {
+    await using test = await setup();
+    const { temp, socket } = test;
+    const rule = "-A FORWARD -m mark --mark 0x4000/0x4000 -m comment";
+    await temp.exec(
+      "iptables-nft",
+      ...rule.split(" "),
+      ...["--comment", "apps/web cluster IP", "-j", "DROP"],
+    );
+    const lines = await socket.describeRuleset();
+    assert.deepEqual(lines.slice(0, 2), [
+      "table ip filter",
+      "  chain FORWARD type filter hook 2 priority 0 policy accept",
+    ]);
+    assert.match(
+      lines[2] ?? "",
+      /mask 0\.64\.0\.0 .* info "apps\/web cluster IP" .* verdict 0 \]$/,
+    );
+  },
+);
+
+netnsTest("describeRuleset() ends where a table is large", async () => {
+  await using test = await setup();
+  const { temp, socket } = test;
+  const addresses = Array.from(
+    { length: 1_001 },
+    (_, i) => `10.9.${i >> 8}.${i & 255}`,
+  );
+  await temp.exec(
+    "nft",
+    `table ip big {
+      set s { type ipv4_addr; elements = { ${addresses} } }
+      chain x { ${"drop; ".repeat(2_000)} }
+    }`,
+  );
+  const [table, set, ...rest] = await socket.describeRuleset();
+  assert.equal(table, "table ip big");
+  assert.match(set ?? "", /^ {2}set s: more than 1000: 10\.9\.\d/);
+  assert.equal(set?.split(", ").length, 1_000);
+  assert.deepEqual([rest.length, rest.at(-1)], [
+    2_000,
+    "  and 2 more lines",
+  ]);
+});
 
 /** What somebody else may put in the place of a rule, by the rule. */
 const REPLACEMENTS: readonly (readonly [old: string, replacement: string])[] = [

@@ -340,7 +340,8 @@ export const SUITES: readonly Suite[] = [
     packages: {
       ...NET_PACKAGES,
       ...PING,
-      ...NFTABLES,
+      // Rules of other programs.
+      iptables: "iptables",
       ...MOTO_PACKAGES,
       curl: "curl",
     },

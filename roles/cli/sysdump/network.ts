@@ -7,7 +7,7 @@ import {
   ruleText,
 } from "../../../lib/netlink/mod.ts";
 
-/** Links, addresses, rules, routes and tables of nf_tables of this network namespace, as `ip` writes them, by file. */
+/** Links, addresses, rules, routes and packet filters of this network namespace, by file. */
 export const NETWORK_FILES: Readonly<Record<string, () => Promise<string>>> = {
   "links.txt": () =>
     withRoutes(async (socket) => {
@@ -35,19 +35,29 @@ export const NETWORK_FILES: Readonly<Record<string, () => Promise<string>>> = {
     }),
   "nft_tables.txt": async () => {
     using socket = NetfilterSocket.open();
-    const lines: string[] = [];
-    for (const table of await socket.listTables()) {
-      lines.push(`table inet ${table}`);
-      for (const [name, counter] of await socket.readCounters(table)) {
-        const { packets, bytes } = counter;
-        lines.push(`  counter ${name} packets ${packets} bytes ${bytes}`);
-      }
-      const rest = await socket.describeTable(table);
-      lines.push(...rest.map((line) => `  ${line}`));
-    }
-    return linesText(lines);
+    return linesText([
+      ...await socket.describeRuleset(),
+      ...await legacyTables(),
+    ]);
   },
 };
+
+/** Tables that are not of nf_tables, whose rules only iptables-legacy-save shows. */
+async function legacyTables(): Promise<string[]> {
+  const lines: string[] = [];
+  for (const program of ["iptables", "ip6tables"]) {
+    const file = `/proc/net/${program.replace("tables", "_tables")}_names`;
+    // It is there only while the kernel has such tables.
+    const names = await Deno.readTextFile(file).catch(() => "");
+    if (names === "") continue;
+    lines.push(
+      `${program}-legacy has ${
+        names.trim().replaceAll("\n", ", ")
+      }: see ${program}-legacy-save on the node`,
+    );
+  }
+  return lines;
+}
 
 async function withRoutes(
   read: (socket: RouteSocket) => Promise<readonly string[]>,

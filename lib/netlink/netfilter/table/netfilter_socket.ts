@@ -9,14 +9,7 @@ import type { NetlinkError } from "../../message/errors.ts";
 import type { Request } from "../../message/request.ts";
 import { type Trace, traceFromEnvironment } from "../../connection/trace.ts";
 import { NETFILTER_NAMES } from "../../connection/trace_names.ts";
-import {
-  NFT_MSG_GETOBJ,
-  NFT_MSG_GETTABLE,
-  NFT_OBJECT_COUNTER,
-  NFTA_OBJ_TYPE,
-  NFTA_OWNER_TABLE,
-  NFTA_TABLE_NAME,
-} from "../wire/constants.ts";
+import { NFT_MSG_GETTABLE, NFTA_TABLE_NAME } from "../wire/constants.ts";
 import type { NftElement, NftTable } from "../model/model.ts";
 import {
   setText,
@@ -26,11 +19,11 @@ import {
 } from "../wire/requests.ts";
 import { elementId, encodeElement } from "../wire/set_key.ts";
 import { changeRequests, compareTable } from "./changes.ts";
-import { describeTable } from "./describe.ts";
+import { describeRuleset } from "./describe.ts";
 import { type NftCounter, planTable } from "./plan.ts";
 import { TableReader } from "./reader.ts";
 import type { NftNewTable, NftRefill } from "./new_table.ts";
-import { parseCounter, tableGet } from "./state.ts";
+import { tableGet } from "./state.ts";
 
 /** Options of `NetfilterSocket.open()`. */
 export interface NetfilterSocketOptions {
@@ -229,25 +222,19 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
   }
 
   /**
-   * Describes a table for people, also one of another program: its sets with their
-   * elements, its chains, and their rules as the kernel's instructions.
+   * Describes the tables of all families and programs for people: counters, sets
+   * with their elements, chains, and rules as the kernel's instructions. Of a
+   * large table, the first 2,000 lines.
    *
-   * @throws {NetlinkError} when the kernel refuses; `ENOENT` when the table does not exist
+   * @throws {NetlinkError} when the kernel refuses
    */
-  describeTable(name: string): Promise<string[]> {
-    return describeTable(this.#reader, name);
+  describeRuleset(): Promise<string[]> {
+    return describeRuleset(this.#reader);
   }
 
   /** What the table's counters have counted; nothing where the table does not exist. */
   async readCounters(table: string): Promise<ReadonlyMap<string, NftCounter>> {
-    const counters = await this.#reader.list({
-      message: NFT_MSG_GETOBJ,
-      op: `list counters of ${tableText(table)}`,
-      tree: [
-        [NFTA_OWNER_TABLE, table],
-        [NFTA_OBJ_TYPE, NFT_OBJECT_COUNTER],
-      ],
-    }, parseCounter);
+    const counters = await this.#reader.listCounters(table);
     return new Map(counters.map(({ name, value }) => [name, value]));
   }
 

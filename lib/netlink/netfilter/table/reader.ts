@@ -6,8 +6,11 @@ import { NFGENMSG_SIZE } from "../../message/nfnetlink.ts";
 import type { Request } from "../../message/request.ts";
 import type { AttributeTree } from "../wire/attributes.ts";
 import {
+  NFT_MSG_GETOBJ,
   NFT_MSG_GETRULE,
   NFT_MSG_GETSETELEM,
+  NFT_OBJECT_COUNTER,
+  NFTA_OBJ_TYPE,
   NFTA_OWNER_TABLE,
   NFTA_SET_ELEM_LIST_SET,
   NFTA_SET_KEY_TYPE,
@@ -23,7 +26,8 @@ import {
   tableText,
 } from "../wire/requests.ts";
 import { decodeElement, keyOfTypeId } from "../wire/set_key.ts";
-import { setGet } from "./state.ts";
+import type { NftCounter } from "./plan.ts";
+import { parseCounter, setGet } from "./state.ts";
 
 /** The kernel answers short questions from its memory, without waiting for anything. */
 const ON_THREAD = { onThread: true } as const;
@@ -32,10 +36,20 @@ const ON_THREAD = { onThread: true } as const;
 export interface ListRequest {
   /** One of NFT_MSG_GET…. */
   readonly message: number;
+  /** NFPROTO_… of the tables; default: inet. */
+  readonly family?: number | undefined;
   /** Completes "Cannot …". */
   readonly op: string;
   /** What to list. */
   readonly tree: AttributeTree;
+}
+
+/** Of a list that may be anyone's. */
+export interface ForeignOptions {
+  /** NFPROTO_… of the table; default: inet. */
+  readonly family?: number | undefined;
+  /** How many messages of the kernel are read at most. */
+  readonly atMost?: number | undefined;
 }
 
 /** Reads nf_tables through a connection that it does not own. */
@@ -57,10 +71,12 @@ export class TableReader {
   list<T>(
     request: ListRequest,
     parse: (answer: Attributes) => T | undefined,
+    { atMost }: { readonly atMost?: number | undefined } = {},
   ): Promise<T[]> {
     return this.#connection.dump(
       nftRequest(request),
       (message) => parse(answerOf(message)),
+      { atMost },
     );
   }
 
@@ -91,21 +107,43 @@ export class TableReader {
   /** Lists the bytes of a set's elements; none where one of them stands for all others. */
   async listElements(
     target: SetName,
+    { family, atMost }: ForeignOptions = {},
   ): Promise<Uint8Array[] | typeof EVERYBODY> {
-    const parts = await this.list({
-      message: NFT_MSG_GETSETELEM,
-      op: `list ${setText(target)}`,
-      tree: [
-        [NFTA_OWNER_TABLE, target.table],
-        [NFTA_SET_ELEM_LIST_SET, target.set],
-      ],
-    }, parseElements);
+    const parts = await this.list(
+      {
+        message: NFT_MSG_GETSETELEM,
+        family,
+        op: `list ${setText(target)}`,
+        tree: [
+          [NFTA_OWNER_TABLE, target.table],
+          [NFTA_SET_ELEM_LIST_SET, target.set],
+        ],
+      },
+      parseElements,
+      { atMost },
+    );
     const elements: Uint8Array[] = [];
     for (const element of parts.flat()) {
       if (element === EVERYBODY) return EVERYBODY;
       elements.push(element);
     }
     return elements;
+  }
+
+  /** Lists what the counters of a table have counted; none where it does not exist. */
+  listCounters(
+    table: string,
+    { family }: ForeignOptions = {},
+  ): Promise<{ readonly name: string; readonly value: NftCounter }[]> {
+    return this.list({
+      message: NFT_MSG_GETOBJ,
+      family,
+      op: `list counters of ${tableText(table)}`,
+      tree: [
+        [NFTA_OWNER_TABLE, table],
+        [NFTA_OBJ_TYPE, NFT_OBJECT_COUNTER],
+      ],
+    }, parseCounter);
   }
 
   /**
@@ -115,10 +153,14 @@ export class TableReader {
    */
   listRules(
     table: string,
-    { planned = 0 }: { readonly planned?: number } = {},
+    { planned = 0, family }: {
+      readonly planned?: number;
+      readonly family?: number | undefined;
+    } = {},
   ): Promise<Attributes[]> {
     const request = nftRequest({
       message: NFT_MSG_GETRULE,
+      family,
       op: `list rules of ${tableText(table)}`,
       tree: [[NFTA_OWNER_TABLE, table]],
     });

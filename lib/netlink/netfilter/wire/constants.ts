@@ -1,6 +1,9 @@
 /** NFPROTO_… of `<linux/netfilter.h>`: a table's family, and what `meta nfproto` compares with. */
 export const NFPROTO_INET = 1;
 export const NFPROTO_IPV4 = 2;
+export const NFPROTO_ARP = 3;
+export const NFPROTO_NETDEV = 5;
+export const NFPROTO_BRIDGE = 7;
 export const NFPROTO_IPV6 = 10;
 
 /** IPPROTO_… of `<linux/in.h>`. */
@@ -99,6 +102,7 @@ export const NFTA_COUNTER_PACKETS = 2;
 export const NFTA_DATA_VALUE = 1;
 export const NFTA_DATA_VERDICT = 2;
 export const NFTA_VERDICT_CODE = 1;
+export const NFTA_VERDICT_CHAIN = 2;
 /** NF_DROP and NF_ACCEPT of `<linux/netfilter.h>`: verdicts and policies. */
 export const NF_DROP = 0;
 export const NF_ACCEPT = 1;

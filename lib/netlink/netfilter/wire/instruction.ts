@@ -14,6 +14,7 @@ const ATTRIBUTES = {
   byteorder: { sreg: 1, dreg: 2, op: 3, len: 4, size: 5 },
   cmp: { sreg: 1, op: 2, data: 3 },
   connlimit: { count: 1, flags: 2 },
+  counter: { bytes: 1, packets: 2 },
   ct: { dreg: 1, key: 2, sreg: 4 },
   dynset: { set_name: 1, op: 3, sreg_key: 4, expr: 7 },
   exthdr: { type: 2, offset: 3, len: 4, op: 6, sreg: 7 },
@@ -22,6 +23,7 @@ const ATTRIBUTES = {
   limit: { rate: 1, unit: 2, burst: 3, type: 4, flags: 5 },
   lookup: { set: 1, sreg: 2, flags: 5 },
   masq: {},
+  match: { name: 1, rev: 2, info: 3 },
   meta: { dreg: 1, key: 2, sreg: 3 },
   objref: { imm_type: 1, imm_name: 2 },
   payload: {
@@ -36,6 +38,7 @@ const ATTRIBUTES = {
   },
   reject: { type: 1, icmp_code: 2 },
   rt: { dreg: 1, key: 2 },
+  target: { name: 1, rev: 2, info: 3 },
 } as const;
 
 /** Makes an instruction of its attributes by name; those that are undefined are left out. */

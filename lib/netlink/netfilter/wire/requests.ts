@@ -30,6 +30,8 @@ import {
 export interface NftRequest {
   /** One of NFT_MSG_…. */
   readonly message: number;
+  /** NFPROTO_… of the tables it is about; default: inet. */
+  readonly family?: number | undefined;
   /** Flags beside the usual ones. */
   readonly flags?: number;
   /** Completes "Cannot …"; a function where it takes time to say. */
@@ -39,15 +41,15 @@ export interface NftRequest {
   readonly onAnswer?: (attributes: Attributes) => void;
 }
 
-/** A request about tables of family inet. */
+/** A request about tables of one family. */
 export function nftRequest(request: NftRequest): Request {
-  const { message, flags, op, tree, onAnswer } = request;
+  const { message, family = NFPROTO_INET, flags, op, tree, onAnswer } = request;
   return {
     type: netfilterType(NFNL_SUBSYS_NFTABLES, message),
     flags: flags ?? 0,
     describe: () => typeof op === "string" ? op : op(),
     write(writer) {
-      writeNetfilterHeader(writer, { family: NFPROTO_INET });
+      writeNetfilterHeader(writer, { family });
       writeTree(writer, tree);
     },
     onReply: (reply) => onAnswer?.(answerOf(reply)),
