@@ -107,6 +107,16 @@ Deno.test("coil sysdump writes what can be had into one archive, and says what i
   const addresses = await coild.addresses(pod);
   await eventually("the namespace's pool", () => addresses.length === 2);
   for (const n of [1, 2]) await addCoildPod(lab, n);
+  // As kube-proxy in mode nftables calls its chains.
+  await plane.kubectl(
+    ...["-n", "shop", "create", "service", "clusterip", "till", "--tcp=80"],
+  );
+  await lab.node().run(
+    "nft",
+    `table ip kube-proxy {
+      chain service-ULMVA6XW-shop/till/tcp/80 { ip saddr ${addresses[0]} drop; }
+    }`,
+  );
 
   await using stack = new AsyncDisposableStack();
   const directory = await Deno.makeTempDir();
@@ -200,6 +210,13 @@ Deno.test("coil sysdump writes what can be had into one archive, and says what i
             "nft_tables.txt",
             /^table inet coil-node\n(?: .*\n)* {2}chain .*\n {4}\[ meta /m,
           ],
+          [
+            "nft_tables.txt",
+            new RegExp(
+              `^table ip kube-proxy\n {2}chain service-ULMVA6XW-shop/till/tcp/80\n.* data ${ipv4} .*verdict 0`,
+              "m",
+            ),
+          ],
           ["metrics.txt", /^coil_coild_addresses\{/m],
           ["ipam_check.txt", /problem/],
         ] as const
@@ -235,7 +252,8 @@ Deno.test("coil sysdump writes what can be had into one archive, and says what i
     "--redact leaves no name and no address, and keeps what they have in common",
     async () => {
       const { files, err } = await dump(command);
-      const names = ["shop", "shopfront", "checkout", "acme", "node1", "node2"];
+      const names = ["shop", "shopfront", "checkout", "till", "acme"];
+      names.push("node1", "node2");
       const [ipv4 = "", ipv6 = ""] = addresses;
       const all = [
         ...names,

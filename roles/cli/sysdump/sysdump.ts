@@ -5,6 +5,7 @@ import {
   NAMESPACES,
   NODES,
   PODS,
+  SERVICES,
   type V1Node,
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
@@ -173,18 +174,18 @@ interface Dump {
   readonly signal: AbortSignal;
 }
 
-/** Logs and messages have names of any object. */
+/** Logs, messages and chains of kube-proxy have names of any object. */
 async function learnNames(redactor: Redactor, dump: Dump): Promise<void> {
   const { client, values, signal, terminal, collection } = dump;
-  terminal.err("Reading the names of namespaces, nodes and pods\n");
-  for (const type of [NAMESPACES, NODES, PODS]) {
+  terminal.err("Reading the names of namespaces, nodes, pods and Services\n");
+  for (const type of [NAMESPACES, NODES, PODS, SERVICES]) {
     const what = `names of ${type.plural}`;
     await collection.attempt(what, async () => {
       const looker = new Looker(client, values["page-size"]);
       const names = await looker.list<{ metadata?: { name?: string } }, string>(
         type,
         ({ metadata }) => metadata?.name ?? "",
-        { signal },
+        { signal, metadataOnly: true },
       );
       for (const name of names ?? []) redactor.learn(name);
       if (names === undefined) {
