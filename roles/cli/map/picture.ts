@@ -62,10 +62,14 @@ function headline({ pool, blocks, enis }: PoolMap): string {
   const used = blocks.reduce((sum, block) => sum + block.used, 0);
   const what = enis === undefined ? "AddressPool" : "Pool";
   // Nodes of a VPC have blocks of two sizes.
-  const of = blockSize === undefined
-    ? ""
-    : ` of ${blockSize} ${blockSize === "1" ? "address" : "addresses"}`;
-  return `${what} ${name}: ${state}. ${counts?.allocated} of ${counts?.total} blocks${of} are allocated, ${counts?.free} free; pods use ${used} addresses.\n`;
+  const of = blockSize === undefined ? "" : ` of ${addressesText(blockSize)}`;
+  return `${what} ${name}: ${state}. ${counts?.allocated} of ${counts?.total} blocks${of} are allocated, ${counts?.free} free; pods use ${
+    addressesText(used)
+  }.\n`;
+}
+
+function addressesText(count: number | string): string {
+  return `${count} ${String(count) === "1" ? "address" : "addresses"}`;
 }
 
 function formatSubnet(

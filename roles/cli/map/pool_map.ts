@@ -4,6 +4,7 @@ import {
   type BlockRow,
   blockRows,
   type PodAddresses,
+  readableBlocks,
 } from "../../../lib/ipam/audit/mod.ts";
 import {
   type AddressBlock,
@@ -135,7 +136,7 @@ function rowsOf({ vpcNodes = [], ...source }: MapSource): Rows {
     addresses: Map.groupBy(
       addressRows({
         pods: source.pods,
-        blocks,
+        blocks: readableBlocks(blocks),
         pools,
         vpcNodes: new Set(names),
       }),
