@@ -1,8 +1,14 @@
 import { LinuxError, Netns, NotANetnsError } from "../../linux/mod.ts";
 import { NetnsNotFoundError } from "../base/errors.ts";
 
-/** ENOENT and ENOTDIR: no such file. ENXIO: a socket. */
-const MISSING = new Set(["ENOENT", "ENOTDIR", "ENXIO"]);
+/** ENOENT and ENOTDIR: no such file. ELOOP and ENAMETOOLONG: there cannot be one. ENXIO: a socket. */
+const MISSING = new Set([
+  "ENOENT",
+  "ENOTDIR",
+  "ELOOP",
+  "ENAMETOOLONG",
+  "ENXIO",
+]);
 
 /** Where container runtimes keep the namespaces of pods. */
 const NETNS_DIRECTORY = "/run/netns";
