@@ -289,6 +289,19 @@ netnsTest(
       assert.deepEqual(await everything(lab, pod), before);
       await lab.host.ip("link", "delete", name);
     }
+    for (const kind of ["bridge", "veth"]) {
+      await lab.host.ip("link", "add", "theirs", "type", kind);
+      await lab.host.ip(
+        ...["link", "property", "add", "dev", "theirs", "altname", name],
+      );
+      const before = await everything(lab, pod);
+      const { stdout } = await lab.call("ADD", pod);
+      assert.match(stdout, /"code": 11,[^]*alternative name of ."theirs/);
+      assert.deepEqual(await everything(lab, pod), before);
+      await lab.ok("DEL", pod);
+      assert.deepEqual(await everything(lab, pod), before);
+      await lab.host.ip("link", "delete", "theirs");
+    }
     await lab.ok("ADD", pod);
   },
 );

@@ -48,7 +48,7 @@ export async function attach(
     : await ensureVeth(kernel, {
       spec,
       inside,
-      present: sides.host.links.find(({ name }) => name === spec.hostName),
+      present: sides.hostEnd,
     }, undo);
   // mutate: a look more than is needed only takes time.
   if (ends.isNew && inside !== undefined) sides = await look();

@@ -58,7 +58,7 @@ async function readNewPod(
       hops?.map((hop) => hop.index) ?? index ?? []
     ),
   ];
-  const links = await readLinks(pod, { names, indexes });
+  const { all: links } = await readLinks(pod, { names, indexes });
   return { links, addresses, rules, routes, neighbours: [] };
 }
 
@@ -69,59 +69,71 @@ export async function readAddresses(
 ): Promise<SideState> {
   const addresses = await pod.listAddresses({}, SHORT_IN_POD);
   const indexes = addresses.map(({ index }) => index);
-  const links = await readLinks(pod, { names, indexes });
+  const { all: links } = await readLinks(pod, { names, indexes });
   return { links, addresses, rules: [], routes: [], neighbours: [] };
 }
 
-/** Those that are there, by one send: a list of links takes three. */
+/** Those that are there, by one send: a list of links takes three. `byName` has each by the name that was asked for, which may be an alternative one. */
 async function readLinks(
   socket: Routes,
-  { names = [], indexes }: {
-    readonly names?: Iterable<string>;
+  { names, indexes }: {
+    readonly names: Iterable<string>;
     readonly indexes: readonly number[];
   },
-): Promise<Link[]> {
-  const links = new Map<number, Link>();
-  const selectors = [
-    ...[...names].map((name) => ({ name })),
-    ...[...new Set(indexes)].map((index) => ({ index })),
+): Promise<{
+  readonly all: readonly Link[];
+  readonly byName: ReadonlyMap<string, Link>;
+}> {
+  const byName = new Map<string, Link>();
+  const byIndex = new Map<number, Link>();
+  const requests = [
+    ...[...names].map((name) =>
+      linkGet({ name }, (link) => {
+        byName.set(name, link);
+        byIndex.set(link.index, link);
+      })
+    ),
+    ...[...new Set(indexes)].map((index) =>
+      linkGet({ index }, (link) => byIndex.set(index, link))
+    ),
   ];
-  const requests = selectors.map((selector) =>
-    linkGet(selector, (link) => links.set(link.index, link))
-  );
   refuseLost(await socket.tryExecute(requests));
-  return [...links.values()];
+  return { all: [...byIndex.values()], byName };
 }
 
 /**
  * Reads a pod's network, with the links of these names, and what of the host's
- * concerns all pods, with the link of one name: nothing of it grows with them.
+ * concerns all pods: nothing of it grows with them. `hostEnd` is the host's
+ * link that has the name so called, if only as an alternative one.
  */
 export async function readSides(
   { pod, host }: Pick<Kernel, "pod" | "host">,
   names: ReadonlySet<string>,
-  { hostEnd }: { readonly hostEnd?: string | undefined } = {},
-): Promise<Sides> {
-  const [inside, outside] = await settled([
+  options: { readonly hostEnd?: string | undefined } = {},
+): Promise<Sides & { readonly hostEnd: Link | undefined }> {
+  const [inside, { hostEnd, ...outside }] = await settled([
     readNewPod(pod, names),
-    readHost(host, hostEnd === undefined ? [] : [hostEnd]),
+    readHost(host, options),
   ]);
-  return { pod: inside, host: outside };
+  return { pod: inside, host: outside, hostEnd };
 }
 
 async function readHost(
   host: Routes,
-  names: readonly string[],
-): Promise<SideState> {
+  { hostEnd: name }: { readonly hostEnd?: string | undefined },
+): Promise<SideState & { readonly hostEnd: Link | undefined }> {
   const addresses = await host.listAddresses({}, SHORT);
   const indexes = addresses.filter(({ scope }) => scope === "global")
     .map(({ index }) => index);
+  const names = name === undefined ? [] : [name];
+  const { all: links, byName } = await readLinks(host, { names, indexes });
   return {
     addresses,
-    links: await readLinks(host, { names, indexes }),
+    links,
     rules: await host.listRules({}, SHORT),
     routes: [],
     neighbours: [],
+    hostEnd: name === undefined ? undefined : byName.get(name),
   };
 }
 

@@ -175,16 +175,18 @@ async function raise(
 function refuseForeign(link: Link, spec: VethSpec): void {
   const owner = parseVethAlias(link.alias) ?? huskOf(link);
   const own = parseVethAlias(spec.alias);
-  const isOwn = link.kind === "veth" &&
+  const isOwn = link.kind === "veth" && link.name === spec.hostName &&
     (link.alias === undefined || owner?.containerId === own?.containerId);
   if (isOwn) return;
   throw new CniError(
     `interface "${own?.ifname}" cannot be connected: the host has another link "${spec.hostName}"`,
     {
       code: ErrorCode.TRY_AGAIN_LATER,
-      details: `its alias is "${
-        link.alias ?? ""
-      }", not "${spec.alias}": rename it, or delete it`,
+      details: link.name === spec.hostName
+        ? `its alias is "${
+          link.alias ?? ""
+        }", not "${spec.alias}": rename it, or delete it`
+        : `it is an alternative name of "${link.name}": remove it (ip link property del)`,
     },
   );
 }
