@@ -24,6 +24,7 @@ export {
 } from "./config/shared.ts";
 export { huskOf } from "./kernel/husks.ts";
 export { machineOf, type Podnet } from "./kernel/machine.ts";
+export { openPeers, type Peers } from "./kernel/peers.ts";
 export type {
   NetworkProblem,
   Outside,

@@ -1,6 +1,5 @@
 import { KeyedMutex, type Loops } from "../../lib/async/mod.ts";
 import {
-  type CoordinatorHusk,
   countJoined,
   machineOf,
   type Podnet,
@@ -17,6 +16,12 @@ import { CoordinatorUpkeep } from "./coordinator/upkeep.ts";
 import { CallsInFlight } from "./observe/calls_in_flight.ts";
 import type { NodeDependencies } from "./node_part.ts";
 import { servePlugins } from "./server/plugin_server.ts";
+
+const PODNET: Podnet = {
+  tryOpenNetns: tryOpenPodNetns,
+  findHostEnd,
+  indexNetns: (host) => new NetnsIndex(host),
+};
 
 /** The plugin `coordinator`, with all that works for it. */
 export interface CoordinatorPart {
@@ -38,11 +43,9 @@ export function connectCoordinator(
   const defaults = new DefaultsKeeper(client, { path: defaultsPath });
   const deletions = stack.use(PairDeletions.open());
   const inFlight = new CallsInFlight();
-  const machine = machineOf(
-    podnetWith((host, id) => new NetnsIndex(host).pathOf(id)),
-  );
+  const machine = deletions.behind(machineOf(PODNET));
   const calls = new CoordinatorCalls({
-    machine: { ...deletions.behind(machine), shared: () => defaults.shared },
+    machine: { ...machine, shared: () => defaults.shared },
     pods,
     events,
     metrics: new CoordinatorMetrics(registry, {
@@ -57,7 +60,7 @@ export function connectCoordinator(
     locks: new KeyedMutex(),
   });
   const upkeep = new CoordinatorUpkeep({
-    open: () => openLook(deletions),
+    open: () => machine,
     watch: () =>
       RouteMonitor.open({ interests: { addresses: "both", rules: true } }),
     calls: inFlight,
@@ -83,19 +86,4 @@ export function connectCoordinator(
         onOutcome: (outcome) => dependencies.metrics.pluginCalled(outcome),
       }),
   };
-}
-
-/** One look at all namespaces serves all pods of a look at the node. */
-function openLook(deletions: Pick<PairDeletions, "discard">) {
-  const socket = RouteSocket.open();
-  const index = new NetnsIndex(socket);
-  return {
-    ...machineOf(podnetWith((_host, id) => index.pathOf(id))),
-    discard: (husk: CoordinatorHusk) => deletions.discard(husk),
-    [Symbol.dispose]: () => socket[Symbol.dispose](),
-  };
-}
-
-function podnetWith(netnsPathOf: Podnet["netnsPathOf"]): Podnet {
-  return { tryOpenNetns: tryOpenPodNetns, findHostEnd, netnsPathOf };
 }

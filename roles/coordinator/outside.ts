@@ -11,7 +11,7 @@ import { NetnsIndex, tryOpenPodNetns } from "../../lib/podnet/netns/mod.ts";
 const PODNET: Podnet = {
   tryOpenNetns: tryOpenPodNetns,
   findHostEnd,
-  netnsPathOf: (host, id) => new NetnsIndex(host).pathOf(id),
+  indexNetns: (host) => new NetnsIndex(host),
 };
 
 /**

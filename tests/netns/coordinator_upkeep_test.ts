@@ -36,7 +36,7 @@ class Upkeep implements AsyncDisposable {
     const upkeep = new CoordinatorUpkeep({
       open: () => {
         this.looks++;
-        return { ...lab.outside(), [Symbol.dispose]: () => {} };
+        return lab.outside();
       },
       watch: () =>
         RouteMonitor.open({

@@ -8,6 +8,7 @@ import {
 } from "../../netlink/mod.ts";
 import { cutOff, discardHusks } from "../kernel/husks.ts";
 import type { Outside, Routes } from "../kernel/ports.ts";
+import { openPeers, type Peers } from "../kernel/peers.ts";
 import { remove, routeRemoval } from "../kernel/remove.ts";
 import { parseVethAlias } from "../plan/veth.ts";
 
@@ -27,11 +28,12 @@ export async function collect(
   const live = new Set(valid.map(({ containerId }) => containerId));
   const links = await host.listLinks();
   await discardHusks(outside, links);
-  await forgetLost(outside, host, links);
+  using peers = openPeers(outside);
+  await forgetLost(host, links, peers);
   for (const link of links) {
     const owner = parseVethAlias(link.alias);
     if (owner === undefined || live.has(owner.containerId)) continue;
-    if (!await isOrphan(outside, link, owner)) {
+    if (!await isOrphan(link, owner, peers)) {
       outside.warn(
         "Kept a pair: its container is not in the runtime's list, but its interface is in the pod",
         { ...owner, link: link.name },
@@ -44,41 +46,37 @@ export async function collect(
 }
 
 async function isOrphan(
-  outside: Outside,
   hostEnd: Link,
   { ifname }: AttachmentKey,
+  peers: Peers,
 ): Promise<boolean> {
-  using netns = await outside.findNetnsOf(hostEnd);
-  if (netns === undefined) return false;
-  using pod = outside.openRoutes(netns);
-  return await pod.getLink({ name: ifname }) === undefined;
+  using pod = await peers.tryOpen(hostEnd);
+  return pod !== undefined &&
+    await pod.getLink({ name: ifname }) === undefined;
 }
 
 /** Of interfaces whose DEL was lost; the pod's link to the host serves others. */
 async function forgetLost(
-  outside: Outside,
   host: Routes,
   links: readonly Link[],
+  peers: Peers,
 ): Promise<void> {
   const routes = await host.listRoutes({ protocol: COORDINATOR_PROTOCOL });
   for (const link of links) {
     const own = routes.filter(({ index }) => index === link.index);
-    const lost = own.length === 0 ? [] : await lostOf(outside, link, own);
+    const lost = own.length === 0 ? [] : await lostOf(link, own, peers);
     await remove(host, lost.flatMap(removals));
   }
 }
 
 /** Those whose address is nowhere in the pod; none where the pod cannot be looked at. */
 async function lostOf(
-  outside: Outside,
   hostEnd: Link,
   routes: readonly Route[],
+  peers: Peers,
 ): Promise<readonly Route[]> {
-  using netns = await outside.findNetnsOf(hostEnd);
-  if (netns === undefined || hostEnd.peerIndex === undefined) return [];
-  using pod = outside.openRoutes(netns);
-  const peer = await pod.getLink({ index: hostEnd.peerIndex });
-  if (peer?.peerIndex !== hostEnd.index) return [];
+  using pod = await peers.tryOpen(hostEnd);
+  if (pod === undefined) return [];
   const present = await pod.listAddresses();
   return routes.filter(({ destination }) =>
     destination !== undefined &&

@@ -16,8 +16,10 @@ export interface Podnet {
     readonly host: RouteSocket;
     readonly hostNetns?: Netns | undefined;
   }): Promise<Link | undefined>;
-  /** The path of the network namespace that has this number on the host. */
-  netnsPathOf(host: RouteSocket, id: number): Promise<string | undefined>;
+  /** Finds the paths of network namespaces by the numbers that they have on the host. */
+  indexNetns(
+    host: RouteSocket,
+  ): { pathOf(id: number): Promise<string | undefined> };
 }
 
 /** The kernel of this machine. `hostNetns` stays the caller's; absent: the process's own. */
@@ -37,11 +39,16 @@ export function machineOf(
       using host = RouteSocket.open({ netns: hostNetns });
       return await podnet.findHostEnd({ link, netns, pod, host, hostNetns });
     },
-    async findNetnsOf({ peerNetnsId }) {
-      if (peerNetnsId === undefined) return undefined;
-      using host = RouteSocket.open({ netns: hostNetns });
-      const path = await podnet.netnsPathOf(host, peerNetnsId);
-      return path === undefined ? undefined : podnet.tryOpenNetns(path);
+    openNamespaces() {
+      const host = RouteSocket.open({ netns: hostNetns });
+      const index = podnet.indexNetns(host);
+      return {
+        async ofPeer({ peerNetnsId: id }) {
+          const path = id === undefined ? undefined : await index.pathOf(id);
+          return path === undefined ? undefined : podnet.tryOpenNetns(path);
+        },
+        [Symbol.dispose]: () => host[Symbol.dispose](),
+      };
     },
     async discard(husk) {
       using host = RouteSocket.open({ netns: hostNetns });

@@ -73,6 +73,12 @@ export type NetworkProblem =
   /** It does not answer. */
   | { readonly kind: "gateway"; readonly gateway: Address };
 
+/** Pods' namespaces as one look has found them. */
+export interface Namespaces extends Disposable {
+  /** Opens the one in which the other end of a host's link is; undefined when it has no path. */
+  ofPeer(hostEnd: Link): Promise<Netns | undefined>;
+}
+
 /** What the coordinator needs of its surroundings. */
 export interface Outside {
   /** The host's network namespace; absent: the process's own. */
@@ -88,8 +94,8 @@ export interface Outside {
     readonly netns: Netns;
     readonly link: Link;
   }): Promise<Link | undefined>;
-  /** Opens the namespace in which the other end of a host's link is; undefined when it has no path. */
-  findNetnsOf(hostEnd: Link): Promise<Netns | undefined>;
+  /** Looks at all pods' namespaces, once, for any number of the host's links. */
+  openNamespaces(): Namespaces;
   /** Deletes the host's end of a pair that is cut off, now or when DEL has been answered. */
   discard(husk: CoordinatorHusk): Promise<void>;
   /** Closes sockets when the call has been answered, where that takes a grace period of the kernel; at once where absent. */

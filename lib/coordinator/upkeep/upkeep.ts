@@ -3,6 +3,7 @@ import { COORDINATOR_PROTOCOL } from "../../names/mod.ts";
 import type { Link } from "../../netlink/mod.ts";
 import { findHostAddresses } from "../kernel/host_addresses.ts";
 import { discardHusks } from "../kernel/husks.ts";
+import type { Peers } from "../kernel/peers.ts";
 import type { Outside, Routes } from "../kernel/ports.ts";
 import { readNeighbours, readPod } from "../kernel/read.ts";
 import { throwRefusal } from "../kernel/remove.ts";
@@ -65,21 +66,15 @@ export async function keepHost(
  * @throws {NetlinkError} when the kernel refuses
  */
 export async function keepPod(
-  outside: Pick<Outside, "findNetnsOf" | "openRoutes">,
+  peers: Peers,
   hostEnd: Link,
   hostAddresses: readonly Address[],
 ): Promise<number> {
-  using netns = await outside.findNetnsOf(hostEnd);
-  if (netns === undefined) return 0;
-  using socket = outside.openRoutes(netns);
+  using socket = await peers.tryOpen(hostEnd);
+  if (socket === undefined) return 0;
   const read = await readPod(socket);
   const inside = read.links.find(({ index }) => index === hostEnd.peerIndex);
-  // The number of a namespace is given again.
-  const isPeer = inside?.kind === "veth" &&
-    inside.peerIndex === hostEnd.index;
-  if (!isPeer || inside.mac === undefined || hostEnd.mac === undefined) {
-    return 0;
-  }
+  if (inside?.mac === undefined || hostEnd.mac === undefined) return 0;
   const asked = read.routes.filter(isOurs)
     .flatMap(({ destination, gateway }) =>
       gateway === undefined ? destination?.address ?? [] : []

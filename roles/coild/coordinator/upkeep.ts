@@ -8,7 +8,9 @@ import {
   type HostLook,
   keepHost,
   keepPod,
+  openPeers,
   type Outside,
+  type Peers,
 } from "../../../lib/coordinator/mod.ts";
 import {
   listen,
@@ -28,12 +30,12 @@ const LOOK_MS = 60_000;
 /** The kernel, as one look uses it. */
 type Surroundings = Pick<
   Outside,
-  "discard" | "findNetnsOf" | "hostNetns" | "openRoutes"
+  "discard" | "hostNetns" | "openNamespaces" | "openRoutes"
 >;
 
 export interface CoordinatorUpkeepOptions {
-  /** Begins a look. What it knows of namespaces may be kept until it ends. */
-  readonly open: () => Surroundings & Disposable;
+  /** Called once for each look. */
+  readonly open: () => Surroundings;
   /** Listens to the host's addresses and rules. */
   readonly watch: () => Listener;
   /** The coordinator's. */
@@ -96,7 +98,7 @@ export class CoordinatorUpkeep {
 
   async #look(): Promise<void> {
     try {
-      using outside = this.#with.open();
+      const outside = this.#with.open();
       const isQuiet = this.#with.calls.watch();
       using host = outside.openRoutes(outside.hostNetns);
       const found = await keepHost(outside, host, { isQuiet });
@@ -131,8 +133,9 @@ export class CoordinatorUpkeep {
     if (addresses === this.#announced) return 0;
     this.#announced = addresses;
     let changed = 0;
+    using peers = openPeers(outside);
     for (const link of joined) {
-      changed += await this.#updatePod(outside, link, hostAddresses);
+      changed += await this.#updatePod(peers, link, hostAddresses);
     }
     // A pod that came in the meantime may have what the host had before.
     if (!isQuiet()) this.#lookAtAll();
@@ -141,12 +144,12 @@ export class CoordinatorUpkeep {
 
   /** One that fails, as a pod with NET_ADMIN can arrange, must not keep the others from it. */
   async #updatePod(
-    outside: Surroundings,
+    peers: Peers,
     link: HostLook["joined"][number],
     hostAddresses: HostLook["hostAddresses"],
   ): Promise<number> {
     try {
-      return await keepPod(outside, link, hostAddresses);
+      return await keepPod(peers, link, hostAddresses);
     } catch (err) {
       if (this.#failures.passes(err)) {
         log.warn("Failed to check routes of a pod; retrying in a minute", {
