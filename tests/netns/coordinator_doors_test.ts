@@ -1,6 +1,6 @@
 // A call may be made by coild or by the whole program: what comes of it must not differ.
 import assert from "node:assert/strict";
-import { KeyedMutex } from "../../lib/async/mod.ts";
+import { KeyedMutex, sleep } from "../../lib/async/mod.ts";
 import { untilPasses } from "../../lib/async/testing.ts";
 import { decodeAnswer, encodeRequest } from "../../lib/cnirpc/plugin/mod.ts";
 import { countJoined } from "../../lib/coordinator/mod.ts";
@@ -23,6 +23,7 @@ import {
   CoordinatorLab,
   type LabPod,
   type NicSpec,
+  ours,
   stateOf,
 } from "./coordinator_lab.ts";
 import { netnsTest } from "./testing.ts";
@@ -254,6 +255,33 @@ netnsTest(
       await door.registry.metrics(),
       /calls_total\{command="ADD",result="error"\} 1\n/,
     );
+  },
+);
+
+netnsTest(
+  "coordinator: DEL during ADD of the same interface, and ADD again at once, come to what was asked for last",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    await using _door = await CoildDoor.open(lab);
+    const pod = await lab.pod([ETH0]);
+    // Long enough for the next calls to come.
+    const detectOptions = { retries: 1, timeout: "500ms" };
+    const config = { detectIPConflict: true, detectOptions };
+    /** Calls that come while the one before is under way. */
+    const all = async (...commands: readonly ("ADD" | "DEL")[]) => {
+      const calls: Promise<string>[] = [];
+      for (const command of commands) {
+        calls.push(lab.ok(command, pod, { config }));
+        await sleep(100);
+      }
+      await Promise.all(calls);
+    };
+    await all("ADD", "DEL", "ADD");
+    await lab.ok("CHECK", pod);
+    await all("ADD", "DEL");
+    await untilPasses(async () => assert.deepEqual(await huskNames(lab), []));
+    const left = [...await stateOf(pod.netns), ...await stateOf(lab.host)];
+    assert.deepEqual(ours(left), []);
   },
 );
 

@@ -4,6 +4,7 @@ import { FAMILIES } from "../../lib/inet/mod.ts";
 import {
   addressIn,
   CoordinatorLab,
+  interfaceAddressIn,
   type NetworkNumber,
   type NicSpec,
   ours,
@@ -85,9 +86,15 @@ netnsTest(
     for (const { name: ifname } of left.slice(1).toReversed()) {
       await lab.ok("DEL", pod, { ifname });
     }
-    for (const { name: ifname } of [...lost, ETH0]) {
-      await lab.ok("DEL", pod, { ifname });
+    // Of what is gone the result of ADD says which addresses it had.
+    for (const { name: ifname, network, number } of lost) {
+      const ips = FAMILIES.map((family) => ({
+        address: interfaceAddressIn(network, family, number),
+      }));
+      const prevResult = { cniVersion: "1.1.0", ips };
+      await lab.ok("DEL", pod, { ifname, prevResult });
     }
+    await lab.ok("DEL", pod);
     const state = [...await stateOf(pod.netns), ...await stateOf(lab.host)];
     assert.deepEqual(ours(state), []);
   },
