@@ -1,6 +1,7 @@
 // A pod with very many interfaces, and the runtime's GC beside its ADDs.
 import assert from "node:assert/strict";
 import { FAMILIES } from "../../lib/inet/mod.ts";
+import { AT_MOST_IN_POD } from "../../lib/netlink/mod.ts";
 import {
   addressIn,
   CoordinatorLab,
@@ -15,6 +16,7 @@ import { netnsTest } from "./testing.ts";
 
 const INTERFACES = 20;
 const ETH0: NicSpec = { name: "eth0", network: 6, number: 100 };
+const NET1: NicSpec = { name: "net1", network: 7, number: 100 };
 const NICS: readonly NicSpec[] = Array.from(
   { length: INTERFACES },
   (_, i) =>
@@ -135,6 +137,37 @@ netnsTest(
     for (const pod of pods) await lab.ok("CHECK", pod);
     assert.match(lab.warnings.join("\n"), /Kept a pair: its container is not/);
     assert.equal(looks, collections);
+  },
+);
+
+netnsTest(
+  "coordinator: GC takes no address for lost while a pod has more than are read",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    const pod = await lab.joined([ETH0, NET1]);
+    const lines = Array.from(
+      { length: AT_MOST_IN_POD + 100 },
+      (_, i) => `address add 198.18.${i >> 8}.${i & 255}/32 dev lo`,
+    );
+    const file = await Deno.makeTempFile();
+    await Deno.writeTextFile(file, lines.join("\n"));
+    await pod.netns.ip("-batch", file);
+    await Deno.remove(file);
+    await pod.netns.ip("link", "delete", NET1.name);
+    const reached = async () => {
+      await lab.ok("GC", pod, {
+        prevResult: null,
+        config: { "cni.dev/valid-attachments": [] },
+      });
+      const routes = await lab.host.ip("route", "show", "table", "500");
+      return routes.match(/^10\.\S+/gm);
+    };
+    const all = [ETH0, NET1].map((nic) =>
+      addressIn(nic.network, "ipv4", nic.number)
+    );
+    assert.deepEqual(await reached(), all);
+    await pod.netns.ip("address", "flush", "dev", "lo");
+    assert.deepEqual(await reached(), all.slice(0, 1));
   },
 );
 
