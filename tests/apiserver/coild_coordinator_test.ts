@@ -204,12 +204,11 @@ Deno.test("coild serves the coordinator and nothing else", async (t) => {
   await t.step(
     "before the resource is defined it is not ready, and serves who needs no defaults",
     async () => {
-      await eventually(
-        "readyz",
-        async () =>
-          /\[-\]coordinator failed: .*has not answered yet about SpiderCoord/
-            .test(await coild.readyz()),
-      );
+      await eventually("readyz", async () => {
+        const text = await coild.readyz();
+        return /\[-\]coordinator failed: .*not answered yet about SpiderCoord/
+          .test(text) && text.includes("[+]sockets ok");
+      });
       assert.match(
         outcome(await stage.call("ADD", pod)),
         /^11 coordinator config not found: .*create it.*or set serviceCIDR/,
@@ -247,7 +246,7 @@ Deno.test("coild serves the coordinator and nothing else", async (t) => {
       await inPod(pod, "ip", "route"),
       /^10\.96\.0\.0\/12 via \S+ dev veth0/m,
     );
-    await lab.node().run("ping", "-c1", "-W2", address);
+    await lab.node().run("ping", "-c1", "-W10", address);
   });
 
   await t.step("the file follows the resource", async () => {
@@ -321,7 +320,7 @@ Deno.test("coild serves the coordinator and nothing else", async (t) => {
       await stage.ready(coild);
       for (const [sandbox, to] of wave) {
         assert.equal(outcome(await stage.call("CHECK", sandbox)), "ok");
-        await lab.node().run("ping", "-c1", "-W2", to);
+        await lab.node().run("ping", "-c1", "-W10", to);
         assert.equal(outcome(await stage.call("DEL", sandbox)), "ok");
       }
       await eventually("one pair is left", async () => {

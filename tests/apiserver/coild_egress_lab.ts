@@ -28,7 +28,7 @@ export const NAMESPACE = "nat";
 export const ANNOTATION: string = `egress.coil.cybozu.com/${NAMESPACE}`;
 
 /** What lasts shorter is not told; it may take twice as long. */
-export const EVENT_DELAY_MS = 500;
+export const EVENT_DELAY_MS = 2_000;
 
 /** Nothing by itself, addresses are free at once, and Events come soon. */
 const ARGS = [

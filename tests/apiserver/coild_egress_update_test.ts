@@ -160,7 +160,10 @@ Deno.test("coild keeps its egress clients up to date", async (t) => {
       );
       await egress.annotate(pod, null);
       await egress.until("no Egress", pod, (now) => now === undefined);
-      assert.equal(await coild.metric("coil_coild_egress_clients"), 0);
+      await eventually(
+        "the count",
+        async () => await coild.metric("coil_coild_egress_clients") === 0,
+      );
       await coild.check(pod);
       await coild.del(pod);
       await lab.deletePod(pod);

@@ -51,13 +51,13 @@ async function works(netns: string, ...command: string[]): Promise<boolean> {
 }
 
 function pings(netns: string, ...to: string[]): Promise<boolean> {
-  const ping = ["ping", "-n", "-q", "-i", "0.2", "-c", "1", "-w", "2"] as const;
+  const ping = ["ping", "-n", "-q", "-i", "0.2", "-c", "1", "-w", "5"] as const;
   return works(netns, ...ping, ...to);
 }
 
 function connects(netns: string, to: string, port: number): Promise<boolean> {
   const script = `: </dev/tcp/${to}/${port}`;
-  return works(netns, "timeout", "2", "bash", "-c", script);
+  return works(netns, "timeout", "5", "bash", "-c", script);
 }
 
 /** An ENI's own addresses, as the node's link has them. */

@@ -142,7 +142,7 @@ export class VpcLab implements AsyncDisposable {
 
   /** Whether the pod reaches an address. */
   async pings({ netns }: Sandbox, address: string): Promise<boolean> {
-    const ping = ["ping", "-n", "-q", "-i", "0.2", "-c", "1", "-w", "3"];
+    const ping = ["ping", "-n", "-q", "-i", "0.2", "-c", "1", "-w", "20"];
     return await run("nsenter", [
       `--net=/run/netns/${netns}`,
       ...ping,

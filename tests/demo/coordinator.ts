@@ -109,7 +109,7 @@ async function reachService(scene: Scene): Promise<Sandbox> {
   await world.addNic(pod, nic);
   const url = `https://${service}/version`;
   const ask = () =>
-    world.tryInPod(pod, "curl", "-sk", "--connect-timeout", "1", url);
+    world.tryInPod(pod, "curl", "-sk", "--connect-timeout", "5", url);
   const before = await ask();
   shown(`curl ${url}`, before.code === 0 ? before.text : "(no answer)");
   assert.notEqual(before.code, 0);
@@ -120,7 +120,7 @@ async function reachService(scene: Scene): Promise<Sandbox> {
   const after = await ask();
   assert.equal(after.code, 0);
   shown(`curl ${url}`, after.text.split("\n").slice(0, 4).join("\n"));
-  await world.node.run("ping", "-c1", "-W2", addressOf(nic));
+  await world.node.run("ping", "-c1", "-W10", addressOf(nic));
   scene.saw("an underlay pod reaches a ClusterIP, and its node reaches it");
   return pod;
 }
@@ -151,7 +151,7 @@ async function severalInterfaces(scene: Scene): Promise<void> {
     shown(`ip route get 198.51.100.1 from ${address}`, way.text);
     assert.match(way.text, new RegExp(`dev ${i === 0 ? "eth0" : `net${i}`}`));
     const source = gatewayOf({ network: network === 6 ? 7 : 6 });
-    await world.onSwitch("ping", "-c2", "-W2", "-I", source, address);
+    await world.onSwitch("ping", "-c2", "-W10", "-I", source, address);
   }
   scene.saw("each of three interfaces answers by itself");
 }

@@ -155,7 +155,7 @@ async function startPods(cluster: CoilCluster): Promise<LabPod[]> {
 }
 
 async function ping(cluster: CoilCluster, from: LabPod, address: string) {
-  await cluster.exec(from.sandbox, "ping", "-n", "-c1", "-W2", address);
+  await cluster.exec(from.sandbox, "ping", "-n", "-c1", "-W10", address);
 }
 
 async function pingEverybody(
@@ -299,7 +299,7 @@ async function cutApi(cluster: CoilCluster): Promise<void> {
   });
   await step(
     "coild hears of the pod",
-    () => sleep(500),
+    () => sleep(2_000),
   );
   await step("kube-apiserver is killed", () => cluster.plane.killApiServer());
   const pod = await step(

@@ -105,7 +105,7 @@ async function pingAll(
   for (const [what, target] of targets) {
     await step(`each pod reaches ${what}`, async () => {
       const pings = pods.map(({ sandbox }, n) =>
-        cluster.exec(sandbox, "ping", "-n", "-c1", "-W2", target(n))
+        cluster.exec(sandbox, "ping", "-n", "-c1", "-W10", target(n))
       );
       await Promise.all(pings);
     });
@@ -133,7 +133,7 @@ async function killDaemon(
   );
   await step(
     "its pods reach the Internet all the same",
-    () => cluster.exec(sandbox, "ping", "-n", "-c1", "-W2", OUTSIDE),
+    () => cluster.exec(sandbox, "ping", "-n", "-c1", "-W10", OUTSIDE),
   );
   await step(
     "coild starts again",

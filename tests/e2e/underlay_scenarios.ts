@@ -332,14 +332,16 @@ export async function underlayScenarios(
       const pod = await site.pods.ready(second.name);
       assertAddresses([pod], SUBNETS);
       assert.ok(!pod.addresses.includes(taken), `${pod.addresses}`);
-      const { items } = await site.client.list(EVENTS, {
-        namespace: NAMESPACE,
-        fieldSelector: `involvedObject.name=${pod.name}`,
+      await eventually("the Event", async () => {
+        const { items } = await site.client.list(EVENTS, {
+          namespace: NAMESPACE,
+          fieldSelector: `involvedObject.name=${pod.name}`,
+        });
+        return items.some(({ reason, message }) =>
+          reason === "AddressConflict" &&
+          message?.includes(`address "${taken}"`)
+        );
       });
-      const messages = items.flatMap(({ reason, message }) =>
-        reason === "AddressConflict" ? [message ?? ""] : []
-      );
-      assert.match(messages.join(), new RegExp(`address "${taken}"`));
       await site.pods.remove(pod);
     },
   );

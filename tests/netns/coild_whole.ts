@@ -33,7 +33,7 @@ import { type TempNetns, tempNetns } from "./testing.ts";
 const SELF = new URL(import.meta.url).pathname;
 
 /** A start that has not failed by then does not. */
-const FAILURE_MS = 10_000;
+const FAILURE_MS = 60_000;
 
 /** How the API server begins: a list of {@linkcode Change} and {@linkcode Delay}. */
 const BEGINNING_ENV = "COIL_TEST_BEGINNING";
@@ -237,7 +237,7 @@ export class WholeCoild implements AsyncDisposable {
       await eventually("coild to be ready", async () => {
         await this.call("Status");
         return true;
-      }, { timeoutMs: 20_000 });
+      });
     } catch (cause) {
       throw new Error(await this.logged(), { cause });
     }

@@ -41,7 +41,7 @@ async function threePods(
 }
 
 async function until(what: string, holds: () => Promise<boolean>) {
-  await eventually(what, holds, { timeoutMs: 15_000 });
+  await eventually(what, holds);
 }
 
 /** Destinations of a route table's routes, sorted. */
@@ -68,7 +68,7 @@ async function connectTo(coild: WholeCoild, address: string): Promise<void> {
     "add table inet t; add chain inet t out { type filter hook output priority 0; }; " +
       "add rule inet t out ct state new",
   );
-  await host.exec("ping", "-c1", "-W2", address);
+  await host.exec("ping", "-c1", "-W10", address);
   const flows = await flowsOf(coild);
   assert.ok(flows.includes(`dst=${address} `), flows);
 }

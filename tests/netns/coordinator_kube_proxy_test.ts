@@ -1,5 +1,6 @@
 // Underlay pod to overlay pod of another node, by TCP: the known drop, and its ways out.
 import assert from "node:assert/strict";
+import { untilPasses } from "../../lib/async/testing.ts";
 import { Netns } from "../../lib/linux/mod.ts";
 import { serveOutside } from "../vm/egress_outside.ts";
 import { CoordinatorLab } from "./coordinator_lab.ts";
@@ -48,11 +49,11 @@ netnsTest(
         `{ type filter hook forward priority 0; }; ${drop}`,
     );
     assert.equal(await ask(), "", "dropped");
-    const ping = ["ping", "-n", "-c1", "-W2", SERVER] as const;
+    const ping = ["ping", "-n", "-c1", "-W10", SERVER] as const;
     const echo = await pod.netns.tryExec(...ping);
     assert.equal(echo.code, 0, "only TCP has states that do not fit");
     // As in mode ipvs, and in mode iptables with nf_conntrack_tcp_be_liberal=1.
     await lab.host.exec("nft", "flush chain inet proxy forward");
-    assert.equal(await ask(), "10.6.0.100");
+    await untilPasses(async () => assert.equal(await ask(), "10.6.0.100"));
   },
 );

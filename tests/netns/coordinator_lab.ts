@@ -377,7 +377,7 @@ export function ours(state: readonly string[]): string[] {
   );
 }
 
-/** Whether an echo request is answered within five seconds: the first may come before a macvlan has joined the multicast groups of its addresses. */
+/** Whether an echo request is answered within ten seconds: the first may come before a macvlan has joined the multicast groups of its addresses. */
 export async function reaches(
   from: TempNetns,
   to: string,
@@ -387,7 +387,7 @@ export async function reaches(
   // With -w, -c counts answers: the first one ends it.
   const { code } = await from.tryExec(
     "ping",
-    ...["-n", "-q", "-c", "1", "-i", "0.3", "-w", "5", ...source, to],
+    ...["-n", "-q", "-c", "1", "-i", "0.3", "-w", "10", ...source, to],
   );
   return code === 0;
 }
@@ -403,7 +403,7 @@ export async function fetched(
     : ["--interface", options.source];
   const host = family === "ipv4" ? CLUSTER_IP.ipv4 : `[${CLUSTER_IP.ipv6}]`;
   const { stdout } = await pod.tryExec(
-    ...["curl", "-s", "-m", "3", ...source, `http://${host}/`] as [
+    ...["curl", "-s", "-m", "20", ...source, `http://${host}/`] as [
       string,
       ...string[],
     ],

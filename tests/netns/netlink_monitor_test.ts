@@ -25,7 +25,7 @@ async function until(
   monitor: RouteMonitor,
   kind: Notification["kind"],
 ): Promise<Notification[]> {
-  const signal = AbortSignal.timeout(10_000);
+  const signal = AbortSignal.timeout(60_000);
   const found: Notification[] = [];
   while (!found.some((each) => each.kind === kind)) {
     found.push(...await monitor.next({ signal }));

@@ -18,7 +18,7 @@ netnsTest(
     const told = async () => {
       const found: Notification[] = [];
       await host.ip("rule", "add", "pref", "7", "lookup", "7");
-      const signal = AbortSignal.timeout(10_000);
+      const signal = AbortSignal.timeout(60_000);
       while (!found.some(({ kind }) => kind === "rule")) {
         found.push(...await monitor.next({ signal }));
       }
@@ -54,7 +54,7 @@ netnsTest(
     });
     await own.execute([ruleAdd({ family: "ipv6", priority: 8, table: 8 })]);
     await node.host.ip("-4", "rule", "add", "pref", "7", "lookup", "7");
-    const signal = AbortSignal.timeout(10_000);
+    const signal = AbortSignal.timeout(60_000);
     const [first] = await monitor.next({ signal });
     assert.deepEqual(first, { kind: "rule", family: "ipv4" });
   },

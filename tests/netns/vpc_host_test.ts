@@ -411,7 +411,7 @@ netnsTest(
     await using tables = lab.host.watchTable();
     const { host } = lab.node;
     const seen = async (kind: Notification["kind"]) => {
-      const signal = AbortSignal.timeout(10_000);
+      const signal = AbortSignal.timeout(60_000);
       const found: Notification[] = [];
       while (!found.some((one) => one.kind === kind)) {
         found.push(...await monitor.next({ signal }));
@@ -426,7 +426,7 @@ netnsTest(
     await shell(host, "ip route del 100.64.0.0/16 table 10001");
     assert.deepEqual(await seen("route"), ["route"]);
     await shell(host, "nft delete table inet coil-vpc");
-    const signal = AbortSignal.timeout(10_000);
+    const signal = AbortSignal.timeout(60_000);
     while ((await tables.next({ signal })).length === 0);
   },
 );

@@ -167,14 +167,18 @@ egressTest("egress end to end", {
           const host = family === "ipv6" ? `[${near}]` : near;
           return { kind: "get", url: `http://${host}:${port}/` };
         });
-        const output = await run("nsenter", [
-          `--net=/run/netns/${first.pod.sandbox.netns}`,
-          ...[executablePath(), "probe", "ask"],
-        ], { stdin: JSON.stringify({ timeoutMs: 60_000, questions }) });
-        const outcomes = parseOutcomes(output, questions.length);
-        const seen = outcomes.map((outcome) =>
-          outcome.state === "answered" ? outcome.source ?? "" : output
-        );
+        // It is refused until the server listens.
+        const seen = await eventually("answers", async () => {
+          const output = await run("nsenter", [
+            `--net=/run/netns/${first.pod.sandbox.netns}`,
+            ...[executablePath(), "probe", "ask"],
+          ], { stdin: JSON.stringify({ timeoutMs: 10_000, questions }) });
+          const sources = parseOutcomes(output, questions.length)
+            .flatMap((outcome) =>
+              outcome.state === "answered" ? outcome.source ?? [] : []
+            );
+          return sources.length === questions.length && sources;
+        });
         // It is written once a minute at most.
         await eventually(`${seen} in the Egress' status`, async () => {
           const { status } = await cluster.access.client.get(EGRESSES, {

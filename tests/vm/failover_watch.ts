@@ -167,7 +167,7 @@ export class FailoverWatch implements AsyncDisposable {
   async #waitingMs(): Promise<number | undefined> {
     const { endedMs } = this.#waiting;
     if (endedMs !== undefined) return this.#sinceFailure(endedMs);
-    return await this.#waiting.works(ANSWER_MS) ? 0 : undefined;
+    return await this.#waiting.works(LATE_MS) ? 0 : undefined;
   }
 
   #sinceFailure(ms: number): number {
