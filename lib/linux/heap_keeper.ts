@@ -140,7 +140,8 @@ export class HeapKeeper {
   }
 }
 
-function measureOwn(): HeldMemory {
+/** Measures this process. */
+export function measureOwn(): HeldMemory {
   const { external, heapUsed } = Deno.memoryUsage();
   return { heap: heapUsed + external, resident: tryResident() ?? 0 };
 }

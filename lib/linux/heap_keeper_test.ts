@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { measureOwn } from "./heap_keeper.ts";
 import { HeapKeeper, openLibc } from "./mod.ts";
 
 // Opened once for the process; inside a test it would count as a leak.
@@ -164,6 +165,18 @@ Deno.test("HeapKeeper.note() does not wait for the next look when many objects w
   assert.deepEqual(state.collections, []);
   keeper.note(50_000);
   assert.equal(state.collections.length, 1);
+});
+
+Deno.test("measureOwn() counts what V8 holds outside of its heap, and the process's pages without those of files", () => {
+  const before = measureOwn();
+  const outside = new Uint8Array(64 * MIB).fill(1);
+  const { heap, resident } = measureOwn();
+  const grown = heap - before.heap;
+  assert.ok(Math.abs(grown - outside.length) < 8 * MIB, `${grown} bytes`);
+  const status = Deno.readTextFileSync("/proc/self/status");
+  const own = 1024 * Number(/^RssAnon:\s+(\d+) kB$/m.exec(status)?.[1]);
+  assert.ok(own > outside.length, `${own} bytes`);
+  assert.ok(Math.abs(resident - own) < 8 * MIB, `${resident} and ${own} bytes`);
 });
 
 Deno.test("HeapKeeper's own collector gives memory back", () => {
