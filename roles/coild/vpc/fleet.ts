@@ -105,6 +105,7 @@ export class VpcFleet implements Disposable {
     this.#granted = new GrantedBlocks({ families });
     this.#sights = new MetadataSight(this.#account.imds, families);
     this.#atEc2 = new Watcher({
+      // mutate: a word of a record.
       what: "EC2",
       look: (signal) => this.#lookAtEc2(signal),
       isAwaited: () => this.#view.awaitsEc2,
@@ -112,6 +113,7 @@ export class VpcFleet implements Disposable {
       calmMs: EC2_CALM_MS,
     });
     this.#atImds = new Watcher({
+      // mutate: a word of a record.
       what: "the instance metadata service",
       look: (signal) => this.#lookAtImds(signal),
       isAwaited: () => this.#view.awaitsMetadata,

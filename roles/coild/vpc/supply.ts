@@ -127,10 +127,7 @@ export function supplyOfVpc(options: VpcSupplyOptions): VpcSupply {
     poolNames: () => [VPC_POOL],
     follow(followed) {
       ipam = followed;
-      return fleet.subscribe(() => {
-        followed.onBlocksChanged(source.shown());
-        followed.onPoolsChanged();
-      });
+      return fleet.subscribe(() => followed.onBlocksChanged(source.shown()));
     },
     [Symbol.dispose]: () => fleet[Symbol.dispose](),
   };
