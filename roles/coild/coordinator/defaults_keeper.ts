@@ -4,7 +4,6 @@ import {
   type SpiderCoordinator,
 } from "../../../lib/api/mod.ts";
 import {
-  abortable,
   CoalescedRunner,
   jittered,
   type Loops,
@@ -19,11 +18,7 @@ import {
   type SharedDocument,
   writeDefaults,
 } from "../../../lib/coordinator/mod.ts";
-import {
-  Informer,
-  keepFields,
-  type KubeClient,
-} from "../../../lib/kube/mod.ts";
+import { Informer, type KubeClient } from "../../../lib/kube/mod.ts";
 import { describeError, getLogger } from "../../../lib/telemetry/mod.ts";
 
 const log = getLogger("coordinator");
@@ -61,7 +56,6 @@ export class DefaultsKeeper {
     this.#shared = readShared(this.#document);
     this.#informer = new Informer(client, SPIDER_COORDINATORS, {
       fieldSelector: `metadata.name=${SPIDER_COORDINATOR_NAME}`,
-      transform,
       onChange: ({ type, object }) => {
         if (type !== "deleted") this.#take(object);
       },
@@ -115,7 +109,6 @@ export class DefaultsKeeper {
 
   /** Writes the file again when it was removed. */
   async #look(signal: AbortSignal): Promise<void> {
-    await abortable(this.#informer.synced, signal);
     for (;;) {
       // mutate: one look more, at what has just been written, changes nothing.
       await sleep(jittered(this.#lookMs), { signal });
@@ -135,12 +128,4 @@ export class DefaultsKeeper {
       });
     }
   }
-}
-
-/** Keeps what is read of it. */
-function transform(resource: SpiderCoordinator): SpiderCoordinator {
-  return {
-    ...resource,
-    metadata: keepFields(resource.metadata, "name", "uid", "resourceVersion"),
-  };
 }

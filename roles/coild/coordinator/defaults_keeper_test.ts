@@ -3,7 +3,7 @@ import { TaskGroup } from "../../../lib/async/mod.ts";
 import { untilPasses, untilQuiet } from "../../../lib/async/testing.ts";
 import { readDefaults, writeDefaults } from "../../../lib/coordinator/mod.ts";
 import { KubeClient } from "../../../lib/kube/mod.ts";
-import { MemoryApi } from "../../../lib/kube/testing.ts";
+import { FakeTransport, MemoryApi } from "../../../lib/kube/testing.ts";
 import { loggedLines } from "../../../lib/telemetry/testing.ts";
 import { DefaultsKeeper } from "./defaults_keeper.ts";
 
@@ -25,7 +25,7 @@ async function withKeeper(
   work: (
     parts: { api: MemoryApi; keeper: DefaultsKeeper; path: string },
   ) => Promise<void>,
-  { lookMs = 10 } = {},
+  { lookMs = 10, isApiAway = false } = {},
 ): Promise<void> {
   const directory = await Deno.makeTempDir();
   const stop = new AbortController();
@@ -33,7 +33,10 @@ async function withKeeper(
     const path = `${directory}/coordinator.json`;
     await before(path);
     const api = new MemoryApi();
-    const keeper = new DefaultsKeeper(new KubeClient(api), {
+    const client = new KubeClient(
+      isApiAway ? new FakeTransport(() => ({ status: 503 })) : api,
+    );
+    const keeper = new DefaultsKeeper(client, {
       path,
       writeMs: 1,
       lookMs,
@@ -108,6 +111,21 @@ Deno.test("DefaultsKeeper leaves the file alone until it has seen a resource", a
     api.put("spidercoordinators", resource({}));
     await untilPasses(() => assert.equal(keeper.shared.problem, undefined));
   });
+});
+
+Deno.test("DefaultsKeeper puts the file of an earlier coild back while the API server is away", async () => {
+  const earlier = { config: { serviceCIDR: SERVICES, txQueueLen: 7 } };
+  await withKeeper(
+    (path) => writeDefaults(path, earlier),
+    async ({ keeper, path }) => {
+      await Deno.remove(path);
+      await untilPasses(() =>
+        assert.equal(readDefaults(path).config["txQueueLen"], 7)
+      );
+      assert.equal(keeper.ageSeconds, undefined);
+    },
+    { isApiAway: true },
+  );
 });
 
 Deno.test("DefaultsKeeper goes by the file of an earlier coild until the API server answers, and after the resource is gone", async () => {
