@@ -1,4 +1,9 @@
-import { jittered, sleep } from "../../../lib/async/mod.ts";
+import {
+  type Clock,
+  jittered,
+  sleep,
+  systemClock,
+} from "../../../lib/async/mod.ts";
 import {
   type Address,
   type DualStack,
@@ -20,10 +25,19 @@ type Table = Pick<RestTable, "begin" | "end" | "list">;
 export class KernelRests implements RestStore {
   readonly #table: Table;
   readonly #cooldownMs: number;
+  readonly #clock: Clock;
 
-  constructor(table: Table, cooldownMs: number) {
+  /** `clock`: by which it looks for rests that are over. Default: the machine's. */
+  constructor(
+    table: Table,
+    { cooldownMs, clock = systemClock }: {
+      readonly cooldownMs: number;
+      readonly clock?: Clock | undefined;
+    },
+  ) {
     this.#table = table;
     this.#cooldownMs = cooldownMs;
+    this.#clock = clock;
   }
 
   async list(): Promise<RestingAddress[]> {
@@ -39,7 +53,7 @@ export class KernelRests implements RestStore {
   /** Forgets rests that are over, until the signal. */
   async run(signal: AbortSignal): Promise<void> {
     for (;;) {
-      await sleep(jittered(SWEEP_MS), { signal });
+      await sleep(jittered(SWEEP_MS), { signal, clock: this.#clock });
       try {
         const over = (await this.#table.list())
           .filter(({ seconds }) => seconds * 1_000 >= this.#cooldownMs);

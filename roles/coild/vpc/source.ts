@@ -13,12 +13,28 @@ import { type EniBlock, grantEni } from "../../../lib/vpc/mod.ts";
 import type { VpcFleet } from "./fleet.ts";
 import type { Addresses } from "./uses.ts";
 
+type Fleet = Pick<
+  VpcFleet,
+  | "blocks"
+  | "isCordoned"
+  | "isFull"
+  | "isRetiring"
+  | "planned"
+  | "published"
+  | "release"
+  | "unmet"
+  | "wake"
+>;
+
 /** EC2's side of the node's address management: its grants as blocks. */
 export class VpcSource implements BlockSource {
-  readonly #fleet: VpcFleet;
-  readonly #addresses: Addresses;
+  readonly #fleet: Fleet;
+  readonly #addresses: Pick<Addresses, "blocks" | "routedWithin">;
 
-  constructor(fleet: VpcFleet, addresses: Addresses) {
+  constructor(
+    fleet: Fleet,
+    addresses: Pick<Addresses, "blocks" | "routedWithin">,
+  ) {
     this.#fleet = fleet;
     this.#addresses = addresses;
   }

@@ -64,7 +64,7 @@ export function supplyOfVpc(options: VpcSupplyOptions): VpcSupply {
   const { vpc, network, env, onAttempt } = options;
   let ipam: NodeIpam | undefined;
   const waiting = () => ipam?.waiting(VPC_POOL) ?? 0;
-  const rests = new KernelRests(options.rests, options.cooldownMs);
+  const rests = new KernelRests(options.rests, options);
   const addresses: Addresses = {
     blocks: () => ipam?.isReady ? ipam.blocks() : undefined,
     waiting: () => Math.max(waiting(), ipam ? expectedOf(ipam, options) : 0),
