@@ -180,8 +180,8 @@ netnsTest(
     // The first interface needs none.
     assert.deepEqual(asked, []);
     await lab.addNic(pod.netns, NET1);
-    await lab.ok("ADD", pod, { ifname: "net1", args });
-    assert.deepEqual(asked, [{ namespace: "a", name: "b" }]);
+    await lab.ok("ADD", pod, { ifname: "net1", args: `${args};K8S_POD_UID=c` });
+    assert.deepEqual(asked, [{ namespace: "a", name: "b", uid: "c" }]);
     assert.match(
       await pod.netns.ip("route", "show", "default"),
       /^default via 10\.7\.0\.1 dev net1/,

@@ -94,7 +94,7 @@ export async function keepPod(
   return await send(socket, steps, stateOf(pod));
 }
 
-/** Routes before neighbours: a pod that goes in between lacks no route then. */
+/** Routes before neighbours: of an interface that goes in between no route is lacking then. */
 async function readJoined(host: Routes): Promise<JoinedHost> {
   const protocol = COORDINATOR_PROTOCOL;
   const routes = await host.listRoutes({ protocol });

@@ -154,17 +154,20 @@ Deno.test("keepHost() leaves what it may have read amid a call, and says so", as
   assert.deepEqual([changed, isPartial, host.sent], [0, true, []]);
 });
 
-Deno.test("keepHost() puts nothing back of a pod that a process without coild deletes while it reads", async () => {
+Deno.test("keepHost() puts nothing back of an interface that a process without coild deletes while it reads", async () => {
+  const other = Address.parse("10.7.0.100");
   for (let reads = 1; reads <= 6; reads++) {
     const state = joined();
-    const other = link(8, { alias: "COIL-COORD:other:eth0" });
-    state.links.push(other);
+    const route = { ...ROUTE, destination: Prefix.host(other) };
+    const neighbour = { ...NEIGHBOUR, address: other };
+    state.routes.push(route);
+    state.neighbours.push(neighbour);
     const host = new Kernel(state);
     let left = reads;
     host.onRead = () => {
       if (--left > 0) return;
-      // As DEL does: the routes, then what is known of neighbours, and the link in the end.
-      Object.assign(state, { routes: [], neighbours: [], links: [other] });
+      // The link stays: it serves the pod's other interface.
+      Object.assign(state, { routes: [route], neighbours: [neighbour] });
     };
     await keepHost(keepHusks, host, quiet);
     assert.deepEqual(host.sent, [], `after ${reads} reads`);
