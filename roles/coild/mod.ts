@@ -161,7 +161,7 @@ async function connect(
     host: nodeName,
   });
   const events = new PodEvents(recorder, pods);
-  const calls = new CallsInFlight({ onLong: (call) => onLong(call, events) });
+  const calls = new CallsInFlight();
   const dependencies: NodeDependencies = {
     options,
     nodeName,
@@ -287,7 +287,7 @@ async function listen(
 
 /** Runs all loops until the signal. */
 async function work(parts: Connected, signal: AbortSignal): Promise<void> {
-  const { calls, coordinator, egress, node, pods, recorder } = parts;
+  const { calls, coordinator, egress, events, node, pods, recorder } = parts;
   await using tasks = new TaskGroup({ signal });
   const heap = new HeapKeeper({
     // All are asked: each answers for the time since it was asked last.
@@ -298,6 +298,10 @@ async function work(parts: Connected, signal: AbortSignal): Promise<void> {
   // mutate: it gives memory back; tests/bench measures how much is held.
   tasks.run("heap keeper", (s) => heap.run(s));
   tasks.run("event recorder", (s) => recorder.run(s));
+  tasks.run(
+    "long calls",
+    (s) => calls.reportLong((call) => onLong(call, events), s),
+  );
   if (node !== undefined) {
     tasks.run("start, then reconciler", (s) => node.run(s));
   }

@@ -1,5 +1,5 @@
 import { AsyncLocalStorage } from "node:async_hooks";
-import { type Clock, systemClock } from "../../../lib/async/mod.ts";
+import { type Clock, sleep, systemClock } from "../../../lib/async/mod.ts";
 import type { CallEntry } from "../../../lib/cnirpc/inspection/mod.ts";
 import { CONTAINER_ID_ANNOTATION } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
@@ -8,6 +8,8 @@ import type { CniRequest } from "../../../lib/plugin/mod.ts";
 
 /** A call that takes so long is reported: others take milliseconds, and a block some hundred. */
 const LONG_MS = 5_000;
+/** How often calls are looked at. A timer for each would take as long as some of its work. */
+const LOOK_MS = 1_000;
 
 const log = getLogger("grpc");
 
@@ -20,6 +22,7 @@ interface Call {
   readonly clock: Clock;
   phase: string;
   phaseMs: number;
+  isReported: boolean;
 }
 
 function enter(call: Call | undefined, phase: string): void {
@@ -35,24 +38,14 @@ export function enterPhase(phase: string): Disposable {
   return { [Symbol.dispose]: () => enter(call, "") };
 }
 
-export interface CallsInFlightOptions {
-  /** Called once for a call that takes long. */
-  readonly onLong?: (call: CallEntry) => void;
-  readonly clock?: Clock;
-}
-
 /** Knows which calls are under way, and where each of them is. */
 export class CallsInFlight {
-  readonly #onLong: (call: CallEntry) => void;
   readonly #clock: Clock;
   readonly #calls = new Set<Call>();
   #started = 0;
   #startedAtLastLook = 0;
 
-  constructor(
-    { onLong = () => {}, clock = systemClock }: CallsInFlightOptions = {},
-  ) {
-    this.#onLong = onLong;
+  constructor({ clock = systemClock }: { readonly clock?: Clock } = {}) {
     this.#clock = clock;
   }
 
@@ -89,17 +82,30 @@ export class CallsInFlight {
       clock,
       phase: "",
       phaseMs: startMs,
+      isReported: false,
     };
-    using _long = this.#clock.after(
-      LONG_MS,
-      () => this.#onLong(this.#entryOf(call)),
-    );
     this.#started++;
     this.#calls.add(call);
     try {
       return await current.run(call, make);
     } finally {
       this.#calls.delete(call);
+    }
+  }
+
+  /** Calls back once for each call that takes long, until the signal. */
+  async reportLong(
+    onLong: (call: CallEntry) => void,
+    signal: AbortSignal,
+  ): Promise<void> {
+    for (;;) {
+      await sleep(LOOK_MS, { signal, clock: this.#clock });
+      const beforeMs = this.#clock.nowMs() - LONG_MS;
+      for (const call of this.#calls) {
+        if (call.isReported || call.startMs > beforeMs) continue;
+        call.isReported = true;
+        onLong(this.#entryOf(call));
+      }
     }
   }
 

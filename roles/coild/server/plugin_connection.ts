@@ -36,6 +36,8 @@ export class PluginConnection implements Disposable {
   readonly #held = new DisposableStack();
   #hasRequest = false;
   #isClosed = false;
+  /** Since when the plugin is to send, or to take, something. */
+  #waitsSinceMs: number | undefined;
 
   constructor(socket: Deno.UnixConn, memory: RequestMemory) {
     this.#socket = socket;
@@ -47,6 +49,12 @@ export class PluginConnection implements Disposable {
     return this.#hasRequest;
   }
 
+  /** Whether the plugin has neither sent nor taken all that it should for so long. */
+  isStalled(ms: number): boolean {
+    return this.#waitsSinceMs !== undefined &&
+      performance.now() - this.#waitsSinceMs >= ms;
+  }
+
   /**
    * Reads the request; undefined when the plugin is gone before its end.
    *
@@ -54,6 +62,7 @@ export class PluginConnection implements Disposable {
    * @throws {RangeError} when there is no memory for it
    */
   async read(): Promise<PluginRequest | undefined> {
+    using _waiting = this.#waiting();
     let buffer = new Uint8Array(BUFFER_BYTES);
     for (let length = 0;;) {
       const count = await this.#readInto(buffer.subarray(length));
@@ -81,6 +90,7 @@ export class PluginConnection implements Disposable {
 
   /** Writes all of it, unless the plugin is gone. */
   async write(bytes: Uint8Array): Promise<void> {
+    using _waiting = this.#waiting();
     try {
       await writeAll(this.#socket, bytes);
     } catch (error) {
@@ -102,6 +112,11 @@ export class PluginConnection implements Disposable {
 
   [Symbol.dispose](): void {
     this.close();
+  }
+
+  #waiting(): Disposable {
+    this.#waitsSinceMs = performance.now();
+    return { [Symbol.dispose]: () => void (this.#waitsSinceMs = undefined) };
   }
 
   /** 0 at the end. */

@@ -1,4 +1,9 @@
-import { onAbort, startTimer, TaskGroup } from "../../../lib/async/mod.ts";
+import {
+  onAbort,
+  sleep,
+  startTimer,
+  TaskGroup,
+} from "../../../lib/async/mod.ts";
 import {
   encodeAnswer,
   PLUGIN_SOCKET_SUFFIX,
@@ -19,8 +24,10 @@ import { listenForRoot } from "./root_socket.ts";
 
 const log = getLogger("plugin");
 
-/** For a request to arrive, and for an answer to be taken. */
+/** For a request to arrive, and for an answer to be taken. Looked at now and then: timers for each call would take as long as some of its work. */
 const STALL_MS = 20_000;
+/** How often it is looked at, as a share of that time. */
+const STALL_LOOKS = 4;
 /** How long calls may go on after the signal. */
 const GRACE_MS = 10_000;
 /** A node has some hundred pods at most. */
@@ -47,6 +54,8 @@ export interface PluginServerOptions {
   readonly onOutcome?: (outcome: PluginOutcome) => void;
   /** How long running calls may take once the signal came. Default 10 s. */
   readonly graceMs?: number;
+  /** How long a plugin may send nothing, or not take its answer. Default 20 s. */
+  readonly stallMs?: number;
 }
 
 /**
@@ -78,6 +87,8 @@ class PluginServer {
 
   /** Serves until the signal; calls under way may finish. */
   async run(listener: Deno.UnixListener): Promise<void> {
+    await using looks = new TaskGroup();
+    looks.run("stalled plugins", (signal) => this.#closeStalled(signal));
     await this.#accept(listener);
     // A caller that has not sent its request is not waited for.
     for (const connection of this.#open) {
@@ -88,6 +99,16 @@ class PluginServer {
       for (const connection of this.#open) connection.close();
     });
     await this.#tasks.wait();
+  }
+
+  async #closeStalled(signal: AbortSignal): Promise<void> {
+    const { stallMs = STALL_MS } = this.#options;
+    for (;;) {
+      await sleep(stallMs / STALL_LOOKS, { signal });
+      for (const connection of this.#open) {
+        if (connection.isStalled(stallMs)) connection.close();
+      }
+    }
   }
 
   async #accept(listener: Deno.UnixListener): Promise<void> {
@@ -137,14 +158,14 @@ class PluginServer {
   async #answer(
     connection: PluginConnection,
   ): Promise<PluginOutcome | undefined> {
-    const request = await within(connection, () => connection.read());
+    const request = await connection.read();
     if (request === undefined) return undefined;
     if (this.#options.signal.aborted) return "busy";
     const answer = await this.#plugin(request, connection);
     if (answer === undefined) return "other-socket";
     const bytes = encodeAnswer(answer, request);
     if (bytes === undefined) return "unusable";
-    await within(connection, () => connection.write(bytes));
+    await connection.write(bytes);
     return "answered";
   }
 
@@ -174,13 +195,4 @@ class PluginServer {
     });
     return isOther ? undefined : answer;
   }
-}
-
-/** Closes the connection of a stalled plugin. */
-async function within<T>(
-  connection: PluginConnection,
-  fn: () => Promise<T>,
-): Promise<T> {
-  using _stall = startTimer(STALL_MS, () => connection.close());
-  return await fn();
 }

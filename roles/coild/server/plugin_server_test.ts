@@ -362,6 +362,52 @@ Deno.test("connections that say nothing make room for calls", async () => {
   for (const connection of silent) connection.close();
 });
 
+Deno.test("a plugin that sends no request, or does not take its answer, is not waited for; a call that takes as long is", async () => {
+  const directory = await Deno.makeTempDir();
+  const socketPath = `${directory}/coild.sock`;
+  const stop = new AbortController();
+  const outcomes: PluginOutcome[] = [];
+  const go = Promise.withResolvers<void>();
+  const begun = Promise.withResolvers<void>();
+  // More than the socket holds.
+  const stdout = "x".repeat(8 << 20);
+  const { finished } = await servePlugins({
+    perform: async ({ request }) => {
+      if (request.containerId !== "slow") return { stdout, exitCode: 0 };
+      begun.resolve();
+      await go.promise;
+      return { stdout: "{}", exitCode: 0 };
+    },
+    socketPath,
+    signal: stop.signal,
+    onOutcome: (outcome) => outcomes.push(outcome),
+    stallMs: 40,
+  });
+  const connect = () =>
+    Deno.connect({ transport: "unix", path: `${socketPath}.cni` });
+  const textOf = (connection: Deno.UnixConn) =>
+    new Response(connection.readable).text();
+  const env = { COIL_SOCKET: socketPath };
+  const request = requestOf({}, env);
+  using slow = await connect();
+  await writeAll(slow, requestOf({}, { ...env, CNI_CONTAINERID: "slow" }));
+  await begun.promise;
+  using silent = await connect();
+  assert.equal(await textOf(silent), "");
+  using half = await connect();
+  await writeAll(half, request.subarray(0, 20));
+  assert.equal(await textOf(half), "");
+  using deaf = await connect();
+  await writeAll(deaf, request);
+  await untilPasses(() => assert.deepEqual(outcomes, ["answered"]));
+  assert.ok((await textOf(deaf)).length < stdout.length);
+  go.resolve();
+  assert.equal((await textOf(slow)).slice(16), "{}");
+  stop.abort();
+  await finished;
+  await Deno.remove(directory, { recursive: true });
+});
+
 Deno.test("where the socket's path is too long coild says so and does not start", async () => {
   const directory = await Deno.makeTempDir();
   const name = "s".repeat(106 - directory.length);

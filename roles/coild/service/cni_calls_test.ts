@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { TaskGroup } from "../../../lib/async/mod.ts";
 import { FakeClock } from "../../../lib/async/testing.ts";
 import { parseResult } from "../../../lib/cni/mod.ts";
 import type { CallEntry } from "../../../lib/cnirpc/inspection/mod.ts";
@@ -131,6 +132,7 @@ Deno.test("a call has its answer before its record is written, and a stop waits 
 
 Deno.test("burst-80 (coil#368): of 110 ADDs at once one that the kernel holds up holds up no other, and is reported", async () => {
   const clock = new FakeClock();
+  const inFlight = new CallsInFlight({ clock });
   const long: CallEntry[] = [];
   const held = Promise.withResolvers<void>();
   const calls = new CniCalls({
@@ -142,11 +144,13 @@ Deno.test("burst-80 (coil#368): of 110 ADDs at once one that the kernel holds up
       },
       ...METHODS,
     },
-    inFlight: new CallsInFlight({
-      clock,
-      onLong: (call) => void long.push(call),
-    }),
+    inFlight,
   });
+  await using tasks = new TaskGroup();
+  tasks.run(
+    "long calls",
+    (signal) => inFlight.reportLong((call) => void long.push(call), signal),
+  );
   const [slow, ...others] = Array.from({ length: 110 }, (_, n) =>
     calls.call({
       method: "Add",
