@@ -282,6 +282,7 @@ export class VpcFleet implements Disposable {
       await this.#planOnce(signal);
       return this.#options.host.isComplete;
     } catch (err) {
+      // mutate: else there is a record more at the end.
       signal.throwIfAborted();
       if (this.#failures.passes(err)) {
         log.error("Cannot follow the node's ENIs; retrying", { err });
@@ -381,6 +382,7 @@ export class VpcFleet implements Disposable {
   }
 }
 
+// mutate: fields of a record.
 function fieldsOf(action: Action): Record<string, unknown> {
   return action.kind === "unassign"
     ? { ...action, blocks: action.blocks.map(String) }

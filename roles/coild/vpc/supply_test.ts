@@ -47,6 +47,22 @@ test("nine pods at once get addresses of a t3.small that has none: by few calls,
       ModifyNetworkInterfaceAttribute: 2,
     });
   });
+  await coild.remove("pod0");
+  const metrics = await coild.registry.metrics();
+  for (
+    const line of [
+      "enis 3",
+      'blocks{usable="true"} 9',
+      'addresses{state="used"} 8',
+      'addresses{state="cooling"} 1',
+      'addresses{state="free"} 0',
+      "waiting 0",
+      'plan_actions_total{action="create"} 2',
+      'api_requests_total{call="CreateNetworkInterface",result="success"} 2',
+    ]
+  ) {
+    assert.ok(metrics.includes(`\ncoil_vpc_${line}\n`), line);
+  }
 });
 
 test("the first of nine pods that are bound to the node makes coild ask EC2 for all of them, by three calls", async () => {
@@ -170,6 +186,15 @@ test("a stop waits for a call that is under way, and the next process does not m
   await using second = node.process(BARE);
   await second.ready;
   assert.equal((await node.changes())[call], 1);
+});
+
+test("a stop begins no call of EC2 any more", async () => {
+  await using node = await VpcNode.start();
+  node.ensureMs = 1_000;
+  const coild = node.process(BARE);
+  await untilPasses(() => assert.notEqual(node.settings, undefined));
+  await coild[Symbol.asyncDispose]();
+  assert.deepEqual(await node.changes(), {});
 });
 
 test("what EC2 has done without an answer is used, and not asked for again", async () => {

@@ -23,7 +23,7 @@ import { NodeIpam } from "../../../lib/ipam/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
 import { ENI_CLUSTER_TAG, VPC_POOL } from "../../../lib/names/mod.ts";
 import type { Listener } from "../../../lib/netlink/mod.ts";
-import { createRegistry } from "../../../lib/telemetry/mod.ts";
+import { createRegistry, type Registry } from "../../../lib/telemetry/mod.ts";
 import type { VpcHostProblem, VpcHostSettings } from "../../../lib/vpc/mod.ts";
 import { Cloud, type CloudConfig } from "../../../tests/lab/cloud/mod.ts";
 import type { InstanceConfig } from "../../../tests/lab/cloud/config.ts";
@@ -77,6 +77,7 @@ export interface NodeProcess extends AsyncDisposable {
   remove(pod: string): Promise<void>;
   /** What is known of the VPC. */
   readonly supply: Pick<VpcSupply, "allocations" | "lastRefusal" | "view">;
+  readonly registry: Registry;
 }
 
 /** The node: what outlives a process. */
@@ -137,6 +138,7 @@ export class SimulatedNode implements AsyncDisposable {
   } {
     const { endpoints } = this.cloud;
     const network = this.#network();
+    const registry = createRegistry();
     const supply = supplyOfVpc({
       vpc: optionsOf(args),
       host: this.#host(),
@@ -153,7 +155,7 @@ export class SimulatedNode implements AsyncDisposable {
           endpoints.imds[this.#instance] ?? "",
         ],
       ]),
-      registry: createRegistry(),
+      registry,
       onAttempt,
       clock: {
         nowMs: () => performance.now() + this.aheadMs,
@@ -185,6 +187,7 @@ export class SimulatedNode implements AsyncDisposable {
       ready,
       running: tasks.wait(),
       supply,
+      registry,
       [Symbol.asyncDispose]: async () => {
         following[Symbol.dispose]();
         await ipam[Symbol.asyncDispose]();

@@ -1,4 +1,11 @@
-import { Backoff, Gate, jittered, sleep } from "../../../lib/async/mod.ts";
+import {
+  Backoff,
+  type Clock,
+  Gate,
+  jittered,
+  sleep,
+  systemClock,
+} from "../../../lib/async/mod.ts";
 import { getLogger, RepeatFilter } from "../../../lib/telemetry/mod.ts";
 
 const log = getLogger("vpc");
@@ -17,6 +24,8 @@ export interface WatcherOptions {
   readonly soon: { readonly initialMs: number; readonly maxMs: number };
   /** About how often it looks when nothing is. */
   readonly calmMs: number;
+  /** Default: the machine's. */
+  readonly clock?: Clock;
 }
 
 /** Looks at something outside again and again: soon while something is awaited, else now and then. */
@@ -39,7 +48,8 @@ export class Watcher {
 
   /** Looks until the signal. */
   async run(signal: AbortSignal): Promise<void> {
-    const { what, look, isAwaited, calmMs } = this.#options;
+    const { what, look, isAwaited, calmMs, clock = systemClock } =
+      this.#options;
     const failure = new Backoff(FAILURE);
     for (;;) {
       this.#asked = new Gate();
@@ -47,8 +57,9 @@ export class Watcher {
         await look(signal);
         failure.reset();
         const pauseMs = isAwaited() ? this.#soon.nextMs() : jittered(calmMs);
-        await this.#asked.waitAtMost(pauseMs, { signal });
+        await this.#asked.waitAtMost(pauseMs, { signal, clock });
       } catch (err) {
+        // mutate: else there is a record more at the end.
         signal.throwIfAborted();
         if (this.#failures.passes(err)) {
           log.warn("Cannot list the network interfaces; retrying", {
@@ -56,7 +67,7 @@ export class Watcher {
             err,
           });
         }
-        await sleep(failure.nextMs(), { signal });
+        await sleep(failure.nextMs(), { signal, clock });
       }
     }
   }
