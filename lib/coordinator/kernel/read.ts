@@ -22,10 +22,12 @@ import {
 import type { Step } from "../state/steps.ts";
 
 /** A pod in which nothing runs yet, and the host, have few addresses and rules. */
+// mutate: else another thread reads them, which only takes time.
 const SHORT = { isShort: true };
 
 /** A running pod may have any number; interfaces are added to such pods, too. */
 const BOUNDED = { atMost: AT_MOST_IN_POD };
+// mutate: else another thread reads them, which only takes time.
 const SHORT_IN_POD = { isShort: true, atMost: AT_MOST_IN_POD };
 
 /**

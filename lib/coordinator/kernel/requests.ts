@@ -22,6 +22,7 @@ import type { DeviceRoute, NetlinkStep, StepOf } from "../state/steps.ts";
 
 /** The request, answered only when the kernel refuses it. */
 export function silent(request: Request): Request {
+  // mutate: an answer more only takes time.
   return { ...request, silent: true };
 }
 

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { Address, Prefix } from "../../inet/mod.ts";
 import {
+  addressAdd,
   addressDelete,
   type Link,
   linkSet,
@@ -70,6 +71,42 @@ function sent(requests: readonly Request[]): string[] {
     `${request.type} ${request.flags} ${bytesOf(request)}`
   );
 }
+
+Deno.test("doRequest() asks for just what a step says", () => {
+  const state = stateWith([]);
+  const rule: Rule = { family: "ipv4", priority: 1000, table: 500 };
+  const { device: _device, ...route } = STEP.route;
+  const { address } = DESTINATION;
+  const place = "pod";
+  const device = "veth7";
+  const mac = "02:00:00:00:00:01";
+  const neighbour = { device, address, mac };
+  const known = { index: 7, address, mac, protocol: 32 };
+  const setting = { up: true, txQueueLength: 5 } as const;
+  const target = { ...route, index: 7 };
+  const cases: readonly (readonly [NetlinkStep, Request])[] = [
+    [{ kind: "rule", place, rule }, ruleAdd(rule, { duplicate: true })],
+    [{ kind: "noRule", place, rule }, ruleDelete(rule)],
+    [STEP, routeReplace({ ...target, type: "unicast" })],
+    [
+      { ...STEP, kind: "noRoute" },
+      routeDelete({ ...target, type: "unicast" }),
+    ],
+    [{ kind: "neighbour", place, neighbour }, neighbourReplace(known)],
+    [{ kind: "noNeighbour", place, neighbour }, neighbourDelete(known)],
+    [
+      { kind: "address", device, address },
+      addressAdd({ index: 7, prefix: { address, length: 32 }, replace: true }),
+    ],
+    [{ kind: "link", device, setting }, linkSet({ name: device }, setting)],
+  ];
+  for (const [step, expected] of cases) {
+    const request = doRequest(step, state);
+    assert.deepEqual(sent([request]), sent([expected]), step.kind);
+  }
+  const lost = { ...STEP, route: { ...STEP.route, device: "gone" } };
+  assert.throws(() => doRequest(lost, state), /^TypeError: .*"gone"/);
+});
 
 /** Fails unless undoing the step, where the kernel had this, sends these. */
 function assertUndone(
