@@ -24,7 +24,11 @@ export type {
 export { calicoVethName, hostVethName } from "./base/host_name.ts";
 export type { EndLack } from "./host/host_end_state.ts";
 export { type HostLack, HostProblem } from "./host/host_state.ts";
-export { type Husk, HuskReaper } from "./links/husk_reaper.ts";
+export {
+  type DeletionSocket,
+  type Husk,
+  HuskReaper,
+} from "./links/husk_reaper.ts";
 export { isMarkedFor, linkLocalOf } from "./base/mac.ts";
 export type { PodNetworkOptions } from "./plan/options.ts";
 export { PodNetwork } from "./pod_network.ts";

@@ -245,7 +245,8 @@ function isSentence(node: ts.Node): boolean {
 
 /** Whether the first argument of a call of this function is a name in records of the log. */
 function isOfTaskOrLog(called: string): boolean {
-  return called === "getLogger" || /\b(tasks|group)\.run$/.test(called);
+  return called === "getLogger" ||
+    /\b(tasks|group|background)\.run$/.test(called);
 }
 
 /** Whether an array literal is the left side of an assignment. */

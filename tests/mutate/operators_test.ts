@@ -67,6 +67,7 @@ const CASES: readonly (readonly [text: string, ...changed: string[]])[] = [
     "if (a) { log.info(b); {} }",
   ],
   ['tasks.run("name");', "{}"],
+  ['this.#background.run("name");', "{}"],
   ['other.run("text");', "{}", 'other.run("");'],
   ['x = { help: "text" };'],
   ['class A extends Error { override readonly name = "A"; }'],

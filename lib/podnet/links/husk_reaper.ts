@@ -21,6 +21,9 @@ export interface HuskReaperOptions<T> {
   readonly isHusk: (link: Link, husk: T) => boolean;
 }
 
+/** What is asked and changed by deletions. */
+export type DeletionSocket = Pick<RouteSocket, "listLinks" | "tryExecute">;
+
 /**
  * Deletes husks, many at once. Deleting a veth costs the kernel a grace period
  * of some 15 ms, but all links of one request share it. So while one deletion
@@ -29,7 +32,7 @@ export interface HuskReaperOptions<T> {
  * their indexes.
  */
 export class HuskReaper<T extends Pick<Husk, "index"> = Husk> {
-  readonly #socket: RouteSocket;
+  readonly #socket: DeletionSocket;
   readonly #with: HuskReaperOptions<T>;
   /** Husks that the next deletion will take. */
   #waiting: T[] = [];
@@ -37,7 +40,7 @@ export class HuskReaper<T extends Pick<Husk, "index"> = Husk> {
   #running: Promise<void> = Promise.resolve();
 
   /** The socket is for deletions alone, since one keeps it busy for long. The caller closes it. */
-  constructor(socket: RouteSocket, options: HuskReaperOptions<T>) {
+  constructor(socket: DeletionSocket, options: HuskReaperOptions<T>) {
     this.#socket = socket;
     this.#with = options;
   }

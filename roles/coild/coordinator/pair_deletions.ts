@@ -6,7 +6,7 @@ import {
 } from "../../../lib/coordinator/mod.ts";
 import { sameKey } from "../../../lib/cni/mod.ts";
 import { RouteSocket } from "../../../lib/netlink/mod.ts";
-import { HuskReaper } from "../../../lib/podnet/mod.ts";
+import { type DeletionSocket, HuskReaper } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
 
@@ -14,13 +14,14 @@ const log = getLogger("coordinator");
 
 /** Deletes pairs that DEL has cut off, many at once and behind the callers' backs. */
 export class PairDeletions implements AsyncDisposable {
-  readonly #socket: RouteSocket;
+  readonly #socket: Disposable;
   readonly #reaper: HuskReaper<CoordinatorHusk>;
   readonly #background = new TaskGroup();
   /** The indexes of husks that are worked on. */
   readonly #pending = new Set<number>();
 
-  private constructor(socket: RouteSocket) {
+  /** The socket is in the host's network namespace; it is closed with this. */
+  constructor(socket: DeletionSocket & Disposable) {
     this.#socket = socket;
     this.#reaper = new HuskReaper<CoordinatorHusk>(socket, {
       isHusk(link, husk) {

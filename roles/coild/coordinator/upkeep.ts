@@ -112,6 +112,7 @@ export class CoordinatorUpkeep {
       });
     } catch (err) {
       this.#lookAtAll();
+      // mutate: it decides about a record alone.
       if (!this.#failures.passes(err)) return;
       log.warn(
         "Failed to check routes, rules and neighbours of pods; retrying",
@@ -135,6 +136,7 @@ export class CoordinatorUpkeep {
     let changed = 0;
     using peers = openPeers(outside);
     for (const link of joined) {
+      // mutate: it is only recorded.
       changed += await this.#updatePod(peers, link, hostAddresses);
     }
     // A pod that came in the meantime may have what the host had before.
