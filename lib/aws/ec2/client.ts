@@ -40,7 +40,7 @@ export type Ec2ClientOptions = Omit<QueryClientOptions, "service" | "version">;
  *
  * All throw {@linkcode AwsError} when EC2 refuses, {@linkcode NoAnswerError} when there is no whole answer in
  * time, {@linkcode CredentialsError} without keys. After the second, and after a failure of EC2 itself, it is not
- * known whether a change was made: look again.
+ * known whether a change was made: look again. A signal ends the wait for a change's turn, not a change that was sent.
  */
 export class Ec2Client implements Disposable {
   readonly #query: QueryClient;
@@ -78,6 +78,7 @@ export class Ec2Client implements Disposable {
   /** Creates an interface, once, however often the call with this token is made. */
   async createNetworkInterface(
     request: CreateRequest,
+    options: WaitOptions = {},
   ): Promise<NetworkInterface> {
     const name = "CreateNetworkInterface";
     const answer = await this.#changeAgain(name, {
@@ -93,7 +94,7 @@ export class Ec2Client implements Disposable {
         ResourceType: "network-interface",
         Tag: tagsOf(request.tags),
       }],
-    });
+    }, options);
     const made = childOf(answer, "networkInterface");
     return networkInterfaceOf(needed(made, name, "networkInterface"));
   }
@@ -101,6 +102,7 @@ export class Ec2Client implements Disposable {
   /** Attaches an interface and returns the ID of the attachment. */
   async attachNetworkInterface(
     request: AttachRequest,
+    options: WaitOptions = {},
   ): Promise<string> {
     const name = "AttachNetworkInterface";
     const answer = await this.#change(name, {
@@ -108,17 +110,18 @@ export class Ec2Client implements Disposable {
       InstanceId: request.instanceId,
       DeviceIndex: request.deviceIndex,
       NetworkCardIndex: request.networkCardIndex ?? 0,
-    });
+    }, options);
     return needed(textAt(answer, "attachmentId"), name, "attachmentId");
   }
 
   /** Begins to detach; the interface's status says when that is done. */
   async detachNetworkInterface(
     attachmentId: string,
+    options: WaitOptions = {},
   ): Promise<void> {
     await this.#change("DetachNetworkInterface", {
       AttachmentId: attachmentId,
-    });
+    }, options);
   }
 
   /** Deletes an interface that is not attached. */
@@ -135,12 +138,13 @@ export class Ec2Client implements Disposable {
   async assignPrivateIpAddresses(
     networkInterfaceId: string,
     request: AddressRequest,
+    options: WaitOptions = {},
   ): Promise<AddressGrant> {
     const answer = await this.#change("AssignPrivateIpAddresses", {
       NetworkInterfaceId: networkInterfaceId,
       SecondaryPrivateIpAddressCount: request.addresses,
       Ipv4PrefixCount: request.prefixes,
-    });
+    }, options);
     return addressGrantOf(answer);
   }
 
@@ -148,23 +152,25 @@ export class Ec2Client implements Disposable {
   async unassignPrivateIpAddresses(
     networkInterfaceId: string,
     { addresses = [], prefixes = [] }: GivenBack,
+    options: WaitOptions = {},
   ): Promise<void> {
     await this.#change("UnassignPrivateIpAddresses", {
       NetworkInterfaceId: networkInterfaceId,
       PrivateIpAddress: addresses.map(String),
       Ipv4Prefix: prefixes.map(String),
-    });
+    }, options);
   }
 
   /** Gives an interface IPv6 prefixes (/80), and returns these. */
   async assignIpv6Prefixes(
     networkInterfaceId: string,
     count: number,
+    options: WaitOptions = {},
   ): Promise<Prefix[]> {
     const answer = await this.#change("AssignIpv6Addresses", {
       NetworkInterfaceId: networkInterfaceId,
       Ipv6PrefixCount: count,
-    });
+    }, options);
     return ipv6PrefixesOf(answer);
   }
 
@@ -174,11 +180,12 @@ export class Ec2Client implements Disposable {
       readonly networkInterfaceId: string;
       readonly attachmentId: string;
     },
+    options: WaitOptions = {},
   ): Promise<void> {
     await this.#changeAgain("ModifyNetworkInterfaceAttribute", {
       NetworkInterfaceId: networkInterfaceId,
       Attachment: { AttachmentId: attachmentId, DeleteOnTermination: true },
-    });
+    }, options);
   }
 
   /** Closes its connections. */
@@ -197,15 +204,19 @@ export class Ec2Client implements Disposable {
   #change(
     name: string,
     parameters: QueryParameters,
-    options: WaitOptions = {},
+    options: WaitOptions,
   ): Promise<XmlElement> {
     return this.#query.call({ name, kind: "change" }, parameters, options);
   }
 
   /** A change that does the same when it is made twice. */
-  #changeAgain(name: string, parameters: QueryParameters): Promise<XmlElement> {
+  #changeAgain(
+    name: string,
+    parameters: QueryParameters,
+    options: WaitOptions,
+  ): Promise<XmlElement> {
     const call = { name, kind: "change", isRepeatable: true } as const;
-    return this.#query.call(call, parameters);
+    return this.#query.call(call, parameters, options);
   }
 
   /** The items of all pages. */

@@ -73,7 +73,8 @@ export class QueryClient implements Disposable {
   }
 
   /**
-   * Makes a call and returns the root of its answer.
+   * Makes a call and returns the root of its answer. The signal ends every wait but one: a change that was sent goes on,
+   * since it would not be known whether it was made.
    *
    * @throws {AwsError} when AWS refuses it
    * @throws {NoAnswerError} when there is no whole answer in time
@@ -88,17 +89,22 @@ export class QueryClient implements Disposable {
     const form = [...pairsOf({ Action: call.name, Version, ...parameters })];
     const body = new URLSearchParams(form).toString();
     const { credentials } = this.#options;
+    const sending = call.kind === "change" ? undefined : signal;
     return await budget.spend(call, async () => {
       const keys = await credentials?.current({ signal });
       try {
-        return await this.#send(call, { body, keys, signal });
+        return await this.#send(call, { body, keys, signal: sending });
       } catch (error) {
         const isOfKeys = error instanceof AwsError && error.hasBadKeys &&
           keys !== undefined;
         if (!isOfKeys || !credentials?.expire(keys)) throw error;
         // Keys of a role may end early. Others are tried once.
         const others = await credentials.current({ signal });
-        return await this.#send(call, { body, keys: others, signal });
+        return await this.#send(call, {
+          body,
+          keys: others,
+          signal: sending,
+        });
       }
     }, { signal });
   }

@@ -214,6 +214,34 @@ Deno.test("call() ends when its signal aborts", async () => {
   );
 });
 
+const CHANGE = { name: "DeleteNetworkInterface", kind: "change" } as const;
+
+Deno.test("call() waits for the answer to a change that was sent, although its signal aborts", async () => {
+  const abort = new AbortController();
+  await using on = bed(() => {
+    abort.abort();
+    return new Response("<DeleteNetworkInterfaceResponse/>");
+  });
+  const { name } = await on.client.call(CHANGE, {}, abort);
+  assert.equal(name, "DeleteNetworkInterfaceResponse");
+});
+
+Deno.test("call() does not send a change after its signal, also where it was throttled before", async () => {
+  const abort = new AbortController();
+  const reason = new Error("enough");
+  await using on = bed(() => {
+    abort.abort(reason);
+    return ec2Refusal("RequestLimitExceeded", 503);
+  }, { maxAttempts: 3 });
+  for (const sent of [1, 1]) {
+    await assert.rejects(
+      on.client.call(CHANGE, {}, abort),
+      (error) => error === reason,
+    );
+    assert.equal(on.server.seen.length, sent);
+  }
+});
+
 Deno.test("call() says why nothing answers", async () => {
   const on = bed(() => new Response(ANSWER));
   await on[Symbol.asyncDispose]();

@@ -1,4 +1,5 @@
 import {
+  abortable,
   type Clock,
   jittered,
   sleep,
@@ -95,7 +96,8 @@ export class VpcSweep {
   ): Promise<void> {
     const { networkInterfaceId: id, subnetId: subnet, tags } = eni;
     try {
-      await ec2.deleteNetworkInterface(id, { signal });
+      // The lease is not kept for an answer.
+      await abortable(ec2.deleteNetworkInterface(id, { signal }), signal);
     } catch (error) {
       // By its node, at the last moment.
       if (error instanceof AwsError && error.isNotFound) return;

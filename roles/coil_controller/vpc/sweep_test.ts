@@ -43,6 +43,8 @@ class Site implements AsyncDisposable {
   readonly deleted: string[] = [];
   enis: readonly NetworkInterface[] = [];
   refusal: Error | undefined;
+  /** Whether EC2 answers a delete. */
+  answers = true;
   readonly #stop = new AbortController();
   readonly #running: Promise<void>;
 
@@ -57,6 +59,7 @@ class Site implements AsyncDisposable {
           describeNetworkInterfaces: () => Promise.resolve([...this.enis]),
           deleteNetworkInterface: (id) => {
             this.deleted.push(id);
+            if (!this.answers) return new Promise(() => {});
             return this.refusal === undefined
               ? Promise.resolve()
               : Promise.reject(this.refusal);
@@ -134,4 +137,12 @@ Deno.test("run() has nothing to say of an ENI that its node has deleted, and of 
     "deleted_enis_total 0",
     "sweep_errors_total 0",
   ]);
+});
+
+Deno.test("run() ends at its signal although EC2 does not answer", async () => {
+  await using site = new Site();
+  site.enis = [eniOf("a")];
+  site.answers = false;
+  await site.clock.advance(420_000);
+  assert.deepEqual(site.deleted, ["a"]);
 });
