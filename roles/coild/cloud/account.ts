@@ -156,10 +156,12 @@ export class NodeAccount implements Disposable {
   /** Makes a call of the plan. Never throws. */
   async perform(
     action: Action,
-    { groups, onError }: {
+    { groups, ...options }: {
       /** Security groups of new ENIs. */
       readonly groups: readonly string[];
       readonly onError: (error: unknown) => void;
+      /** After it the call is not sent any longer; one that was sent goes on. */
+      readonly signal: AbortSignal;
     },
   ): Promise<Outcome> {
     const { ec2, instance: { id: instanceId } } = this.#opened();
@@ -170,7 +172,7 @@ export class NodeAccount implements Disposable {
       ec2,
       template,
       view: this.#view(),
-      onError,
+      ...options,
     });
   }
 

@@ -96,33 +96,37 @@ function ownershipOf(eni: NetworkInterface, view: EniView): Ownership {
   return view.manageUntagged ? "adopted" : "foreign";
 }
 
+/** How calls of the plan are made. */
+interface CallContext {
+  readonly ec2: Ec2Client;
+  readonly template: EniTemplate;
+  readonly view: EniView;
+  /** After it the call is not sent any longer. */
+  readonly signal: AbortSignal;
+}
+
 /** Makes a call of the plan. Never throws; what EC2 said is given to `onError`. */
 export async function perform(
   action: Action,
-  { ec2, template, view, onError }: {
-    readonly ec2: Ec2Client;
-    readonly template: EniTemplate;
-    readonly view: EniView;
+  { onError, ...context }: CallContext & {
     readonly onError: (error: unknown) => void;
   },
 ): Promise<Outcome> {
   try {
-    return await call(action, { ec2, template, view });
+    return await call(action, context);
   } catch (error) {
     const outcome = outcomeOf(error, action);
-    if (outcome.kind !== "done") onError(error);
+    const isStop = context.signal.aborted && error === context.signal.reason;
+    if (outcome.kind !== "done" && !isStop) onError(error);
     return outcome;
   }
 }
 
 async function call(
   action: Action,
-  { ec2, template, view }: {
-    readonly ec2: Ec2Client;
-    readonly template: EniTemplate;
-    readonly view: EniView;
-  },
+  { ec2, template, view, signal }: CallContext,
 ): Promise<Outcome> {
+  const options = { signal };
   switch (action.kind) {
     case "create": {
       const made = await ec2.createNetworkInterface({
@@ -135,7 +139,7 @@ async function call(
           ? { prefixes: action.count }
           : { addresses: action.count }),
         ipv6Prefixes: template.hasIpv6 ? 1 : undefined,
-      });
+      }, options);
       return { kind: "done", eni: eniOf(made, view) };
     }
     case "attach": {
@@ -143,43 +147,46 @@ async function call(
         networkInterfaceId: action.eni,
         instanceId: template.instanceId,
         deviceIndex: action.device,
-      });
+      }, options);
       return { kind: "done", attachment: { id, since: view.since(id) } };
     }
     case "assign":
-      return { kind: "done", blocks: await assign(action, ec2) };
+      return { kind: "done", blocks: await assign(action, { ec2, signal }) };
     case "unassign": {
       const { eni, blocks } = action;
       await ec2.unassignPrivateIpAddresses(eni, {
         addresses: blocks.filter(({ hostBits }) => hostBits === 0)
           .map(({ address }) => address),
         prefixes: blocks.filter(({ hostBits }) => hostBits > 0),
-      });
+      }, options);
       return { kind: "done" };
     }
     case "endWithInstance":
       await ec2.deleteOnTermination({
         networkInterfaceId: action.eni,
         attachmentId: action.attachment,
-      });
+      }, options);
       return { kind: "done" };
     case "detach":
-      await ec2.detachNetworkInterface(action.attachment);
+      await ec2.detachNetworkInterface(action.attachment, options);
       return { kind: "done" };
     case "delete":
-      await ec2.deleteNetworkInterface(action.eni);
+      await ec2.deleteNetworkInterface(action.eni, options);
       return { kind: "done" };
   }
 }
 
 async function assign(
   { eni, what, count }: Action & { readonly kind: "assign" },
-  ec2: Ec2Client,
+  { ec2, signal }: Pick<CallContext, "ec2" | "signal">,
 ): Promise<readonly Prefix[]> {
-  if (what === "ipv6") return await ec2.assignIpv6Prefixes(eni, count);
+  if (what === "ipv6") {
+    return await ec2.assignIpv6Prefixes(eni, count, { signal });
+  }
   const { addresses, prefixes } = await ec2.assignPrivateIpAddresses(
     eni,
     what === "prefix" ? { prefixes: count } : { addresses: count },
+    { signal },
   );
   return [...addresses.map((address) => Prefix.host(address)), ...prefixes];
 }

@@ -26,6 +26,8 @@ function refusal(code: string, status = 400): AwsError {
   return new AwsError({ ...of, code, reason, status });
 }
 
+const { signal } = new AbortController();
+
 const DELETE: Action = { kind: "delete", eni: "eni-1" };
 const CREATE: Action = {
   kind: "create",
@@ -175,9 +177,10 @@ async function caller() {
   const errors: string[] = [];
   return {
     errors,
-    perform: (action: Action) =>
+    perform: (action: Action, until: AbortSignal = signal) =>
       perform(action, {
         ec2,
+        signal: until,
         template: {
           instanceId: INSTANCE,
           groups: [GROUP],
@@ -263,4 +266,16 @@ Deno.test("perform() creates an ENI with prefixes where the plan asks for them",
   });
   assert.ok(outcome.kind === "done");
   assert.deepEqual(outcome.eni?.blocks.map(({ hostBits }) => hostBits), [4]);
+});
+
+Deno.test("perform() sends nothing after its signal, and reports no error of EC2", async () => {
+  await using cloud = await caller();
+  const { networkInterfaceId: eni = "" } = await cloud.eniAt(0) ?? {};
+  const { kind } = await cloud.perform(
+    { kind: "assign", eni, subnet: SUBNET, what: "address", count: 1 },
+    AbortSignal.abort(),
+  );
+  assert.equal(kind, "refused");
+  assert.deepEqual(cloud.errors, []);
+  assert.deepEqual((await cloud.eniAt(0))?.secondaryAddresses, []);
 });

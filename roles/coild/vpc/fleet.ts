@@ -1,24 +1,18 @@
 import {
-  abortable,
   type Clock,
   Gate,
   jittered,
   systemClock,
   TaskGroup,
-  withTimeout,
 } from "../../../lib/async/mod.ts";
 import type { Attempt } from "../../../lib/aws/mod.ts";
 import { getLogger, RepeatFilter } from "../../../lib/telemetry/mod.ts";
 import {
   type Action,
   type BlockUse,
-  type Call,
   type Eni,
   type EniBlock,
   type Goal,
-  learn,
-  type Outcome,
-  type Pace,
   type Plan,
   plan,
   type Situation,
@@ -28,31 +22,19 @@ import { NodeAccount } from "../cloud/account.ts";
 import { type FleetView, fleetViewOf, givesAddresses } from "./fleet_view.ts";
 import { GrantedBlocks } from "./granted_blocks.ts";
 import type { VpcHostKeeper } from "./host.ts";
+import { CloudLooks } from "./looks.ts";
 import type { VpcOptions } from "../cloud/options.ts";
-import { MetadataSight } from "../cloud/sight.ts";
+import { PlanCalls } from "./plan_calls.ts";
 import { type Addresses, BlockUses } from "./uses.ts";
 import { CloudView, type Scene } from "../cloud/view.ts";
-import { Watcher } from "./watcher.ts";
 
 const log = getLogger("vpc");
-
-/** Lists of EC2 cost the account; those of the metadata service cost little. */
-const EC2_CALM_MS = 300_000;
-const IMDS_CALM_MS = 30_000;
-const EC2_SOON = { initialMs: 500, maxMs: 20_000 };
-const IMDS_SOON = { initialMs: 100, maxMs: 2_000 };
-
-/** ENIs without an instance are looked for so long after the start, for what an earlier process has begun. */
-const START_MS = 15_000;
 
 /** Without any reason, plans are made so often. */
 const PLAN_MS = 60_000;
 
 /** While the kernel lacks something, it is tried again so often. */
 const RETRY_MS = 500;
-
-/** How long a stop waits for calls that are under way, within the grace of the daemon. */
-const STOP_MS = 15_000;
 
 export interface FleetOptions {
   readonly options: VpcOptions;
@@ -78,17 +60,13 @@ export class VpcFleet implements Disposable {
   readonly #account: NodeAccount;
   readonly #view: CloudView;
   readonly #uses: BlockUses;
-  readonly #sights: MetadataSight;
-  readonly #atEc2: Watcher;
-  readonly #atImds: Watcher;
+  readonly #looks: CloudLooks;
+  readonly #calls: PlanCalls;
   readonly #granted: GrantedBlocks;
-  readonly #open = new Set<Promise<void>>();
   readonly #published = new Gate();
   #startedAt = 0;
-  #pace: Pace = new Map();
   #enis: readonly Eni[] = [];
   #plan: Plan | undefined;
-  #lastRefusal: unknown;
   readonly #failures = new RepeatFilter();
   #woken = new Gate();
   #changed = new Gate();
@@ -103,22 +81,24 @@ export class VpcFleet implements Disposable {
       families,
     });
     this.#granted = new GrantedBlocks({ families });
-    this.#sights = new MetadataSight(this.#account.imds, families);
-    this.#atEc2 = new Watcher({
-      // mutate: a word of a record.
-      what: "EC2",
-      look: (signal) => this.#lookAtEc2(signal),
-      isAwaited: () => this.#view.awaitsEc2,
-      soon: EC2_SOON,
-      calmMs: EC2_CALM_MS,
+    const [account, view, clock] = [this.#account, this.#view, this.#clock];
+    this.#looks = new CloudLooks({
+      account,
+      view,
+      clock,
+      families,
+      startedAt: () => this.#startedAt,
+      onLook: () => this.wake(),
     });
-    this.#atImds = new Watcher({
-      // mutate: a word of a record.
-      what: "the instance metadata service",
-      look: (signal) => this.#lookAtImds(signal),
-      isAwaited: () => this.#view.awaitsMetadata,
-      soon: IMDS_SOON,
-      calmMs: IMDS_CALM_MS,
+    this.#calls = new PlanCalls({
+      account,
+      view,
+      clock,
+      onBegin: options.onAction,
+      onEnd: (action, outcome) => {
+        this.#looks.askAfter(action, outcome);
+        this.wake();
+      },
     });
   }
 
@@ -150,7 +130,7 @@ export class VpcFleet implements Disposable {
       instance,
       goal,
       enis: this.#enis,
-      pace: this.#pace,
+      pace: this.#calls.pace,
       unmet: this.unmet,
       isCordoned: this.isCordoned,
       families: this.#options.options.families,
@@ -174,7 +154,7 @@ export class VpcFleet implements Disposable {
 
   /** The last refusal of EC2, until a call succeeds. */
   get lastRefusal(): unknown {
-    return this.#lastRefusal;
+    return this.#calls.lastRefusal;
   }
 
   /** Whether the block of a name is to go back. */
@@ -210,7 +190,7 @@ export class VpcFleet implements Disposable {
   }
 
   /**
-   * Runs until the signal, and waits then for calls under way.
+   * Runs until the signal, and waits then for calls that were sent.
    *
    * @throws {RangeError} when the instance type does not allow what the flags say
    */
@@ -219,46 +199,16 @@ export class VpcFleet implements Disposable {
     this.#startedAt = this.#clock.nowMs();
     try {
       await using tasks = new TaskGroup({ signal });
-      tasks.run("looks at EC2", (s) => this.#atEc2.run(s));
-      tasks.run("looks at the instance metadata", (s) => this.#atImds.run(s));
+      tasks.runAll(this.#looks.loops);
       tasks.run("plans of ENIs", (s) => this.#planAll(s));
       await tasks.wait();
     } finally {
-      const under = [...this.#open];
-      if (under.length > 0) {
-        log.info("Waiting for calls to EC2", { calls: under.length });
-      }
-      const ended = Promise.allSettled(under);
-      await withTimeout(STOP_MS, (signal) => abortable(ended, signal))
-        .catch(() => {}); // the time is over
+      await this.#calls.finish();
     }
   }
 
   [Symbol.dispose](): void {
     this.#account[Symbol.dispose]();
-  }
-
-  async #lookAtEc2(signal: AbortSignal): Promise<void> {
-    const lookedAt = this.#clock.nowMs();
-    // What an earlier process has begun may come yet.
-    const isNew = lookedAt < this.#startedAt + START_MS;
-    const loose = isNew || this.#view.mayHaveLoose;
-    const enis = await this.#account.list({ loose, signal });
-    this.#view.saw({ enis, lookedAt });
-    // Others attach ENIs and assign addresses, too.
-    if (this.#view.awaitsMetadata) this.#atImds.ask();
-    this.wake();
-  }
-
-  async #lookAtImds(signal: AbortSignal): Promise<void> {
-    const sight = await this.#sights.look({ signal });
-    if (!sight.enis.some(({ device }) => device === 0)) {
-      throw new Error(
-        "Cannot use the instance metadata: it has no primary ENI",
-      );
-    }
-    if (this.#view.sawMetadata(sight)) this.#atEc2.ask();
-    this.wake();
   }
 
   async #planAll(signal: AbortSignal): Promise<void> {
@@ -268,7 +218,7 @@ export class VpcFleet implements Disposable {
       const isDone = await this.#tryPlan(signal);
       const nowMs = this.#clock.nowMs();
       // The time may have come while the plan was made, which then does not have it any longer.
-      if (nowMs >= dueAt) this.#atEc2.ask();
+      if (nowMs >= dueAt) this.#looks.askEc2();
       dueAt = this.#plan?.dueAt ?? Infinity;
       const mostMs = isDone ? PLAN_MS : RETRY_MS;
       const leftMs = Math.min(jittered(mostMs), Math.max(1, dueAt - nowMs));
@@ -282,7 +232,6 @@ export class VpcFleet implements Disposable {
       await this.#planOnce(signal);
       return this.#options.host.isComplete;
     } catch (err) {
-      // mutate: else there is a record more at the end.
       signal.throwIfAborted();
       if (this.#failures.passes(err)) {
         log.error("Cannot follow the node's ENIs; retrying", { err });
@@ -311,7 +260,7 @@ export class VpcFleet implements Disposable {
     const now = this.#view.scene() ?? scene;
     this.#enis = now.enis;
     const made = this.#plan = plan(this.#situation(now, { goal, uses }));
-    for (const action of made.actions) this.#begin(action);
+    for (const action of made.actions) this.#calls.begin(action, { signal });
     this.#granted.retire(made.retire);
     const changed = this.#changed;
     this.#changed = new Gate();
@@ -340,51 +289,10 @@ export class VpcFleet implements Disposable {
       ipv4: this.#options.options.families.includes("ipv4"),
       ipv6: this.#options.options.families.includes("ipv6"),
       calls: this.#view.calls,
-      pace: this.#pace,
+      pace: this.#calls.pace,
       returnDelayMs: this.#options.returnDelayMs,
       attaches: !this.isCordoned,
       provisions: this.#options.options.provision,
     };
   }
-
-  #begin(action: Action): void {
-    const call: Call = { action };
-    this.#options.onAction(action);
-    log.info("Calling EC2", fieldsOf(action));
-    this.#view.begin(call);
-    const done = this.#account.perform(action, {
-      groups: this.#view.groups,
-      onError: (err) => {
-        this.#lastRefusal = err;
-        log.warn("EC2 refused or did not answer a call", {
-          action: action.kind,
-          err,
-        });
-      },
-    }).then((outcome) => this.#ended(call, outcome))
-      .finally(() => this.#open.delete(done));
-    this.#open.add(done);
-  }
-
-  #ended(call: Call, outcome: Outcome): void {
-    const { action } = call;
-    const now = this.#clock.nowMs();
-    this.#view.end(call, { at: now, outcome });
-    this.#pace = learn(this.#pace, { action, outcome }, {
-      now,
-      random: Math.random,
-    });
-    if (outcome.kind === "done") this.#lastRefusal = undefined;
-    this.#atImds.ask();
-    const isSlow = ["attach", "detach"].includes(action.kind);
-    if (isSlow || outcome.kind === "unknown") this.#atEc2.ask();
-    this.wake();
-  }
-}
-
-// mutate: fields of a record.
-function fieldsOf(action: Action): Record<string, unknown> {
-  return action.kind === "unassign"
-    ? { ...action, blocks: action.blocks.map(String) }
-    : { ...action };
 }

@@ -82,6 +82,7 @@ class Site implements AsyncDisposable {
       ec2: this.ec2,
       template: { ...template, groups: [GROUP] },
       view: { instanceId: INSTANCE, manageUntagged: true, since: () => 0 },
+      signal: new AbortController().signal,
       onError: (error) => {
         throw error;
       },

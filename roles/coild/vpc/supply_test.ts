@@ -188,8 +188,21 @@ test("a stop waits for a call that is under way, and the next process does not m
   assert.equal((await node.changes())[call], 1);
 });
 
+test("a stop sends EC2 no change that has waited to be sent again", async () => {
+  await using node = await SimulatedNode.start();
+  const call = "AssignPrivateIpAddresses";
+  const code = "RequestLimitExceeded";
+  await node.cloud.ask.fault({ call, kind: "error", code });
+  const coild = node.process(BARE);
+  await untilPasses(async () => assert.equal((await node.changes())[call], 1));
+  await coild[Symbol.asyncDispose]();
+  const { [call]: sent = 0 } = await node.changes();
+  // The budget makes five attempts.
+  assert.ok(sent < 5, `${sent} were sent`);
+});
+
 test("a stop begins no call of EC2 any more", async () => {
-  await using node = await VpcNode.start();
+  await using node = await SimulatedNode.start();
   node.ensureMs = 1_000;
   const coild = node.process(BARE);
   await untilPasses(() => assert.notEqual(node.settings, undefined));
