@@ -20,6 +20,17 @@ Deno.test("transformPod() keeps the annotations of egress, and of those that are
   assert.equal(long.metadata?.annotations?.[KEY], "(225000 characters)");
 });
 
+Deno.test("transformPod() keeps of the status what is read, and no more", () => {
+  const status = {
+    phase: "Pending",
+    podIPs: [{ ip: "10.0.1.7" }],
+    startTime: "2026-11-26T10:00:00Z",
+  };
+  const conditions = [{ type: "Ready", status: "False" }];
+  const pod = transformPod({ status: { ...status, conditions } });
+  assert.deepEqual(pod.status, status);
+});
+
 Deno.test("transformPod() keeps of the interface for the default route no more than a name has", () => {
   const key = "ipam.spidernet.io/default-route-nic";
   const kept = (value: string) =>

@@ -139,7 +139,10 @@ function expectedOf(
   { pods, scheduling }: Pick<VpcSupplyOptions, "pods" | "scheduling">,
 ): number {
   if (!ipam.isReady) return 0;
-  const expected = countExpected(pods(), (address) => !ipam.isFree(address));
+  const expected = countExpected(pods(), {
+    isHeld: (address) => !ipam.isFree(address),
+    nowMs: Date.now(),
+  });
   const most = scheduling()?.maxPods ?? Infinity;
   return Math.min(expected, most) - ipam.list().length;
 }

@@ -101,6 +101,18 @@ test("coild asks EC2 for no more pods than the kubelet runs, and for none that h
   await node.expectLayout(3, 3);
 });
 
+test("no address is kept for pods that were begun long ago and have not asked", async () => {
+  await using node = await VpcNode.start();
+  await using coild = node.process(BARE);
+  await node.expectLayout(1);
+  const status = { startTime: "2026-11-26T10:00:00Z" };
+  node.pods = podsOf(9).map((name) => ({ metadata: { name }, status }));
+  await coild.add("pod0");
+  await node.expectLayout(2);
+  await coild.add("pod1");
+  await node.expectLayout(3);
+});
+
 test("by default pods get addresses of prefixes where the type has them", async () => {
   await using node = await SimulatedNode.start();
   await using coild = node.process();
