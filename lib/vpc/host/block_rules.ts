@@ -7,8 +7,11 @@ export interface BlockRule extends Rule {
   readonly source: Prefix;
 }
 
-/** So many rules may stand one after the other. */
-const MOST_IN_A_ROW = 16;
+/** So many blocks need no groups. */
+const MOST_WITHOUT_GROUPS = 16;
+
+/** So many rules of a group need no finer ones. */
+const MOST_IN_GROUP = 4;
 
 /** Networks of a length, each with a priority for the rules in it, from `first` on, and the next one. */
 interface Level {
@@ -18,12 +21,17 @@ interface Level {
   readonly places: number;
 }
 
-/** A subnet is a /16 at the most: its addresses differ in the last 16 bits, of which each level takes four. */
-const LEVELS: readonly Level[] = [
-  { length: 20, first: VPC_BLOCK_PRIORITY + 2, places: 16 },
-  { length: 24, first: VPC_BLOCK_PRIORITY + 34, places: 256 },
-  { length: 28, first: VPC_BLOCK_PRIORITY + 546, places: 256 },
-];
+/** A subnet is a /16 at the most: its addresses differ in the last 16 bits, of which each level takes two. */
+const LEVELS = levelsOf({ 18: 4, 20: 16, 22: 64, 24: 128, 26: 128, 28: 128 });
+
+function levelsOf(placesByLength: Readonly<Record<number, number>>): Level[] {
+  let next = VPC_BLOCK_PRIORITY + 2;
+  return Object.entries(placesByLength).map(([length, places]) => {
+    const first = next;
+    next += 2 * places;
+    return { length: Number(length), first, places };
+  });
+}
 
 /**
  * The rules of one family's blocks, of any number. The kernel tries rules one by one for each packet, so many are put
@@ -33,7 +41,7 @@ const LEVELS: readonly Level[] = [
  */
 export function groupBlockRules(rules: readonly BlockRule[]): Rule[] {
   const [rule] = rules;
-  if (rule === undefined || rules.length <= MOST_IN_A_ROW) {
+  if (rule === undefined || rules.length <= MOST_WITHOUT_GROUPS) {
     return at(VPC_BLOCK_PRIORITY, rules);
   }
   return [
@@ -59,7 +67,7 @@ function row(
     priority: priority + 1,
     goto: VPC_BLOCK_END_PRIORITY,
   };
-  if (level === undefined || rules.length <= MOST_IN_A_ROW) {
+  if (level === undefined || rules.length <= MOST_IN_GROUP) {
     return [...at(priority, rules), end];
   }
   const networks = Map.groupBy(
