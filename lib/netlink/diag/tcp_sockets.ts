@@ -1,4 +1,4 @@
-import { Address, FAMILIES, type Family } from "../../inet/mod.ts";
+import { Address, type Family } from "../../inet/mod.ts";
 import {
   ERRNO,
   NETLINK_SOCK_DIAG,
@@ -10,12 +10,12 @@ import type { Transport } from "../connection/transport.ts";
 import { countDeleted, NetlinkError } from "../message/errors.ts";
 import { familyNumber } from "../message/family.ts";
 import type { Message } from "../message/message_reader.ts";
-import type { MessageWriter } from "../message/message_writer.ts";
 import type { Request } from "../message/request.ts";
 
-/** Messages of `<linux/sock_diag.h>`. */
-const SOCK_DIAG_BY_FAMILY = 20;
+/** Messages of `<linux/inet_diag.h>` and `<linux/sock_diag.h>`. */
+const TCPDIAG_GETSOCK = 18;
 const SOCK_DESTROY = 21;
+const AF_INET = 2;
 const IPPROTO_TCP = 6;
 /** Those with a peer that may still send: all of `<net/tcp_states.h>` but SYN_SENT, TIME_WAIT, CLOSE, LISTEN and those before a connection. */
 const CONNECTED = [1, 4, 5, 8, 9, 11]
@@ -65,14 +65,33 @@ export class TcpSockets implements Disposable {
 
   /**
    * Lists the connected sockets of both families; undefined when the kernel cannot.
+   * The kernel walks through the table of the whole machine. It does so once
+   * for the older of its two messages, which has no family
+   * (inet_diag_dump_compat() in net/ipv4/inet_diag.c).
    *
    * @throws {NetlinkError} when the kernel refuses
    */
   async list(): Promise<readonly TcpSocket[] | undefined> {
-    const found: (readonly TcpSocket[] | undefined)[] = [];
-    for (const family of FAMILIES) found.push(await this.#list(family));
-    const isUnable = found.every((each) => each === undefined);
-    return isUnable ? undefined : found.flatMap((each) => each ?? []);
+    const request: Request = {
+      type: TCPDIAG_GETSOCK,
+      flags: 0,
+      describe: () => "list TCP sockets",
+      write(writer) {
+        writer.u32(0); // struct inet_diag_req: family and lengths, of no meaning; no extensions
+        writer.raw(new Uint8Array(ID.size));
+        writer.u32(CONNECTED);
+        writer.u32(0);
+      },
+    };
+    try {
+      return await this.#connection.dump(request, parse);
+    } catch (error) {
+      // The kernel has no inet_diag, or no tcp_diag.
+      const isUnknown = error instanceof NetlinkError &&
+        UNKNOWN.includes(error.errno);
+      if (isUnknown) return undefined;
+      throw error;
+    }
   }
 
   /**
@@ -97,29 +116,9 @@ export class TcpSockets implements Disposable {
   [Symbol.dispose](): void {
     this.#connection[Symbol.dispose]();
   }
-
-  async #list(family: Family): Promise<TcpSocket[] | undefined> {
-    const id = new Uint8Array(ID.size);
-    const request: Request = {
-      type: SOCK_DIAG_BY_FAMILY,
-      flags: 0,
-      describe: () => `list TCP sockets of ${family}`,
-      write: (writer) => writeRequest(writer, { family, id }),
-    };
-    try {
-      return await this.#connection.dump(
-        request,
-        (message) => parse(message, family),
-      );
-    } catch (error) {
-      // The kernel has no tcp_diag for the family.
-      const isUnknown = error instanceof NetlinkError &&
-        error.errno === ERRNO.ENOENT;
-      if (isUnknown) return undefined;
-      throw error;
-    }
-  }
 }
+
+const UNKNOWN: readonly number[] = [ERRNO.EOPNOTSUPP, ERRNO.ENOENT];
 
 function destruction({ family, id, ...connection }: TcpSocket): Request {
   const { source, sourcePort, destination, destinationPort } = connection;
@@ -128,24 +127,19 @@ function destruction({ family, id, ...connection }: TcpSocket): Request {
     flags: 0,
     describe: () =>
       `end TCP connection from ${source} port ${sourcePort} to ${destination} port ${destinationPort}`,
-    write: (writer) => writeRequest(writer, { family, id }),
+    write(writer) {
+      writer.u8(familyNumber(family)); // struct inet_diag_req_v2
+      writer.u8(IPPROTO_TCP);
+      writer.u16(0); // no extensions
+      writer.u32(CONNECTED);
+      writer.raw(id);
+    },
   };
 }
 
-/** struct inet_diag_req_v2. */
-function writeRequest(
-  writer: MessageWriter,
-  { family, id }: Pick<TcpSocket, "family" | "id">,
-): void {
-  writer.u8(familyNumber(family));
-  writer.u8(IPPROTO_TCP);
-  writer.u16(0); // no extensions
-  writer.u32(CONNECTED);
-  writer.raw(id);
-}
-
 /** struct inet_diag_msg. */
-function parse({ payload }: Message, family: Family): TcpSocket {
+function parse({ payload }: Message): TcpSocket {
+  const family = payload.u8(0) === AF_INET ? "ipv4" : "ipv6";
   const { at, size, source, destination } = ID;
   const id = payload.bytes.slice(at, at + size);
   const addressAt = (offset: number) =>
