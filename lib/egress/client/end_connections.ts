@@ -45,7 +45,7 @@ export async function endConnections(
   const open = await sockets.list();
   if (open?.length === 0) return NONE;
   signal?.throwIfAborted();
-  await using conntrack = ConntrackSocket.open({ netns });
+  using conntrack = ConntrackSocket.open({ netns });
   if (open === undefined) {
     const forgotten = await conntrack.deleteWhere((flow) =>
       flow.protocol === TCP && isThrough(flow)

@@ -401,3 +401,25 @@ Deno.test("a visitor that throws ends the visit with its error, and the socket g
   );
   assert.deepEqual(await socket.count(), { entries: 2, max: 262144 });
 });
+
+Deno.test("ConntrackSocket is closed on another thread, for which only `await using` waits", async () => {
+  for (const isAwaited of [false, true]) {
+    const { promise: begun, resolve: begin } = Promise.withResolvers<void>();
+    const { promise: ended, resolve: end } = Promise.withResolvers<void>();
+    const transport = new class extends AnsweringTransport {
+      override closeOffThread(): Promise<void> {
+        begin();
+        return ended;
+      }
+    }(() => []);
+    const socket = ConntrackSocket.over(transport);
+    const closing = isAwaited
+      ? socket[Symbol.asyncDispose]()
+      : socket[Symbol.dispose]();
+    await begun;
+    assert.equal(closing instanceof Promise, isAwaited);
+    assert.equal(transport.closed, false, "on this thread");
+    end();
+    await closing;
+  }
+});
