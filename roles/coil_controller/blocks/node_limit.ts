@@ -48,7 +48,6 @@ export class NodeLimitError extends Error {
 }
 
 interface Taken {
-  readonly node: string;
   readonly pool: string;
   readonly atMs: number;
   block?: string;
@@ -71,7 +70,8 @@ interface Taken {
 export class NodeLimit {
   readonly #options: NodeLimitOptions;
   readonly #now: () => number;
-  readonly #taken = new Set<Taken>();
+  /** By node: all of a large cluster may ask at once. */
+  readonly #taken = new Map<string, Set<Taken>>();
   readonly #pods = new Map<string, { count: number; atMs: number }>();
   readonly #disbelieved = new Set<string>();
 
@@ -89,7 +89,7 @@ export class NodeLimit {
     pool: Pool,
     { node, signal }: { readonly node: string; readonly signal: AbortSignal },
   ): Promise<Seat> {
-    const { factor } = this.#options;
+    const { factor, blocks } = this.#options;
     let pods = USUAL_PODS;
     if (factor > 0 && this.#held(pool, node) >= limitOf(pool, pods, factor)) {
       pods = await this.#podsOf(node, signal);
@@ -103,8 +103,8 @@ export class NodeLimit {
       }
     }
     const atMs = this.#now();
-    const taken: Taken = { node, pool: pool.name, atMs, isAllocated: false };
-    this.#taken.add(taken);
+    const taken: Taken = { pool: pool.name, atMs, isAllocated: false };
+    this.#taken.set(node, (this.#taken.get(node) ?? new Set()).add(taken));
     return {
       allocating: (block) => {
         taken.block = block;
@@ -112,18 +112,25 @@ export class NodeLimit {
       allocated: (block) => {
         taken.block = block;
         taken.isAllocated = true;
+        // Its event came before: no other one settles it while the block is there.
+        if (blocks.get(block) !== undefined) this.#forget(node, taken);
       },
       [Symbol.dispose]: () => {
-        if (!taken.isAllocated) this.#taken.delete(taken);
+        if (!taken.isAllocated) this.#forget(node, taken);
       },
     };
   }
 
-  /** The informer has shown a block, or its deletion. */
-  settled(block: string): void {
-    for (const taken of this.#taken) {
-      if (taken.isAllocated && taken.block === block) this.#taken.delete(taken);
+  /** The informer has shown a block of the node, or its deletion. */
+  settled(block: string, { node }: { readonly node: string }): void {
+    for (const taken of this.#taken.get(node) ?? []) {
+      if (taken.isAllocated && taken.block === block) this.#forget(node, taken);
     }
+  }
+
+  #forget(node: string, taken: Taken): void {
+    const ofNode = this.#taken.get(node);
+    if (ofNode?.delete(taken) && ofNode.size === 0) this.#taken.delete(node);
   }
 
   /** Number of blocks of the pool that the node has or is being given. */
@@ -135,12 +142,12 @@ export class NodeLimit {
       // Others were taken over from v1; no node can make such a name.
       if (metadata.name === addressBlockName(pool.name, index)) held++;
     }
-    for (const taken of this.#taken) {
-      if (taken.node !== node || taken.pool !== pool.name) continue;
+    for (const taken of this.#taken.get(node) ?? []) {
+      if (taken.pool !== pool.name) continue;
       const shown = blocks.get(taken.block ?? "");
       const isOver = taken.isAllocated &&
         (shown !== undefined || this.#now() - taken.atMs > MEMORY_MS);
-      if (isOver) this.#taken.delete(taken);
+      if (isOver) this.#forget(node, taken);
       // One that is shown was counted above, whether or not its creation has been answered.
       else if (shown?.metadata.labels?.[NODE_LABEL] !== node) held++;
     }

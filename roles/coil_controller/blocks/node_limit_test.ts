@@ -102,7 +102,7 @@ Deno.test("NodeLimit counts each block once, shown or not, and forgets those tha
 Deno.test("NodeLimit: a block that came and went unseen is settled by its event, else by time", async () => {
   const { limit, pass } = setUp();
   await takeAll(limit, pool(5));
-  limit.settled("p-0");
+  limit.settled("p-0", ask);
   assert.equal(await takeAll(limit, pool(5)), 1);
   pass(61_000);
   assert.equal(await takeAll(limit, pool(5)), 11);
@@ -176,15 +176,28 @@ Deno.test("NodeLimit: a block that the informer shows before its creation is ans
   using seat = await limit.take(pool(5), ask);
   seat.allocating("p-9");
   show("p-9", 9);
-  limit.settled("p-9");
+  limit.settled("p-9", ask);
   {
     using _last = await limit.take(pool(5), ask);
     await assert.rejects(limit.take(pool(5), ask), /holds 11 blocks/);
   }
   seat.allocated("p-9");
   shown.delete("p-9");
-  limit.settled("p-9");
+  limit.settled("p-9", ask);
   using _other = await limit.take(pool(5), ask);
+});
+
+Deno.test("NodeLimit keeps nothing of a block that was shown before its creation is answered", async () => {
+  const { limit, show, shown } = setUp();
+  for (let n = 0; n < 11; n++) {
+    using seat = await limit.take(pool(5), ask);
+    seat.allocating(`p-${n}`);
+    show(`p-${n}`, n);
+    limit.settled(`p-${n}`, ask);
+    seat.allocated(`p-${n}`);
+  }
+  shown.clear();
+  assert.equal(await takeAll(limit, pool(5), 100), 11);
 });
 
 Deno.test("NodeLimit counts blocks of the same pool and node alone", async () => {
@@ -210,7 +223,7 @@ Deno.test("NodeLimit counts blocks of the same pool and node alone", async () =>
 Deno.test("NodeLimit: a block of that name on another node does not make room", async () => {
   const { limit, shown } = setUp();
   await takeAll(limit, pool(5));
-  limit.settled("p-0");
+  limit.settled("p-0", ask);
   using seat = await limit.take(pool(5), ask);
   seat.allocating("p-50");
   shown.set("p-50", {
@@ -222,7 +235,7 @@ Deno.test("NodeLimit: a block of that name on another node does not make room", 
     },
     index: 50,
   });
-  limit.settled("p-50");
+  limit.settled("p-50", ask);
   await assert.rejects(limit.take(pool(5), ask), /holds 11 blocks/);
 });
 

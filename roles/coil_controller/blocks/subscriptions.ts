@@ -55,7 +55,7 @@ export function subscribeIpam(
   stack.use(cluster.blocks.subscribe(({ type, object }) => {
     keys.onBlock();
     const { pool, node } = holderOf(object);
-    limit.settled(object.metadata.name ?? "");
+    limit.settled(object.metadata.name ?? "", { node });
     if (type === "deleted") pools.freed(object);
     else pools.seen(object);
     if (type !== "deleted") {
