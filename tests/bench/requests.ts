@@ -13,12 +13,9 @@ import {
   processorSecondsSince,
 } from "./process_memory.ts";
 import { createNodes, requestBlocks } from "./scale/objects.ts";
+import { ServerCounts } from "./scale/server_counts.ts";
 
 const NAME = "bench-requests";
-
-/** Writes of objects of Coil's, as the API server counts them. */
-const WRITE =
-  /^apiserver_request_total\{.*resource="(?:addressblocks|addresspools|blockrequests)".*verb="(?:APPLY|DELETE|PATCH|POST|PUT)"[^}]*\} (\d+)/gm;
 
 /** `count` nodes ask the one controller for a block at once, then as many others the other one. */
 export async function requestFigures(
@@ -43,7 +40,7 @@ export async function requestFigures(
     await lab.runController(side);
     // It waits for the other one's lease, which nobody gave up.
     await requestBlocks(lab.plane, nodes.splice(0, 1));
-    const before = await writes(lab);
+    const { writes: before } = await ServerCounts.read(lab.plane);
     const pids = pidsOf(lab);
     const busyBefore = processorSecondsOf(pids);
     const startMs = performance.now();
@@ -51,7 +48,8 @@ export async function requestFigures(
     const times = await requestBlocks(lab.plane, asking);
     const wholeS = (performance.now() - startMs) / 1000;
     const busyS = processorSecondsSince(pids, busyBefore);
-    const each = (await writes(lab) - before) / count;
+    const { writes } = await ServerCounts.read(lab.plane);
+    const each = (writes.all - before.all) / count;
     return [
       figure(`blockrequest.all${suffix}`, "s", [wholeS]),
       figure(`blockrequest.each${suffix}`, "ms", times),
@@ -81,9 +79,4 @@ async function deleteBlocks({ plane: { kubeconfig } }: PeerLab): Promise<void> {
       finalizer: FINALIZER,
     });
   });
-}
-
-async function writes({ plane }: PeerLab): Promise<number> {
-  const text = await plane.kubectl("get", "--raw", "/metrics");
-  return text.matchAll(WRITE).reduce((sum, [, n]) => sum + Number(n), 0);
 }

@@ -8,7 +8,12 @@ import type { CoilCluster } from "../../lab/coil.ts";
 import { sleep } from "../../lab/mod.ts";
 import { MACHINE_HOST } from "../../lab/network.ts";
 import { asTable, type Figure, figure } from "../figures.ts";
-import { memoryOf } from "../process_memory.ts";
+import {
+  memoryOf,
+  pidsOf,
+  processorSecondsOf,
+  processorSecondsSince,
+} from "../process_memory.ts";
 import {
   type BigNode,
   createBlocks,
@@ -17,6 +22,7 @@ import {
 } from "./objects.ts";
 import { controllerFigures, listFigures, routerFigures } from "./grown.ts";
 import { restartFigures } from "./restart.ts";
+import { ServerCounts } from "./server_counts.ts";
 import { watchFigures } from "./watches.ts";
 
 /** The parts that can be asked for, in the order in which the cluster grows. */
@@ -85,19 +91,30 @@ export async function scaleFigures(bench: ScaleBench): Promise<Figure[]> {
   return figures;
 }
 
-/** All nodes ask for their last block at once. */
+/** All nodes ask for their last block at once. How much work that is depends less on the machine's load than how long it takes. */
 async function blocks(
   { cluster, log }: ScaleBench,
   nodes: readonly BigNode[],
 ): Promise<Figure[]> {
-  const { plane, controller } = cluster;
-  if (controller === undefined) throw new Error("No coil-controller runs");
+  const { plane } = cluster;
+  const pids = pidsOf(cluster);
   log(`${nodes.length} nodes ask for a block at once`);
+  const { writes: before } = await ServerCounts.read(plane);
+  const busyBefore = processorSecondsOf(pids);
   const times = await requestBlocks(plane, nodes);
+  const busyS = processorSecondsSince(pids, busyBefore);
+  const { writes } = await ServerCounts.read(plane);
   await sleep(SETTLE_MS);
-  const { residentMiB } = memoryOf(controller.pid);
+  const { residentMiB } = memoryOf(pids.controller);
+  const each = (writes.all - before.all) / nodes.length;
+  const refused = writes.refused - before.refused;
   return [
     figure("blockrequest.5000", "ms", times),
+    figure("blockrequest.5000.writes", "requests", [each]),
+    figure("blockrequest.5000.refused", "requests", [refused]),
+    ...Object.entries(busyS).map(([program, seconds]) =>
+      figure(`blockrequest.5000.processor.${program}`, "s", [seconds])
+    ),
     figure("rss.controller.50k", "MiB", [residentMiB]),
   ];
 }

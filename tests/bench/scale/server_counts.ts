@@ -4,6 +4,13 @@ import type { ControlPlane } from "../../lab/mod.ts";
 /** Labels that a sample must have, each with a pattern of its whole value. */
 export type Labels = Readonly<Record<string, RegExp>>;
 
+/** Writes of objects of Coil's, and among them those that were refused. */
+const WRITES: Labels = {
+  resource: /^(addressblocks|addresspools|blockrequests)$/,
+  verb: /^(APPLY|DELETE|PATCH|POST|PUT)$/,
+};
+const REFUSED: Labels = { ...WRITES, code: /^[45]/ };
+
 /** The metrics of the API server at a moment. */
 export class ServerCounts {
   readonly #text: string;
@@ -16,6 +23,13 @@ export class ServerCounts {
     plane: Pick<ControlPlane, "kubectl">,
   ): Promise<ServerCounts> {
     return new ServerCounts(await plane.kubectl("get", "--raw", "/metrics"));
+  }
+
+  /** Writes of objects of Coil's, and how many of them were refused. */
+  get writes(): { readonly all: number; readonly refused: number } {
+    const count = (labels: Labels) =>
+      this.sum("apiserver_request_total", labels);
+    return { all: count(WRITES), refused: count(REFUSED) };
   }
 
   /** The sum of a metric's samples that have these labels. */

@@ -18,3 +18,22 @@ Deno.test("ServerCounts adds up the samples of a metric that have the labels", (
   assert.equal(counts.sum("a_total", { namespace: /^x$/ }), 0);
   assert.equal(counts.sum("none_total"), 0);
 });
+
+Deno.test("ServerCounts.writes are those of objects of Coil's, and those refused among them", () => {
+  const sample = (
+    resource: string,
+    verb: string,
+    code: number,
+    count: number,
+  ) =>
+    `apiserver_request_total{code="${code}",resource="${resource}",verb="${verb}"} ${count}\n`;
+  const counts = new ServerCounts(
+    sample("addressblocks", "POST", 201, 1) +
+      sample("addressblocks", "POST", 409, 2) +
+      sample("blockrequests", "PUT", 200, 4) +
+      sample("addresspools", "PATCH", 500, 8) +
+      sample("blockrequests", "WATCH", 200, 16) +
+      sample("pods", "POST", 429, 32),
+  );
+  assert.deepEqual(counts.writes, { all: 15, refused: 10 });
+});
