@@ -162,8 +162,14 @@ export const PATTERNS: Readonly<
   withoutRouters: { ...NOW, router: [] },
 };
 
-/** Path and query of a node's watch. */
-export function watchUri({ type, by }: WatchKind, node: string): string {
+/** Path and query of a node's watch; `namespace` is that of a watch by namespace. */
+export function watchUri(
+  { type, by }: WatchKind,
+  { node, namespace = "default" }: {
+    readonly node: string;
+    readonly namespace?: string;
+  },
+): string {
   const query = new URLSearchParams({
     watch: "1",
     resourceVersion: "0",
@@ -172,5 +178,6 @@ export function watchUri({ type, by }: WatchKind, node: string): string {
   if (by === "name") query.set("fieldSelector", `metadata.name=${node}`);
   if (by === "node") query.set("fieldSelector", `spec.nodeName=${node}`);
   if (by === "label") query.set("labelSelector", `${NODE_LABEL}=${node}`);
-  return `${resourcePath(type)}?${query}`;
+  const path = resourcePath(type, by === "namespace" ? { namespace } : {});
+  return `${path}?${query}`;
 }

@@ -2,6 +2,7 @@
 import type { CoilCluster } from "../../lab/coil.ts";
 import { sleep } from "../../lab/mod.ts";
 import { PATTERNS, type WatchKind, watchUri } from "../../scale/patterns.ts";
+import { LARGE, namespacesOfNode } from "../../scale/size.ts";
 import { type Figure, figure } from "../figures.ts";
 import {
   memoryOf,
@@ -48,8 +49,9 @@ const COUNTED: readonly (readonly [string, Figure["unit"], string, Labels])[] =
 
 /**
  * 300 nodes ask for a block: alone and beside the watches of all nodes' coilds,
- * in turn; then beside only those watches that are in an index, and beside the
- * watches that coilds had before.
+ * in turn; then beside only those watches that are in an index, beside those that
+ * coilds have where clients of Egresses are on all nodes, and beside the watches
+ * that coilds had before.
  */
 export async function watchFigures(
   cluster: CoilCluster,
@@ -59,7 +61,7 @@ export async function watchFigures(
   await cluster.plane.kubectl("apply", "-f", FLOW_CONTROL);
   const beside = (name: string, kinds: readonly WatchKind[]) =>
     requestsBeside(cluster, { name, kinds, nodes, log });
-  const { coild } = PATTERNS.now;
+  const { coild, egress } = PATTERNS.now;
   // The first ones also pay for code that is not compiled yet.
   await beside("warm-up", []);
   const none: Measured[] = [];
@@ -76,6 +78,9 @@ export async function watchFigures(
   }
   const isIndexed = ({ by }: WatchKind) => by === "name" || by === "node";
   const indexed = [await beside("indexed", coild.filter(isIndexed))];
+  const namespaces = Math.round(namespacesOfNode(LARGE));
+  const followed = Array.from({ length: namespaces }, () => egress).flat();
+  const clients = [await beside("clients", [...coild, ...followed])];
   const before = [await beside("before", PATTERNS.before.coild)];
   const percent = (of: (one: Measured) => number) => {
     const alone = figure("none", "ms", none.map(of)).p50;
@@ -94,10 +99,12 @@ export async function watchFigures(
     ...figuresOf("none", none),
     ...figuresOf("indexed", indexed),
     ...figuresOf("now", now),
+    ...figuresOf("clients", clients),
     ...figuresOf("before", before),
     figure("watches.none.ratio", "%", ratios(none)),
     figure("watches.indexed.ratio", "%", ratios(indexed)),
     figure("watches.now.ratio", "%", ratios(now), { target: `≤ ${TARGET}` }),
+    figure("watches.clients.ratio", "%", ratios(clients)),
     figure("watches.before.ratio", "%", ratios(before)),
     figure("watches.none.work", "%", works(none)),
     figure("watches.now.work", "%", works(now)),
@@ -150,8 +157,11 @@ async function requestsBeside(
 ): Promise<Measured> {
   const { plane } = cluster;
   const pids = pidsOf(cluster);
-  const uris = nodes.flatMap((node) =>
-    kinds.map((kind) => watchUri(kind, node.name))
+  const uris = nodes.flatMap(({ name: node }, i) =>
+    kinds.map((kind, n) => {
+      const namespace = `egress-${(i + n) % LARGE.egressNamespaces}`;
+      return watchUri(kind, { node, namespace });
+    })
   );
   log(`${uris.length} watches: ${name}`);
   using watches = await RawWatches.open(plane, uris, log);
