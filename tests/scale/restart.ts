@@ -62,6 +62,8 @@ export interface RestartOutcome {
   /** Answered 429. */
   readonly turnedAway: number;
   readonly cpuMs: number;
+  /** The most requests that share the processors at the same time; those of other programs share them too. */
+  readonly mostAtOnce: number;
 }
 
 interface Node {
@@ -99,6 +101,7 @@ class Restart {
   #requests = 0;
   #turnedAway = 0;
   #cpuMs = 0;
+  #mostAtOnce = 0;
   /** For answers 429. */
   #debtMs = 0;
 
@@ -131,6 +134,7 @@ class Restart {
       requests: this.#requests,
       turnedAway: this.#turnedAway,
       cpuMs: this.#cpuMs,
+      mostAtOnce: this.#mostAtOnce,
     };
   }
 
@@ -172,6 +176,7 @@ class Restart {
   /** One step of all that runs, which shares the processors. */
   #serve(nowMs: number): void {
     this.#startWaiting(nowMs);
+    this.#mostAtOnce = Math.max(this.#mostAtOnce, this.#running.length);
     const { cores } = this.#with;
     let budgetMs = cores * STEP_MS;
     const paidMs = Math.min(budgetMs, this.#debtMs);

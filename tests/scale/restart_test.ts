@@ -53,6 +53,13 @@ Deno.test("restart: 500 nodes as the bench measured them", () => {
   assert.equal(requests - turnedAway, 2 * 10 * 500);
 });
 
+Deno.test("restart: other programs share the processors with as many requests beside 500 coilds as beside 5,000", () => {
+  const { mostAtOnce } = restart({});
+  assert.equal(mostAtOnce, restart(MEASURED).mostAtOnce);
+  // As many as the level has seats of its own.
+  assert.equal(mostAtOnce, 44);
+});
+
 for (const awayMs of [1_000, 3_000, 10_000, 60_000]) {
   Deno.test(`restart: 5,000 nodes are in step within a minute of the server's return after ${awayMs} ms`, () => {
     const { stepMs } = restart({ awayMs });
