@@ -102,7 +102,7 @@ test("coild asks EC2 for no more pods than the kubelet runs, and for none that h
 });
 
 test("no address is kept for pods that were begun long ago and have not asked", async () => {
-  await using node = await VpcNode.start();
+  await using node = await SimulatedNode.start();
   await using coild = node.process(BARE);
   await node.expectLayout(1);
   const status = { startTime: "2026-11-26T10:00:00Z" };

@@ -53,7 +53,7 @@ async function refusalOf(
 
 const STORIES: Readonly<Record<string, () => Promise<void>>> = {
   "answers that are cut, and errors of the server": async () => {
-    await using node = await VpcNode.start();
+    await using node = await SimulatedNode.start();
     const { ask } = node.cloud;
     const code = "InternalError";
     const call = "AssignPrivateIpAddresses";
@@ -70,7 +70,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
   },
 
   "a right that is missing": async () => {
-    await using node = await VpcNode.start();
+    await using node = await SimulatedNode.start();
     const process = recorded(node);
     await using coild = process[0];
     for (const pod of podsOf(2)) await coild.add(pod);
@@ -92,7 +92,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
 
   "a subnet that is full": async () => {
     const subnet = { id: SUBNET, zone: "eu-test-1a", cidr: "10.0.1.0/28" };
-    await using node = await VpcNode.start({ subnets: [subnet] });
+    await using node = await SimulatedNode.start({ subnets: [subnet] });
     await node.byHand("CreateNetworkInterface", {
       SubnetId: SUBNET,
       "SecurityGroupId.1": GROUP,
@@ -116,7 +116,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
   },
 
   "metadata that are empty, missing or refused": async () => {
-    await using node = await VpcNode.start();
+    await using node = await SimulatedNode.start();
     const { ask } = node.cloud;
     await using coild = node.process(BARE);
     await coild.add("pod0");
@@ -131,7 +131,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
   },
 
   "networks that the VPC gets and loses while pods run": async () => {
-    await using node = await VpcNode.start();
+    await using node = await SimulatedNode.start();
     await using coild = node.process(BARE);
     await coild.add("pod0");
     for (
@@ -149,7 +149,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
   },
 
   "a detachment that does not end": async () => {
-    await using node = await VpcNode.start({ instances: [NANO] });
+    await using node = await SimulatedNode.start({ instances: [NANO] });
     const process = recorded(node, { cooldownMs: 100 });
     await using coild = process[0];
     for (const pod of podsOf(2)) await coild.add(pod);
@@ -175,7 +175,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
   },
 
   "a process that ends between Detach and Delete": async () => {
-    await using node = await VpcNode.start({ instances: [NANO] });
+    await using node = await SimulatedNode.start({ instances: [NANO] });
     const first = node.process(BARE, { cooldownMs: 100 });
     for (const pod of podsOf(2)) await first.add(pod);
     await node.expectLayout(1, 1);
@@ -202,7 +202,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
   },
 
   "an ENI that is in use when it is to be deleted": async () => {
-    await using node = await VpcNode.start({ instances: [NANO] });
+    await using node = await SimulatedNode.start({ instances: [NANO] });
     await using coild = node.process(BARE, { cooldownMs: 100 });
     for (const pod of podsOf(2)) await coild.add(pod);
     await node.expectLayout(1, 1);
@@ -220,7 +220,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
   },
 
   "an ENI that the metadata do not show": async () => {
-    await using node = await VpcNode.start();
+    await using node = await SimulatedNode.start();
     await using coild = node.process(BARE);
     for (const pod of podsOf(2)) await coild.add(pod);
     await node.expectLayout(3);
@@ -243,7 +243,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
   },
 
   "pages of a list between which ENIs come and change": async () => {
-    await using node = await VpcNode.start();
+    await using node = await SimulatedNode.start();
     await node.cloud.ask.setPace({ pageSize: 1, answerMs: 150 });
     await using coild = node.process(BARE);
     const adding = podsOf(9).map((pod) => coild.add(pod));
@@ -257,7 +257,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
   },
 
   "targets that are lower after a restart": async () => {
-    await using node = await VpcNode.start();
+    await using node = await SimulatedNode.start();
     const more = ["--vpc-mode=address", "--warm-ips=7"];
     const first = node.process(more);
     await first.add("pod0");
@@ -275,7 +275,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
   },
 
   "a kernel that is slow, and never as it should be": async () => {
-    await using node = await VpcNode.start();
+    await using node = await SimulatedNode.start();
     const first = node.process(["--vpc-mode=address", "--warm-ips=2"]);
     await first.add("pod0");
     await node.expectLayout(3);
@@ -289,7 +289,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
 
   "200 pods that end at once, with 32 addresses": async () => {
     const cooldownMs = 1_000;
-    await using node = await VpcNode.start({ instances: [NANO] });
+    await using node = await SimulatedNode.start({ instances: [NANO] });
     await using coild = node.process(["--vpc-mode=prefix"], { cooldownMs });
     const freed = new Map<string, number>();
     for (const pod of podsOf(200)) {
@@ -306,7 +306,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
   },
 
   "an account that allows one call of a kind each second": async () => {
-    await using node = await VpcNode.start();
+    await using node = await SimulatedNode.start();
     for (const call of ["Describe*", "Assign*", "Create*", "Attach*"]) {
       const rate = { perSecond: 1, burst: 1 };
       await node.cloud.ask.fault({ call, kind: "throttle", ...rate });
@@ -319,7 +319,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
   },
 
   "keys that are replaced": async () => {
-    await using node = await VpcNode.start();
+    await using node = await SimulatedNode.start();
     await using coild = node.process(BARE);
     await coild.add("pod0");
     await node.expectLayout(2);
@@ -332,7 +332,7 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
   },
 
   "lists that are late": async () => {
-    await using node = await VpcNode.start();
+    await using node = await SimulatedNode.start();
     await node.cloud.ask.setPace({ describeLagMs: 3_000, imdsLagMs: 1_000 });
     await using coild = node.process(BARE);
     const addresses = await Promise.all(podsOf(9).map((pod) => coild.add(pod)));
