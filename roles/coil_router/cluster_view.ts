@@ -161,10 +161,10 @@ function blockReader(): (
   );
   const ofNode = (object: AddressBlock, node: string) => {
     const text = object.metadata.annotations?.[NODE_ADDRESSES_ANNOTATION];
-    return nodes.getOrInsertComputed(
-      `${node} ${text}`,
-      () => ({ node, gateways: nodeAddressesOf(object) }),
-    );
+    const key = `${node} ${text}`;
+    const known = nodes.get(key) ?? { node, gateways: nodeAddressesOf(object) };
+    nodes.set(key, known);
+    return known;
   };
   return (object, known) => {
     const block = tryBlockOf(object);

@@ -11,7 +11,7 @@ import {
   type NodeProcess,
   podsOf,
   runStories,
-  VpcNode,
+  SimulatedNode,
 } from "../vpc/testing.ts";
 import { CallsRecord } from "./calls_record.ts";
 import { findingOf } from "./findings.ts";
@@ -24,14 +24,14 @@ const ATTACHED_MS = 70_000;
 const UNSEEN_MS = 130_000;
 
 /** How often something was done to a call on purpose. */
-async function faultsOf({ cloud }: VpcNode): Promise<number> {
+async function faultsOf({ cloud }: SimulatedNode): Promise<number> {
   const calls = await cloud.ask.calls(0);
   return calls.filter(({ fault }) => fault !== undefined).length;
 }
 
 /** A process whose calls are recorded. */
 function recorded(
-  node: VpcNode,
+  node: SimulatedNode,
   options: { readonly cooldownMs?: number } = {},
 ): [NodeProcess, CallsRecord] {
   const calls = new CallsRecord();
