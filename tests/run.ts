@@ -32,7 +32,7 @@ import {
   type Result,
   summarize,
 } from "./runner/summary.ts";
-import { cleanUpVmLab, runInTestVm } from "./runner/vm_run.ts";
+import { cleanUpVmLabs, runInTestVm } from "./runner/vm_run.ts";
 
 /** Command line: names of suites, files of theirs, and what goes on to `deno test`. */
 function parse(args: readonly string[]) {
@@ -72,7 +72,7 @@ function secondsSince(started: number): number {
 async function onSignal(): Promise<void> {
   await preparation.end();
   if (!await interrupt()) return;
-  if (Deno.uid() === 0) await cleanUpVmLab(say);
+  if (Deno.uid() === 0) await cleanUpVmLabs(say);
   await sweep();
   await Deno.remove(rightsDirectory, { recursive: true }).catch(() => {
     // A test that is being ended may write into it still.

@@ -3,6 +3,7 @@ import type { Clock } from "../../lib/async/mod.ts";
 import { countJunit, type Counts, type Failure } from "./junit.ts";
 import { isProgress, Progress } from "./progress.ts";
 import { RUNNING_FILES_ENV, runningFiles } from "./running_files.ts";
+import { ShownInTurn } from "./shown_in_turn.ts";
 import { LIMITS, type StallLimits, StallWatch } from "./stall.ts";
 import { UncaughtErrors } from "./uncaught_errors.ts";
 
@@ -12,11 +13,11 @@ export interface DenoTestRun {
   readonly paths: readonly string[];
   /** More arguments of `deno test`. */
   readonly args: readonly string[];
-  /** How many files run at a time; one without it. */
+  /** How many files run at a time, or modules when all files are modules of some; one without it. */
   readonly jobs?: number | undefined;
   /** Those of the files that take longest, which begin first when several run at a time. */
   readonly longest?: readonly string[] | undefined;
-  /** Whether all files are modules of one, so that what they share is loaded once. */
+  /** Whether all files are modules of one, or of one for each job, so that what they share is loaded once. */
   readonly together?: boolean | undefined;
   /** How long a file may take, or a test when all files are modules of one. Default as in `LIMITS`. */
   readonly fileMinutes?: number | undefined;
@@ -40,15 +41,54 @@ export type RunDeno = (
     readonly output: (bytes: Uint8Array) => void;
     readonly env?: Readonly<Record<string, string>>;
     readonly signal: AbortSignal;
+    /** Number of the module when files are modules of some, from 0. */
+    readonly lane?: number;
   },
 ) => Promise<boolean>;
 
 /** Runs `deno test` and counts. */
 export async function runDenoTest(options: DenoTestRun): Promise<Counts> {
+  const paths = await pathsOf(options);
+  const { jobs = 1, together, show } = options;
+  if (together !== true) return await runOnce({ ...options, paths });
+  const lanes = dealt(paths, jobs);
+  const shown = new ShownInTurn(lanes.map((_, lane) => `${lane}`), show);
+  const counts = await Promise.all(lanes.map((paths, lane) =>
+    runOnce({
+      ...options,
+      paths,
+      jobs: undefined,
+      lane,
+      show: (bytes) => shown.hear(`${lane}`, bytes),
+    }).finally(() => shown.end(`${lane}`))
+  ));
+  return {
+    passed: counts.reduce((sum, { passed }) => sum + passed, 0),
+    failures: counts.flatMap(({ failures }) => failures),
+    skipped: counts.flatMap(({ skipped }) => skipped),
+  };
+}
+
+/** The files in at most so many parts, which take about as long where the first files take longest. */
+export function dealt(files: readonly string[], count: number): string[][] {
+  const hands: string[][] = [];
+  for (const [n, file] of files.entries()) {
+    const place = n % count;
+    const isBack = Math.floor(n / count) % 2 === 1;
+    (hands[isBack ? count - 1 - place : place] ??= []).push(file);
+  }
+  return hands;
+}
+
+async function runOnce(
+  options: DenoTestRun & { readonly lane?: number },
+): Promise<Counts> {
   const reportDir = await Deno.makeTempDir({ prefix: "coil-test-" });
-  const paths = await pathsOf(options, reportDir);
+  const { jobs, lane, together } = options;
+  const paths = together === true
+    ? [await joinTests(options.paths, reportDir)]
+    : options.paths;
   const junit = path.join(reportDir, "junit.xml");
-  const { jobs } = options;
   const args = [
     ...["test", "-A", "--no-check", "--unstable-lazy-dynamic-imports"],
     ...(jobs === undefined ? [] : ["--parallel"]),
@@ -67,7 +107,7 @@ export async function runDenoTest(options: DenoTestRun): Promise<Counts> {
   await using watch = new StallWatch({
     clock: options.clock,
     limits: limitsOf(options),
-    running: options.together === true
+    running: together === true
       ? () => Promise.resolve(reader.progress.current)
       : () => runningFiles(marks, { inTurn }),
   });
@@ -77,7 +117,13 @@ export async function runDenoTest(options: DenoTestRun): Promise<Counts> {
       if (reader.read(bytes)) watch.heard();
     };
     const { signal } = watch;
-    const success = await options.run(args, { reportDir, output, env, signal });
+    const success = await options.run(args, {
+      reportDir,
+      output,
+      env,
+      signal,
+      ...(lane !== undefined && { lane }),
+    });
     const xml = await Deno.readTextFile(junit).catch(() => "");
     const all = countJunit(xml);
     // What is left out by a filter is in the report as skipped.
@@ -103,12 +149,10 @@ function limitsOf({ fileMinutes }: DenoTestRun): StallLimits {
 
 /** Files or directories as arguments of `deno test`, which begins with the first one. */
 async function pathsOf(
-  { paths, longest, together }: DenoTestRun,
-  directory: string,
+  { paths, longest = [], together }: DenoTestRun,
 ): Promise<readonly string[]> {
   const found = await existing(paths);
-  if (together === true) return [await joinTests(found, directory)];
-  if (longest === undefined) return found;
+  if (together !== true && longest.length === 0) return found;
   const files = await filesOf(found);
   const first = longest.map((file) => path.resolve(file));
   const isFirst = (file: string) => first.includes(file);
@@ -144,7 +188,7 @@ class OutputReader {
   }
 }
 
-/** A module that imports the files, in the order in which deno would run them. */
+/** A module that imports the files, and those of the directories, in their order. */
 export async function joinTests(
   paths: readonly string[],
   directory: string,

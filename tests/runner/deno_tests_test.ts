@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { sleep } from "../../lib/async/mod.ts";
 import { FakeClock } from "../../lib/async/testing.ts";
-import { runDenoTest } from "./deno_tests.ts";
+import { dealt, runDenoTest } from "./deno_tests.ts";
 import { DENO, onMachine } from "./processes.ts";
 
 const REPORT = '<testsuites><testcase name="one" classname="a"/></testsuites>';
@@ -48,6 +48,52 @@ Deno.test("runDenoTest() makes one module of all files of the paths, each once, 
     `import "${other}/c_test.ts";`,
   ]);
   for (const one of [dir, other]) await Deno.remove(one, { recursive: true });
+});
+
+Deno.test("dealt() gives each part of the first files as of the last", () => {
+  const files = [..."abcdefg"];
+  assert.deepEqual(dealt(files, 1), [files]);
+  assert.deepEqual(dealt(files, 2), [["a", "d", "e"], ["b", "c", "f", "g"]]);
+  assert.deepEqual(dealt(["a"], 2), [["a"]]);
+});
+
+Deno.test("runDenoTest() runs a module for each job, counts both, and shows one after the other", async () => {
+  const dir = await Deno.makeTempDir();
+  for (const name of ["a", "b"]) {
+    await Deno.writeTextFile(`${dir}/${name}_test.ts`, "");
+  }
+  const second = Promise.withResolvers<void>();
+  const modules: string[] = [];
+  let shown = "";
+  const { passed, failures } = await runDenoTest({
+    paths: [dir],
+    args: [],
+    filtered: false,
+    together: true,
+    jobs: 2,
+    show: (bytes) => shown += new TextDecoder().decode(bytes),
+    run: async (args, { lane = -1, output, reportDir }) => {
+      assert.ok(!args.includes("--parallel"));
+      modules[lane] = await Deno.readTextFile(args.at(-1) ?? "");
+      output(new TextEncoder().encode(`lane ${lane} begins\n`));
+      if (lane === 1) second.resolve();
+      // The other one has begun by then.
+      else await second.promise;
+      output(new TextEncoder().encode(`lane ${lane} ends\n`));
+      if (lane === 1) return false;
+      await Deno.writeTextFile(`${reportDir}/junit.xml`, REPORT);
+      return true;
+    },
+  });
+  assert.deepEqual(modules, [
+    `import "${dir}/a_test.ts";\n`,
+    `import "${dir}/b_test.ts";\n`,
+  ]);
+  assert.deepEqual([passed, failures.length], [1, 1]);
+  assert.deepEqual(shown.trim().split("\n"), [
+    ...["lane 0 begins", "lane 0 ends", "lane 1 begins", "lane 1 ends"],
+  ]);
+  await Deno.remove(dir, { recursive: true });
 });
 
 Deno.test("runDenoTest() gives its tests the environment of their suite", async () => {

@@ -32,11 +32,11 @@ export interface Suite {
   readonly packages: Readonly<Record<string, string>>;
   readonly root: boolean;
   readonly args: readonly string[];
-  /** How many test files run at a time; one without it. Each has labs of its own then. */
+  /** How many test files run at a time, or modules of files; one without it. Each has labs of its own then. */
   readonly jobs?: number;
   /** Of the files of which several run at a time, those that take longest: they begin first. */
   readonly longest?: readonly string[];
-  /** All files are one module, so that what they share is loaded once. */
+  /** All files are one module, or one for each job, so that what they share is loaded once. */
   readonly together?: true;
   /** How long a file may take, or a test of those that are one module: three times what the longest takes, or more. Default 5. */
   readonly fileMinutes?: number;
@@ -204,9 +204,16 @@ export const SUITES: readonly Suite[] = [
       await ensureVm({ log });
     },
     inVm: true,
-    // One processor for most of the time that is left: not nice.
+    // It has the most of what is left to do: not nice.
     after: ["e2e"],
     together: true,
+    // They wait twice as long as they work, each for its own machine.
+    jobs: 2,
+    longest: [
+      ...["egress_e2e_failover", "egress_e2e_direct"],
+      ...["egress_e2e_traffic", "egress_e2e_faults"],
+      ...["egress_e2e_chained", "egress_client_families"],
+    ].map((file) => `tests/vm/${file}_test.ts`),
   },
   {
     name: "churn",
@@ -217,8 +224,8 @@ export const SUITES: readonly Suite[] = [
     fileMinutes: unlessLonger("COIL_E2E_CHURN_SECONDS", 30),
     args: [],
     prepare: ensureNodes,
-    // It waits more than it works, as vm does.
-    after: ["e2e"],
+    // By its clock it takes twelve minutes, and waits more than it works: it begins early.
+    after: ["static", "unit"],
     nice: true,
   },
   {
@@ -238,7 +245,7 @@ export const SUITES: readonly Suite[] = [
       await sweepLabs({ log });
       await ensureControlPlane({ log });
     },
-    // Like churn it waits more than it works.
+    // It waits more than it works.
     after: ["e2e"],
     nice: true,
   },

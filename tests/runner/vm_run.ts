@@ -6,24 +6,26 @@ import { LIMITS } from "./stall.ts";
 import { PEER_VARIABLE } from "../vm/e2e_peer.ts";
 import { HOST_LAB, startHostLab } from "../vm/host_lab.ts";
 
-/** Runs deno with these arguments in a virtual machine, beside a control plane of this machine's; the report's directory is shared. */
+/** Runs deno with these arguments in a virtual machine, beside a control plane of this machine's, of which each lane has its own; the report's directory is shared. */
 export async function runInTestVm(
   args: readonly string[],
   options: {
     readonly reportDir?: string;
     readonly output: (bytes: Uint8Array) => void;
     readonly signal: AbortSignal;
+    readonly lane?: number;
     readonly log: Log;
   },
 ): Promise<boolean> {
-  const { reportDir, output, signal, log } = options;
+  const { reportDir, output, signal, lane = 0, log } = options;
   const vm = await ensureVm({ log });
   const executable = await buildExecutable({ log });
   const peer = await ensurePeerCoil({ log });
   await warmCache(args);
-  await using lab = await startHostLab({ executable, log });
-  isRunning = true;
-  using _ended = { [Symbol.dispose]: () => isRunning = false };
+  const name = `${HOST_LAB}${lane || ""}`;
+  await using lab = await startHostLab({ executable, log, name });
+  running.add(name);
+  using _ended = { [Symbol.dispose]: () => running.delete(name) };
   const status = await runInVm(vm, {
     command: [Deno.execPath(), ...args],
     shares: reportDir === undefined ? [] : [reportDir],
@@ -53,10 +55,10 @@ async function warmCache(args: readonly string[]): Promise<void> {
   }).output(); // what does not load shows in the machine
 }
 
-/** Whether the control plane is this process', and not that of another run of the tests. */
-let isRunning = false;
+/** Names of the control planes that are this process', and not those of another run of the tests. */
+const running = new Set<string>();
 
-/** Removes the control plane of a run that is cut short. */
-export async function cleanUpVmLab(log: Log): Promise<void> {
-  if (isRunning) await cleanUp(HOST_LAB, { log });
+/** Removes the control planes of a run that is cut short. */
+export async function cleanUpVmLabs(log: Log): Promise<void> {
+  for (const name of running) await cleanUp(name, { log });
 }
