@@ -1,6 +1,7 @@
 import {
   type AddressBlock,
   type AddressPool,
+  type Block,
   type BlockRequest,
   tryBlockOf,
   tryPoolOf,
@@ -14,7 +15,6 @@ import {
 } from "../../names/mod.ts";
 import { requestProblem } from "./request_problem.ts";
 import type { Problem } from "./problem.ts";
-import { readableBlocks } from "./block_index.ts";
 import {
   type AddressRow,
   blockRows,
@@ -77,9 +77,11 @@ export interface Books {
 export function findingsOf(books: Books, now: Date): Finding[] {
   const { requests = [], poolNames = [], egressNames = [] } = books;
   const egresses = books.egresses?.map(nameText);
+  const parsed = books.blocks?.map(tryBlockOf);
   return [
-    ...addressFindings(books),
-    ...ofOverlaps(books),
+    ...ofAddresses(books, parsed),
+    ...ofBlocks(books, parsed),
+    ...ofOverlaps(books, parsed),
     ...requests.flatMap((request): Finding[] =>
       requestProblem(request, now).map((problem) => ({
         ...problem,
@@ -95,17 +97,28 @@ export function findingsOf(books: Books, now: Date): Finding[] {
 export function addressFindings(
   books: Pick<Books, "pods" | "blocks" | "pools" | "nodes">,
 ): Finding[] {
-  return [...ofAddresses(books), ...ofBlocks(books)];
+  const parsed = books.blocks?.map(tryBlockOf);
+  return [...ofAddresses(books, parsed), ...ofBlocks(books, parsed)];
+}
+
+/** The books' blocks as they are parsed, once for all: of those that cannot be, undefined. */
+type ParsedBlocks = readonly (Block | undefined)[] | undefined;
+
+function readable(parsed: readonly (Block | undefined)[]): Block[] {
+  return parsed.filter((block) => block !== undefined);
 }
 
 function poolNamesIn({ pools }: Pick<Books, "pools">): string[] | undefined {
   return pools?.map(({ metadata }) => metadata.name ?? "");
 }
 
-function ofAddresses({ pods, blocks, pools }: Books): Finding[] {
-  if (pods === undefined || blocks === undefined) return [];
+function ofAddresses(
+  { pods, pools }: Pick<Books, "pods" | "pools">,
+  parsed: ParsedBlocks,
+): Finding[] {
+  if (pods === undefined || parsed === undefined) return [];
   const known = (pools ?? []).flatMap((pool) => tryPoolOf(pool) ?? []);
-  const rows = oddAddressRows({ pods, blocks, pools: known });
+  const rows = oddAddressRows({ pods, blocks: readable(parsed), pools: known });
   const holders = Map.groupBy(
     rows.filter(({ state }) => state === "duplicate").flatMap((row) =>
       [row.ipv4, row.ipv6].map((ip) => ({ ip, row }))
@@ -168,12 +181,13 @@ function duplicateText(
 
 function ofBlocks(
   { blocks, nodes, pools }: Pick<Books, "blocks" | "pools" | "nodes">,
+  parsed: ParsedBlocks,
 ): Finding[] {
   const knownPools = pools && new Set(poolNamesIn({ pools }));
   const knownNodes = nodes && new Set(nodes);
   // Nearly all are not odd, and need no row.
-  const odd = (blocks ?? []).filter((block) =>
-    tryBlockOf(block) === undefined ||
+  const odd = (blocks ?? []).filter((block, i) =>
+    parsed?.[i] === undefined ||
     knownPools?.has(labelOf(block, POOL_LABEL)) === false ||
     knownNodes?.has(labelOf(block, NODE_LABEL)) === false
   );
@@ -200,10 +214,13 @@ function ofBlocks(
   });
 }
 
-function ofOverlaps({ pools, blocks }: Books): Finding[] {
-  if (pools === undefined || blocks === undefined) return [];
+function ofOverlaps(
+  { pools }: Pick<Books, "pools">,
+  parsed: ParsedBlocks,
+): Finding[] {
+  if (pools === undefined || parsed === undefined) return [];
   const known = pools.flatMap((pool) => tryPoolOf(pool) ?? []);
-  const overlaps = poolOverlaps(known, readableBlocks(blocks));
+  const overlaps = poolOverlaps(known, readable(parsed));
   return [...overlaps].map(([name, { message }]) => ({
     object: `AddressPool ${name}`,
     code: "pools-overlap",

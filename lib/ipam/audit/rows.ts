@@ -125,7 +125,7 @@ function stateOf(block: Block | undefined): BlockRow["state"] {
 /** Input of {@linkcode addressRows}. */
 export interface AddressSource {
   readonly pods: readonly PodAddresses[];
-  readonly blocks: readonly AddressBlock[];
+  readonly blocks: readonly Block[];
   readonly pools: readonly Pool[];
   /** Names of nodes whose pods have addresses of the VPC. */
   readonly vpcNodes?: ReadonlySet<string>;
@@ -154,7 +154,7 @@ interface Place {
 function placeFinder(
   { pods, blocks, pools, vpcNodes = new Set() }: AddressSource,
 ): (pod: PodAddresses) => Place {
-  const findBlock = blockFinder(readableBlocks(blocks));
+  const findBlock = blockFinder(blocks);
   const findPool = poolFinder(pools);
   const holders = new Map<bigint | string, number>();
   for (const { addresses } of pods) {

@@ -18,6 +18,8 @@ export interface Unseen {
 interface Selection<T> {
   readonly labelSelector?: string;
   readonly fieldSelector?: string;
+  /** Only `metadata` is sent. */
+  readonly metadataOnly?: boolean;
   readonly signal?: AbortSignal;
   readonly format?: ListFormat<T>;
   /** Most clusters have none: that they cannot be read is not worth a word. */
@@ -28,7 +30,8 @@ interface Selection<T> {
 export class Looker {
   readonly #client: Pick<KubeClient, "list">;
   readonly #pageSize: number;
-  readonly #unseen = new Map<string, Unseen>();
+  /** By the plural, in the order in which they were asked for: of what could be read, undefined. */
+  readonly #asked = new Map<string, Unseen | undefined>();
 
   constructor(client: Pick<KubeClient, "list">, pageSize: number) {
     this.#client = client;
@@ -37,7 +40,7 @@ export class Looker {
 
   /** What was asked for and could not be read. */
   get unseen(): Unseen[] {
-    return [...this.#unseen.values()];
+    return [...this.#asked.values()].filter((unseen) => unseen !== undefined);
   }
 
   /**
@@ -51,6 +54,8 @@ export class Looker {
     keep: (object: T) => R,
     { isOptional = false, ...selection }: Selection<T> = {},
   ): Promise<R[] | undefined> {
+    const { plural } = type;
+    this.#asked.set(plural, this.#asked.get(plural));
     const pageSize = this.#pageSize;
     try {
       return await listPages(this.#client, type, {
@@ -64,7 +69,7 @@ export class Looker {
       if (!isForbidden && !isNotFound) throw error;
       if (isOptional) return undefined;
       const why = isForbidden ? "forbidden" : "not served";
-      this.#unseen.set(type.plural, { what: type.plural, why });
+      this.#asked.set(plural, { what: plural, why });
       return undefined;
     }
   }

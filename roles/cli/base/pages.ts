@@ -9,6 +9,8 @@ import {
 export interface PageOptions<T, R> {
   readonly labelSelector?: string;
   readonly fieldSelector?: string;
+  /** Only `metadata` is sent. */
+  readonly metadataOnly?: boolean;
   /** Objects asked for at a time. */
   readonly pageSize: number;
   /** What to keep of each object: a cluster may have 100,000 pods. */

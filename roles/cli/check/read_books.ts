@@ -17,32 +17,49 @@ import {
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
 import { nameText, POOL_ANNOTATION } from "../../../lib/names/mod.ts";
+import { settled } from "../../../lib/async/mod.ts";
 import type { Looker } from "../base/looker.ts";
 import { addressesOf, transformBlock } from "../ipam/cluster_reader.ts";
 
-/** Reads all that is compared. Pods first: a block that a pod has an address of is older than its address. */
+/**
+ * Reads all that is compared. While one page is read here the API server writes
+ * another: pods and blocks at the same time, each as it was when its list began.
+ */
 export async function readBooks(looker: Looker): Promise<Books> {
-  const pods = await looker.list(PODS, podFacts, {
-    fieldSelector: LIVE_PODS,
-    format: POD_HEADS,
-  });
-  const namespaces = await looker.list(NAMESPACES, (namespace) => ({
-    pools: poolReferencesOf(namespace),
-    egresses: defaultEgressesOf(namespace),
-  }));
+  const [pods, others] = await settled([
+    looker.list(PODS, podFacts, {
+      fieldSelector: LIVE_PODS,
+      format: POD_HEADS,
+    }),
+    readOthers(looker),
+  ]);
+  const { namespaces, ...books } = others;
   return {
+    ...books,
     pods: pods?.flatMap(({ addresses }) => addresses ?? []),
     egressNames: [...pods ?? [], ...namespaces ?? []]
       .flatMap(({ egresses }) => egresses),
     poolNames: namespaces?.flatMap(({ pools }) => pools),
+  };
+}
+
+async function readOthers(looker: Looker) {
+  const metadataOnly = true;
+  return {
+    namespaces: await looker.list(NAMESPACES, (namespace) => ({
+      pools: poolReferencesOf(namespace),
+      egresses: defaultEgressesOf(namespace),
+    }), { metadataOnly }),
     blocks: await looker.list(ADDRESS_BLOCKS, transformBlock),
     pools: await looker.list(ADDRESS_POOLS, (pool) => pool),
     requests: await looker.list(BLOCK_REQUESTS, (request) => request),
-    nodes: await looker.list(NODES, ({ metadata }) => metadata?.name ?? ""),
+    nodes: await looker.list(NODES, ({ metadata }) => metadata?.name ?? "", {
+      metadataOnly,
+    }),
     egresses: await looker.list(EGRESSES, ({ metadata }) => ({
       namespace: metadata.namespace ?? "",
       name: metadata.name ?? "",
-    })),
+    }), { metadataOnly }),
   };
 }
 

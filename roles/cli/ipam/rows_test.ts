@@ -1,4 +1,8 @@
-import { addressRows, blockRows } from "../../../lib/ipam/audit/mod.ts";
+import {
+  addressRows,
+  blockRows,
+  readableBlocks,
+} from "../../../lib/ipam/audit/mod.ts";
 import assert from "node:assert/strict";
 import { poolOf } from "../../../lib/api/mod.ts";
 import { poolRows } from "./rows.ts";
@@ -87,7 +91,7 @@ Deno.test("blockRows() shows a block that cannot be read", () => {
 Deno.test("addressRows() orders by address and says where one does not belong", () => {
   const rows = addressRows({
     pods: PODS,
-    blocks: BLOCKS,
+    blocks: readableBlocks(BLOCKS),
     pools: [DUAL, SMALL].map(poolOf),
   });
   assert.equal(
@@ -107,7 +111,7 @@ Deno.test("addressRows() orders by address and says where one does not belong", 
 Deno.test("addressRows() of an IPv6 pod sorts after IPv4 and leaves ipv4 out", () => {
   const rows = addressRows({
     pods: [pod("six", "n1", { ipv6: "fd02::5" }), ...PODS],
-    blocks: BLOCKS,
+    blocks: readableBlocks(BLOCKS),
     pools: [poolOf(DUAL)],
   });
   const last = rows.at(-1);

@@ -2,6 +2,7 @@ import {
   type AddressRow,
   addressRows,
   blockRows,
+  readableBlocks,
 } from "../../../lib/ipam/audit/mod.ts";
 import { tryPoolOf, vpcBlocksOf, type VpcNode } from "../../../lib/api/mod.ts";
 import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
@@ -130,7 +131,10 @@ async function showAddresses(request: Request): Promise<void> {
   const [blocks, pods] = await Promise.all([reader.blocks(), reader.pods()]);
   const rows = addressRows({
     pods,
-    blocks: [...blocks, ...known.vpcNodes.flatMap(vpcBlocksOf)],
+    blocks: readableBlocks([
+      ...blocks,
+      ...known.vpcNodes.flatMap(vpcBlocksOf),
+    ]),
     pools,
     vpcNodes: new Set(
       known.vpcNodes.map(({ metadata }) => metadata.name ?? ""),

@@ -1,4 +1,8 @@
-import { addressRows, blockRows } from "../../../lib/ipam/audit/mod.ts";
+import {
+  addressRows,
+  blockRows,
+  readableBlocks,
+} from "../../../lib/ipam/audit/mod.ts";
 import assert from "node:assert/strict";
 import { newVpcNode, vpcBlocksOf } from "../../../lib/api/mod.ts";
 import { formatTable } from "../base/table.ts";
@@ -103,7 +107,12 @@ eni-n20/10.0.1.8/32   vpc       n2     10.0.1.8/32   -      1      1      active
 
 Deno.test("addressRows() finds addresses of the VPC in their blocks, and those in none", () => {
   const vpcNodes = new Set(["n1", "n2"]);
-  const rows = addressRows({ pods: PODS, blocks: BLOCKS, pools: [], vpcNodes });
+  const rows = addressRows({
+    pods: PODS,
+    blocks: readableBlocks(BLOCKS),
+    pools: [],
+    vpcNodes,
+  });
   assert.equal(
     formatTable(addressColumns(NOW), rows, { wide: true }),
     `IPV4        IPV6   POD          NODE   BLOCK                 POOL   STATE        AGE
@@ -134,7 +143,12 @@ Deno.test("blocks and addresses of the VPC are found by either family", () => {
   ];
   assert.deepEqual(blockRows(blocks, pods).map(({ used }) => used), [1, 1]);
   const vpcNodes = new Set(["n1"]);
-  const rows = addressRows({ pods, blocks, pools: [], vpcNodes });
+  const rows = addressRows({
+    pods,
+    blocks: readableBlocks(blocks),
+    pools: [],
+    vpcNodes,
+  });
   assert.deepEqual(rows.map(({ pod, state }) => `${pod} ${state}`), [
     "dual ok",
     "ipv6 ok",
