@@ -1,7 +1,7 @@
 import type { AttachmentKey } from "../../cni/mod.ts";
+import type { Address } from "../../inet/mod.ts";
 import { COORDINATOR_PROTOCOL } from "../../names/mod.ts";
 import {
-  AT_MOST_IN_POD,
   type Link,
   neighbourDelete,
   type Request,
@@ -78,13 +78,17 @@ async function lostOf(
 ): Promise<readonly Route[]> {
   using pod = await peers.tryOpen(hostEnd);
   if (pod === undefined) return [];
-  const present = await pod.listAddresses({}, { atMost: AT_MOST_IN_POD });
-  // A running pod may have any number: those that were not read may be there.
-  if (present.length === AT_MOST_IN_POD) return [];
-  return routes.filter(({ destination }) =>
-    destination !== undefined &&
-    !present.some(({ prefix }) => prefix.address.equals(destination.address))
+  const present = await pod.listAddresses({
+    keep: ({ prefix }) => routes.some((route) => isTo(route, prefix.address)),
+  });
+  return routes.filter((route) =>
+    route.destination !== undefined &&
+    !present.some(({ prefix }) => isTo(route, prefix.address))
   );
+}
+
+function isTo({ destination }: Route, address: Address): boolean {
+  return destination?.address.equals(address) === true;
 }
 
 function removals(route: Route): readonly Request[] {

@@ -179,13 +179,16 @@ export class RouteSocket implements Disposable {
    * (some hundred): then one may be missing, or come twice.
    */
   listAddresses(
-    filter: { readonly index?: number; readonly family?: Family } = {},
+    { keep = () => true, ...filter }: AddressFilter = {},
     options: ListOptions = {},
   ): Promise<AddressEntry[]> {
     return this.#list("list addresses", {
       type: RTM_GETADDR,
       entryType: RTM_NEWADDR,
-      parse: parseAddress,
+      parse: (message) => {
+        const entry = parseAddress(message);
+        return entry !== undefined && keep(entry) ? entry : undefined;
+      },
       write: (writer) => writeAddressFilter(writer, filter),
     }, options);
   }
@@ -323,6 +326,15 @@ export function isFrom(
 ): boolean {
   const [ours = 0, oursMinor = 0] = release.split(/[.-]/).map(Number);
   return ours > major || ours === major && oursMinor >= minor;
+}
+
+/** Which addresses are meant. */
+export interface AddressFilter {
+  /** Of this link alone. */
+  readonly index?: number;
+  readonly family?: Family;
+  /** Which of them are to be in the list, as of a {@linkcode RouteFilter}: a pod may have any number. */
+  readonly keep?: (entry: AddressEntry) => boolean;
 }
 
 /** Which routes are meant. */

@@ -81,8 +81,12 @@ async function hasInterface(
   using socket = RouteSocket.open({ netns });
   const link = await socket.getLink({ name: ifname });
   if (link === undefined || isEnd?.(link) === false) return false;
-  const present = await socket.listAddresses({ index: link.index });
-  return valuesOf(addresses).every((address) =>
+  const wanted = valuesOf(addresses);
+  const present = await socket.listAddresses({
+    index: link.index,
+    keep: ({ prefix }) => wanted.some((one) => one.equals(prefix.address)),
+  });
+  return wanted.every((address) =>
     present.some(({ prefix }) => prefix.address.equals(address))
   );
 }

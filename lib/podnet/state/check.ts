@@ -76,8 +76,12 @@ async function checkPodAddresses(
 ): Promise<string[]> {
   const { link: { index }, addresses, where } = pod;
   const problems: string[] = [];
-  const present = await socket.listAddresses({ index });
-  for (const address of valuesOf(addresses)) {
+  const wanted = valuesOf(addresses);
+  const present = await socket.listAddresses({
+    index,
+    keep: ({ prefix }) => wanted.some((one) => one.equals(prefix.address)),
+  });
+  for (const address of wanted) {
     const { family } = address;
     if (!present.some(({ prefix }) => prefix.address.equals(address))) {
       problems.push(`${where} does not have address "${address}"`);
