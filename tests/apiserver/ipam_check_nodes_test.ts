@@ -35,7 +35,7 @@ Deno.test("coil ipam check sees what is on nodes", async (t) => {
   };
   const isKnown = (count: number) =>
     eventually(`${count} pods with addresses`, async () => {
-      const signal = AbortSignal.timeout(5_000);
+      const signal = AbortSignal.timeout(30_000);
       const { pods = [] } = await askAddresses(socketPath, { signal });
       return pods.filter(({ addresses }) => addresses.length > 0).length ===
         count;
@@ -46,7 +46,7 @@ Deno.test("coil ipam check sees what is on nodes", async (t) => {
   await isKnown(2);
 
   await t.step("kernel, table and API server side by side", async () => {
-    const signal = AbortSignal.timeout(5_000);
+    const signal = AbortSignal.timeout(30_000);
     const answer = await askAddresses(socketPath, { signal });
     assert.equal(answer.node, node.name);
     const addresses = [

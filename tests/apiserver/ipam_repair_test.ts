@@ -281,7 +281,7 @@ Deno.test("coil ipam check --local --repair frees what nothing uses, and nothing
   const add = (name: string) => addReportedPod(lab, coild, name);
   const table = async (): Promise<readonly TableEntry[]> => {
     const { table } = await patiently(() =>
-      askAddresses(socketPath, { signal: AbortSignal.timeout(5_000) })
+      askAddresses(socketPath, { signal: AbortSignal.timeout(30_000) })
     );
     return table;
   };
