@@ -11,6 +11,7 @@ import {
   type Rule,
 } from "../../netlink/mod.ts";
 import { addressEntry } from "../../netlink/testing.ts";
+import { openPeers } from "../kernel/peers.ts";
 import type { Routes } from "../kernel/ports.ts";
 import { countJoined, keepHost, keepPod } from "./upkeep.ts";
 
@@ -102,7 +103,12 @@ class Kernel implements Routes {
     );
   lookUpRoutes = (addresses: readonly Address[]) =>
     this.#read(addresses.map(() => ({ source: HOST }) as Route)); // all that is looked at
-  getLink = () => Promise.reject(new Error("not asked"));
+  getLink = (selector: Parameters<Routes["getLink"]>[0]) =>
+    Promise.resolve(
+      this.#state.links.find(({ index }) =>
+        "index" in selector && selector.index === index
+      ),
+    );
   execute = () => Promise.reject(new Error("not asked"));
 
   tryExecute(requests: readonly Request[]) {
@@ -235,14 +241,17 @@ async function looksInto(
       isOpen = false;
     },
   } as Netns; // all that is used
-  const outside = {
-    findNetnsOf: () => {
-      isOpen = true;
-      return Promise.resolve(netns);
-    },
+  using peers = openPeers({
+    openNamespaces: () => ({
+      ofPeer: () => {
+        isOpen = true;
+        return Promise.resolve(netns);
+      },
+      [Symbol.dispose]() {},
+    }),
     openRoutes: () => pod,
-  };
-  await keepPod(outside, link(END, { peerIndex: 3, ...hostEnd }), [HOST]);
+  });
+  await keepPod(peers, link(END, { peerIndex: 3, ...hostEnd }), [HOST]);
   assert.equal(isOpen, false);
   return pod.sent.length;
 }
@@ -254,9 +263,12 @@ Deno.test("keepPod() leaves a namespace alone in which the pair's other end is n
   assert.equal(await looksInto({ index: 4 }), 0);
   assert.equal(await looksInto({ mac: undefined }), 0);
   assert.equal(await looksInto({}, { mac: undefined }), 0);
-  const none = {
-    findNetnsOf: () => Promise.resolve(undefined),
+  using none = openPeers({
+    openNamespaces: () => ({
+      ofPeer: () => Promise.resolve(undefined),
+      [Symbol.dispose]() {},
+    }),
     openRoutes: () => assert.fail("there is no namespace"),
-  };
+  });
   assert.equal(await keepPod(none, link(END), [HOST]), 0);
 });
