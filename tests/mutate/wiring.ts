@@ -405,11 +405,21 @@ export const WIRING: readonly WiringMutant[] = [
   {
     name: "a stop does not wait for calls",
     file: "roles/coild/mod.ts",
-    from: "  await Promise.all(doors.map(({ finished }) => finished));\n",
+    from: "  await Promise.all(servers);\n",
     to: "",
     test: {
       file: "tests/netns/coild_whole_test.ts",
       filter: "ends when calls under way have their answers",
+    },
+  },
+  {
+    name: "a stop does not wait for scrapers",
+    file: "roles/coild/mod.ts",
+    from: "    ...Object.values(monitoring).map((server) => server(signal)),\n",
+    to: "",
+    test: {
+      file: "tests/netns/coild_whole_test.ts",
+      filter: "ends when scrapers have their answers",
     },
   },
   {
