@@ -1,7 +1,7 @@
 import type { VNode } from "preact";
 import { formatAge } from "../../../lib/api/mod.ts";
 import type { EgressView } from "../ui/view.ts";
-import { Rows } from "./rows.tsx";
+import { type Column, Rows } from "./rows.tsx";
 import { isFound } from "./search.ts";
 import { counted } from "./text.ts";
 
@@ -36,84 +36,84 @@ function textsOf({ name, destinations, clients, gateways }: EgressView) {
   ];
 }
 
+/** Where a pod is. */
+const PLACE: readonly Column<
+  { readonly pod: string; readonly node: string }
+>[] = [
+  { header: "Pod", width: "2fr", value: ({ pod }) => pod },
+  { header: "Node", width: "1fr", value: ({ node }) => node },
+];
+
 function Egress({ egress, now }: {
   readonly egress: EgressView;
   readonly now: Date;
 }): VNode {
-  const { name, isReady, message, clients, gateways, sources } = egress;
+  const { name, isReady, message } = egress;
+  const { clients, gateways, sources, destinations } = egress;
   return (
     <section class="egress">
       <h2>
         {name} {!isReady && <span class="bad">{message}</span>}
       </h2>
       <div class="way">
-        <div>
-          <h3>{counted(clients.length, "client")}</h3>
-          <Rows
-            label="Clients"
-            rows={clients}
-            lines={LINES}
-            columns={[
-              { header: "Pod", width: "2fr", value: ({ pod }) => pod },
-              { header: "Node", width: "1fr", value: ({ node }) => node },
-            ]}
-          />
-        </div>
-        <div>
-          <h3>{counted(gateways.length, "gateway")}</h3>
-          <Rows
-            label="Gateways"
-            rows={gateways}
-            lines={LINES}
-            columns={[
-              { header: "Pod", width: "2fr", value: ({ pod }) => pod },
-              { header: "Node", width: "1fr", value: ({ node }) => node },
-              {
-                header: "State",
-                width: "2fr",
-                value: ({ state, notes }) => (
-                  <span class={state === "not-ready" ? "bad" : ""}>
-                    {[state, ...notes].join("; ")}
-                  </span>
-                ),
-              },
-              {
-                header: "Age",
-                width: "4rem",
-                value: ({ since }) => formatAge(since, now),
-              },
-            ]}
-          />
-        </div>
-        <div>
-          <h3>{counted(sources.length, "source")}</h3>
-          <Rows
-            label="Sources"
-            rows={sources}
-            lines={LINES}
-            columns={[
-              {
-                header: "Address",
-                width: "1fr",
-                value: ({ address }) => address,
-              },
-            ]}
-          />
-        </div>
-        <div>
-          <h3>Destinations</h3>
-          <Rows
-            label="Destinations"
-            rows={egress.destinations}
-            lines={LINES}
-            columns={[{
-              header: "Network",
-              width: "1fr",
-              value: (text) => text,
-            }]}
-          />
-        </div>
+        <Part
+          title={counted(clients.length, "client")}
+          label="Clients"
+          rows={clients}
+          columns={PLACE}
+        />
+        <Part
+          title={counted(gateways.length, "gateway")}
+          label="Gateways"
+          rows={gateways}
+          columns={[
+            ...PLACE,
+            {
+              header: "State",
+              width: "2fr",
+              value: ({ state, notes }) => (
+                <span class={state === "not-ready" ? "bad" : ""}>
+                  {[state, ...notes].join("; ")}
+                </span>
+              ),
+            },
+            {
+              header: "Age",
+              width: "4rem",
+              value: ({ since }) => formatAge(since, now),
+            },
+          ]}
+        />
+        <Part
+          title={counted(sources.length, "source")}
+          label="Sources"
+          rows={sources}
+          columns={[
+            { header: "Address", width: "1fr", value: (s) => s.address },
+          ]}
+        />
+        <Part
+          title="Destinations"
+          label="Destinations"
+          rows={destinations}
+          columns={[{ header: "Network", width: "1fr", value: (text) => text }]}
+        />
       </div>
     </section>
+  );
+}
+
+/** A list of the way, with its title. */
+function Part<T>({ title, ...list }: {
+  readonly title: string;
+  readonly label: string;
+  readonly rows: readonly T[];
+  readonly columns: readonly Column<T>[];
+}): VNode {
+  return (
+    <div>
+      <h3>{title}</h3>
+      <Rows {...list} lines={LINES} />
+    </div>
   );
 }

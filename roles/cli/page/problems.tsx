@@ -2,6 +2,7 @@ import type { VNode } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { formatAge } from "../../../lib/api/mod.ts";
 import type { Problem } from "../../../lib/ipam/audit/mod.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 import type { StatusView } from "../ui/view.ts";
 import { Rows } from "./rows.tsx";
 import { isFound } from "./search.ts";
@@ -34,11 +35,7 @@ export function Problems({ status, query, now }: {
         rows={parts}
         lines={8}
         columns={[
-          {
-            header: "Part",
-            width: "3fr",
-            value: ({ namespace, name }) => `${namespace}/${name}`,
-          },
+          { header: "Part", width: "3fr", value: nameText },
           {
             header: "Ready",
             width: "1fr",
@@ -56,11 +53,7 @@ export function Problems({ status, query, now }: {
         rows={leases}
         lines={4}
         columns={[
-          {
-            header: "Lease",
-            width: "3fr",
-            value: ({ namespace, name }) => `${namespace}/${name}`,
-          },
+          { header: "Lease", width: "3fr", value: nameText },
           { header: "Holder", width: "2fr", value: ({ holder }) => holder },
           {
             header: "Renewed",

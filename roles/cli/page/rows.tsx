@@ -21,21 +21,7 @@ export function Rows<T>({ rows, columns, label, lines }: {
   /** The most rows that it is high; as high as there is room for without it. */
   readonly lines?: number;
 }): VNode {
-  const frame = useRef<HTMLDivElement>(null);
-  const [{ top, height }, setView] = useState({ top: 0, height: 600 });
-  const measure = () => {
-    const element = frame.current;
-    if (element === null) return;
-    setView({ top: element.scrollTop, height: element.clientHeight });
-  };
-  useLayoutEffect(() => {
-    const element = frame.current;
-    if (element === null) return;
-    measure();
-    const observer = new ResizeObserver(measure);
-    observer.observe(element);
-    return () => observer.disconnect();
-  }, []);
+  const { frame, measure, top, height } = useView();
   const first = Math.max(0, Math.floor(top / ROW_HEIGHT) - SPARE);
   const last = Math.ceil((top + height) / ROW_HEIGHT) + SPARE;
   const grid = {
@@ -81,4 +67,24 @@ export function Rows<T>({ rows, columns, label, lines }: {
       </div>
     </div>
   );
+}
+
+/** The part of a frame that is seen. */
+function useView() {
+  const frame = useRef<HTMLDivElement>(null);
+  const [view, setView] = useState({ top: 0, height: 600 });
+  const measure = () => {
+    const element = frame.current;
+    if (element === null) return;
+    setView({ top: element.scrollTop, height: element.clientHeight });
+  };
+  useLayoutEffect(() => {
+    const element = frame.current;
+    if (element === null) return;
+    measure();
+    const observer = new ResizeObserver(measure);
+    observer.observe(element);
+    return () => observer.disconnect();
+  }, []);
+  return { frame, measure, ...view };
 }
