@@ -151,6 +151,43 @@ function connect(
   dependencies: NodeDependencies,
   supplyOf: (context: SupplyContext) => Supply,
 ) {
+  const base = connectBase(dependencies, supplyOf);
+  const { metrics, nodeName, registry } = dependencies;
+  const { nodeEvents, node, network } = base;
+  const intervalMs = dependencies.options.reconcileIntervalMs;
+  const readAddresses = () => nodeAddresses({ ...base, nodeName });
+  return {
+    ...base,
+    readAddresses,
+    audit: new NodeAudit({
+      read: readAddresses,
+      registry,
+      nodeEvents,
+      intervalMs,
+    }),
+    keeper: new NetworkKeeper(base),
+    addresses: new NodeAddressFollower(node, network),
+    leaks: new LeakRelease(base),
+    reconciler: new Reconciler({
+      ...base,
+      quarantine: new QuarantineEvents(dependencies),
+      metrics,
+      intervalMs,
+    }),
+    attachments: new AddressedPods({
+      ...base,
+      metrics,
+      garbage: new GarbageCollector(base),
+      later,
+    }),
+  };
+}
+
+/** What holds addresses and the kernel's objects, for what looks after them. */
+function connectBase(
+  dependencies: NodeDependencies,
+  supplyOf: (context: SupplyContext) => Supply,
+) {
   const { options, client, nodeName, locks, metrics, pods, stack } =
     dependencies;
   const node = new NodeSource(client, nodeName);
@@ -174,7 +211,6 @@ function connect(
   const teardown = stack.use(
     new Teardown({ ipam, network, rests: blocks.rests, former }),
   );
-  const networks = new NetworkMemory();
   const table = stack.use(new SourceTable());
   const sources = new SourceGuard({
     table,
@@ -183,57 +219,27 @@ function connect(
     reports,
     watch: new SourceWatch({ pods, events: dependencies.events }),
   });
-  const repair = new RouteRepair({ ipam, network, locks, reports });
-  const shared = {
+  return {
     ipam,
     network,
     pods,
     blocks,
     teardown,
     former,
-    networks,
+    networks: new NetworkMemory(),
     locks,
-    repair,
-  };
-  const intervalMs = options.reconcileIntervalMs;
-  const garbage = new GarbageCollector(shared);
-  const readiness = new Readiness({
-    ...START_CONDITIONS,
-    ...(blocks.waitsFor && { addresses: blocks.waitsFor }),
-  });
-  const prepared = new Gate();
-  const readAddresses = () => nodeAddresses({ ...shared, nodeName });
-  return {
-    ...shared,
-    readAddresses,
-    audit: new NodeAudit({
-      read: readAddresses,
-      registry: dependencies.registry,
-      nodeEvents,
-      intervalMs,
-    }),
+    repair: new RouteRepair({ ipam, network, locks, reports }),
     node,
+    nodeEvents,
+    reports,
     routes,
+    watch,
     sources,
-    readiness,
-    prepared,
-    keeper: new NetworkKeeper({
-      ...shared,
-      routes,
-      reports,
-      readiness,
-      prepared,
-      watch,
-    }),
-    addresses: new NodeAddressFollower(node, network),
-    leaks: new LeakRelease({ ...shared, nodeEvents }),
     flows,
-    reconciler: new Reconciler({
-      ...shared,
-      quarantine: new QuarantineEvents(dependencies),
-      metrics,
-      intervalMs,
+    readiness: new Readiness({
+      ...START_CONDITIONS,
+      ...(blocks.waitsFor && { addresses: blocks.waitsFor }),
     }),
-    attachments: new AddressedPods({ ...shared, metrics, garbage, later }),
+    prepared: new Gate(),
   };
 }
