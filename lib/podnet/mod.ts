@@ -14,12 +14,12 @@ export {
 } from "./base/errors.ts";
 export type {
   CheckRequest,
+  CutOff,
   InitReport,
   SeenLink,
   SeenTeardown,
   SetupRequest,
   SetupResult,
-  Teardown,
 } from "./pods/calls.ts";
 export { calicoVethName, hostVethName } from "./base/host_name.ts";
 export type { EndLack } from "./host/host_end_state.ts";

@@ -6,12 +6,12 @@ import { parseAlias } from "./base/alias.ts";
 import { applySources } from "./pods/apply_sources.ts";
 import type {
   CheckRequest,
+  CutOff,
   InitReport,
   SeenLink,
   SeenTeardown,
   SetupRequest,
   SetupResult,
-  Teardown,
 } from "./pods/calls.ts";
 import { checkHost, checkPod } from "./state/check.ts";
 import { PodCheckError } from "./base/errors.ts";
@@ -228,7 +228,7 @@ export class PodNetwork implements Disposable {
     key: AttachmentKey,
     options: { readonly pod?: NamespacedName; readonly signal?: AbortSignal } =
       {},
-  ): Promise<Teardown | undefined> {
+  ): Promise<CutOff | undefined> {
     using _lock = await this.#locks.lock(key, options);
     const found = await this.#finder.find(key, options.pod);
     return found && await this.#removal.cutOff(found);
@@ -259,7 +259,7 @@ export class PodNetwork implements Disposable {
    *
    * @throws {NetlinkError} when the kernel refuses
    */
-  async finishTeardown(teardown: Teardown): Promise<void> {
+  async finishTeardown(teardown: CutOff): Promise<void> {
     await this.#reaper.delete(teardown.husk);
   }
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { POD_LINK_GROUP } from "../../lib/names/mod.ts";
-import { PodCheckError, type Teardown } from "../../lib/podnet/mod.ts";
+import { type CutOff, PodCheckError } from "../../lib/podnet/mod.ts";
 import { eventually } from "../lab/wait.ts";
 import {
   addPod,
@@ -16,7 +16,7 @@ import { netnsTest, type TempNetns } from "./testing.ts";
 async function begin(
   node: TestNode,
   key: { containerId: string; ifname: string },
-): Promise<Teardown> {
+): Promise<CutOff> {
   const teardown = await node.net.beginTeardown(key);
   assert.ok(teardown);
   return teardown;

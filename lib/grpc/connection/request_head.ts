@@ -2,7 +2,7 @@ import type { HeaderField } from "../base/hpack.ts";
 import { GrpcError, StatusCode } from "../base/status.ts";
 
 /** Parsed header of a request. */
-export interface RequestHead {
+export interface CallHead {
   /** `/package.Service/Method` */
   readonly path: string;
   /** Undefined when the caller would wait for ever. */
@@ -53,7 +53,7 @@ const CONNECTION_FIELDS: ReadonlySet<string> = new Set([
  * @throws {MalformedRequest} when HTTP/2 does not allow it
  * @throws {RefusedRequest} when it is not a gRPC call
  */
-export function parseRequestHead(fields: readonly HeaderField[]): RequestHead {
+export function parseRequestHead(fields: readonly HeaderField[]): CallHead {
   const map = checkedFields(fields);
   const path = map.get(":path");
   const method = map.get(":method");

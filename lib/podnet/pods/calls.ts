@@ -35,7 +35,7 @@ export interface SetupResult {
 }
 
 /** A pod that is cut off; `finishTeardown()` takes it. */
-export interface Teardown {
+export interface CutOff {
   /** What is left of the pod on the host. */
   readonly husk: Husk;
 }
@@ -49,7 +49,7 @@ export interface SeenLink extends AttachmentKey {
 /** Findings and changes of `beginTeardownOf()`. */
 export interface SeenTeardown {
   /** Undefined when the link that was seen is gone. */
-  readonly teardown: Teardown | undefined;
+  readonly teardown: CutOff | undefined;
   /** Whether the key has no other link, neither pod nor husk. */
   readonly isLast: boolean;
 }

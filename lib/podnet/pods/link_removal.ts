@@ -1,6 +1,6 @@
 import { linkDelete, type RouteSocket } from "../../netlink/mod.ts";
 import { parseAlias } from "../base/alias.ts";
-import type { Teardown } from "./calls.ts";
+import type { CutOff } from "./calls.ts";
 import { findHostEnd, type PodEnd } from "../host/host_end.ts";
 import { type HuskReaper, isGone } from "../links/husk_reaper.ts";
 import type { KnownPods } from "../state/known_pods.ts";
@@ -26,7 +26,7 @@ export class LinkRemoval {
   }
 
   /** Turns a pod's link into a husk; undefined when it is gone. */
-  async cutOff(found: FoundLink): Promise<Teardown | undefined> {
+  async cutOff(found: FoundLink): Promise<CutOff | undefined> {
     if (found.state === "husk") return { husk: huskOf(found) };
     const { finder, host, known, tableId } = this.#with;
     const { index } = found.link;

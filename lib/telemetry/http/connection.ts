@@ -33,7 +33,7 @@ const UNTAKEN_MS = 1_000;
 const decoder = new TextDecoder("latin1");
 
 /** Options that a connection gets from its server. */
-export interface ConnectionOptions {
+export interface HttpConnectionOptions {
   readonly limits: HttpLimits;
   readonly handler: HttpHandler;
   /** Aborted when the server ends: answers are finished, no request is taken. */
@@ -48,7 +48,7 @@ export interface ConnectionOptions {
 export class HttpConnection implements BoundedConnection {
   readonly peer: string;
   readonly #socket: Deno.Conn;
-  readonly #options: ConnectionOptions;
+  readonly #options: HttpConnectionOptions;
   #buffer = new Uint8Array(FIRST_BUFFER_BYTES);
   #length = 0;
   #isAnswering = false;
@@ -60,7 +60,7 @@ export class HttpConnection implements BoundedConnection {
 
   constructor(
     socket: Deno.Conn,
-    options: ConnectionOptions & { readonly peer: string },
+    options: HttpConnectionOptions & { readonly peer: string },
   ) {
     this.#socket = socket;
     this.#options = options;

@@ -16,7 +16,7 @@ import {
 import {
   isLeftOut,
   type Leadership,
-  type NodeFacts,
+  type NodeState,
   type Part,
   type Snapshot,
 } from "./snapshot.ts";
@@ -151,7 +151,7 @@ function ofLeases(
 }
 
 function ofNode(
-  { name, networkUnavailable }: NodeFacts,
+  { name, networkUnavailable }: NodeState,
   { parts, workloads }: Snapshot,
 ): Problem[] {
   const object = `Node ${name}`;

@@ -69,7 +69,7 @@ export interface Leadership {
 }
 
 /** A Linux node. */
-export interface NodeFacts {
+export interface NodeState {
   readonly name: string;
   /** Why its condition NetworkUnavailable is true. */
   readonly networkUnavailable: string | undefined;
@@ -83,7 +83,7 @@ export interface Snapshot {
   readonly pools?: readonly AddressPool[] | undefined;
   readonly requests?: readonly BlockRequest[] | undefined;
   readonly egresses?: readonly Egress[] | undefined;
-  readonly nodes?: readonly NodeFacts[] | undefined;
+  readonly nodes?: readonly NodeState[] | undefined;
   /** Of nodes whose pods have addresses of the VPC. */
   readonly vpcNodes?: readonly VpcNode[] | undefined;
   readonly unseen: readonly Unseen[];
@@ -221,7 +221,7 @@ export function leadershipOf(lease: V1Lease): Leadership {
 }
 
 /** Reads a Node. */
-export function nodeOf(node: V1Node): NodeFacts {
+export function nodeOf(node: V1Node): NodeState {
   const down = node.status?.conditions?.find(({ type, status }) =>
     type === "NetworkUnavailable" && status === "True"
   );

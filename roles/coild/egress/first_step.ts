@@ -9,7 +9,7 @@ import {
 } from "../clients/client_state.ts";
 
 /** Next state of a pod's network. */
-export interface Step {
+export interface FirstStep {
   readonly plan: ClientPlan;
   readonly gateways: Gateways;
 }
@@ -27,13 +27,13 @@ export function firstStep(
     /** What the pod has, but for new connections by these gateways. */
     readonly planWithout: (left: ReadonlySet<string>) => ClientPlan;
   },
-): Step | undefined {
-  const isStep = ({ plan }: Step) =>
+): FirstStep | undefined {
+  const isStep = ({ plan }: FirstStep) =>
     differsInReadyAlone(before, planText(plan));
-  const whole: Step = { plan, gateways: byName(gateways) };
+  const whole: FirstStep = { plan, gateways: byName(gateways) };
   if (isStep(whole)) return whole;
   const left = leftOf(gateways, before.gateways);
-  const leaving: Step = {
+  const leaving: FirstStep = {
     plan: planWithout(new Set(left.map(String))),
     gateways: before.gateways,
   };

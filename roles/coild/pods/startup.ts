@@ -29,7 +29,7 @@ export const START_CONDITIONS = {
   addresses: "the node's address blocks and pods are being read",
 } as const;
 
-export interface StartOptions {
+export interface StartupOptions {
   readonly ipam: NodeIpam;
   readonly network: PodNetwork;
   readonly node: NodeSource;
@@ -53,7 +53,7 @@ export interface StartOptions {
  * DEL that came in between is not forgotten.
  */
 export async function start(
-  options: StartOptions,
+  options: StartupOptions,
   { signal }: { signal: AbortSignal },
 ): Promise<void> {
   const { blocks, ipam, network, node, pods, readiness, repair } = options;
@@ -91,7 +91,7 @@ export async function start(
 
 /** Releases what DEL took from the kernel while the addresses were recovered. */
 async function forgetDeleted(
-  { ipam, locks, network }: StartOptions,
+  { ipam, locks, network }: StartupOptions,
   found: readonly PodLink[],
   signal: AbortSignal,
 ): Promise<void> {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { Gate, KeyedMutex } from "../../../lib/async/mod.ts";
 import { settle, untilPasses } from "../../../lib/async/testing.ts";
 import { Readiness } from "../observe/readiness.ts";
-import { start, START_CONDITIONS, type StartOptions } from "./startup.ts";
+import { start, START_CONDITIONS, type StartupOptions } from "./startup.ts";
 
 /** What of the API server's a start waits for. */
 const AWAITED = ["node", "pods", "blocks"] as const;
@@ -74,7 +74,7 @@ function siteOf(
         return note(`repair ${names(pods)}`);
       },
     },
-  } as unknown as StartOptions, stop);
+  } as unknown as StartupOptions, stop);
   const answers = { api, addresses };
   return { ...answers, done, links, locks, prepared, readiness, running, stop };
 }

@@ -1,9 +1,6 @@
 import { Backoff, retry, TaskGroup } from "../../../lib/async/mod.ts";
 import type { NodeIpam, Releasing } from "../../../lib/ipam/mod.ts";
-import type {
-  PodNetwork,
-  Teardown as CutOff,
-} from "../../../lib/podnet/mod.ts";
+import type { CutOff, PodNetwork } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { FormerHolders } from "../observe/former_holders.ts";
 import type { RestStore } from "../blocks/supply.ts";
