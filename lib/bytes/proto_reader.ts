@@ -13,7 +13,7 @@ const decoder = new TextDecoder("utf-8", { fatal: true });
 export class ProtoReader {
   readonly #bytes: Uint8Array;
   #at: number;
-  readonly #end: number;
+  #end: number;
   #field = 0;
   #number = 0;
   #start = 0;
@@ -23,7 +23,9 @@ export class ProtoReader {
     start: number = 0,
     end: number = bytes.length,
   ) {
-    [this.#bytes, this.#at, this.#end] = [bytes, start, end];
+    this.#bytes = bytes;
+    this.#at = start;
+    this.#end = end;
   }
 
   /** Goes to the next field; false at the end. @throws {SyntaxError} when the bytes are not a message */
@@ -60,9 +62,18 @@ export class ProtoReader {
     return this.#bytes.subarray(this.#start, this.#at);
   }
 
-  /** A reader of the message in the field. */
-  get message(): ProtoReader {
-    return new ProtoReader(this.#bytes, this.#start, this.#at);
+  /** Goes into the message in the field: its fields are next, until `next()` is false or `leave()` is called with what this returns. */
+  enter(): number {
+    const outer = this.#end;
+    this.#end = this.#at;
+    this.#at = this.#start;
+    return outer;
+  }
+
+  /** Goes behind the message that was entered, read to its end or not. */
+  leave(outer: number): void {
+    this.#at = this.#end;
+    this.#end = outer;
   }
 
   /** The text of the field. @throws {SyntaxError} when it is not UTF-8 */

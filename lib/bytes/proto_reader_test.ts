@@ -26,15 +26,37 @@ Deno.test("ProtoReader reads numbers and bytes, and skips what has a fixed size"
   );
 });
 
-Deno.test("ProtoReader.message reads what is inside, and no further", () => {
-  const outer = new ProtoReader(Uint8Array.of(0x0a, 2, 0x08, 1, 0x10, 9));
-  assert.ok(outer.next());
-  const inner = outer.message;
-  assert.ok(inner.next());
-  assert.deepEqual([inner.field, inner.number], [1, 1]);
-  assert.ok(!inner.next());
-  assert.ok(outer.next());
-  assert.deepEqual([outer.field, outer.number], [2, 9]);
+Deno.test("ProtoReader.enter() reads what is inside, and leave() goes on behind it", () => {
+  // Field 1 is a message: 1 is 1, 2 a message with 3 is 5; field 2 is 9.
+  const bytes = [0x0a, 6, 0x08, 1, 0x12, 2, 0x18, 5, 0x10, 9];
+  const reader = new ProtoReader(Uint8Array.from(bytes));
+  assert.ok(reader.next());
+  const outer = reader.enter();
+  assert.ok(reader.next());
+  assert.deepEqual([reader.field, reader.number], [1, 1]);
+  assert.ok(reader.next());
+  const middle = reader.enter();
+  assert.ok(reader.next());
+  assert.deepEqual([reader.field, reader.number], [3, 5]);
+  assert.ok(!reader.next());
+  reader.leave(middle);
+  assert.ok(!reader.next());
+  reader.leave(outer);
+  assert.ok(reader.next());
+  assert.deepEqual([reader.field, reader.number], [2, 9]);
+  assert.ok(!reader.next());
+});
+
+Deno.test("ProtoReader.leave() passes over what was not read, and numbers have nothing inside", () => {
+  const reader = new ProtoReader(Uint8Array.of(0x0a, 2, 0x08, 1, 0x10, 9));
+  assert.ok(reader.next());
+  reader.leave(reader.enter());
+  assert.ok(reader.next());
+  assert.deepEqual([reader.field, reader.number], [2, 9]);
+  const outer = reader.enter();
+  assert.ok(!reader.next());
+  reader.leave(outer);
+  assert.ok(!reader.next());
 });
 
 Deno.test("ProtoReader.text is UTF-8, of any length", () => {

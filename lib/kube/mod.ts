@@ -23,6 +23,7 @@ export { KubeMetrics } from "./loops/metrics.ts";
 export type {
   DeleteOptions,
   JsonPatchOperation,
+  ListEnvelope,
   ListFormat,
 } from "./http/options.ts";
 export { type RequestInfo } from "./http/requester.ts";

@@ -1,7 +1,7 @@
 import { Backoff, sleep, systemClock } from "../../async/mod.ts";
 import type { KubeClient } from "../client/client.ts";
 import { KubeApiError, KubeUnreachableError } from "../http/errors.ts";
-import type { ListEnvelope } from "../client/list_items.ts";
+import type { ListEnvelope } from "../http/options.ts";
 import type { ListOptions, Selection } from "../http/options.ts";
 import { keyOf, type ResourceType } from "../api/resource.ts";
 import { Contact } from "./contact.ts";

@@ -20,6 +20,7 @@ import {
   type DeleteOptions,
   type GetOptions,
   type KubeList,
+  type ListEnvelope,
   type ListFormat,
   type ListOptions,
   type PatchOptions,
@@ -28,7 +29,7 @@ import {
   type WatchOptions,
   type WriteOptions,
 } from "../http/options.ts";
-import { type ListEnvelope, readListItems } from "./list_items.ts";
+import { readListItems } from "./list_items.ts";
 import { Requester, type RequestInfo } from "../http/requester.ts";
 import type { ResourceType } from "../api/resource.ts";
 import type { ConnectionSource, Transport } from "../http/transport.ts";
@@ -140,33 +141,37 @@ export class KubeClient implements Disposable {
     }
   }
 
-  /** Reads a collection, or a page of it when `limit` is given, in the format if there is one. */
+  /** Reads a collection, or a page of it when `limit` is given. */
   async list<T extends KubeObject>(
     type: ResourceType<T>,
-    { format, ...options }: ListOptions & {
-      readonly format?: ListFormat<T> | undefined;
-    } = {},
+    options: ListOptions = {},
   ): Promise<KubeList<T>> {
-    const parts = listParts(options);
-    if (format === undefined) {
-      return parseList(await this.#call(type, parts), type.plural);
-    }
-    const { accept, parse } = format;
-    const call = toCall(type, { ...parts, accept });
-    return await this.#requester.sendForBytes(call, parse);
+    const answer = await this.#call(type, listParts(options));
+    return parseList(answer, type.plural);
   }
 
   /**
-   * Reads a collection, or a page of it, and hands over item by item; the whole is never in memory at once. Is not
-   * tried again by itself, since some items may have been handed over.
+   * Reads a collection, or a page of it, in the format if there is one, and hands over item by item. Without a format
+   * the whole is never in memory at once, and it is not tried again by itself, since some items may have been handed
+   * over.
    */
   async listItems<T extends KubeObject>(
     type: ResourceType<T>,
-    options: ListOptions,
+    { format, ...options }: ListOptions & {
+      readonly format?: ListFormat<T> | undefined;
+    },
     onItem: (item: T) => void,
   ): Promise<ListEnvelope> {
     const { timeoutMs: idleTimeoutMs = LIST_IDLE_TIMEOUT_MS } = options;
-    const call = toCall(type, listParts(options));
+    const parts = listParts(options);
+    if (format !== undefined) {
+      const { accept, parse } = format;
+      return await this.#requester.sendForBytes(
+        toCall(type, { ...parts, accept }),
+        (body) => parse(body, onItem),
+      );
+    }
+    const call = toCall(type, parts);
     const chunks = await this.#requester.stream(call, {
       idleTimeoutMs,
       maxDurationMs: LIST_MAX_DURATION_MS,

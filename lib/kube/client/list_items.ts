@@ -1,4 +1,5 @@
 import { concatenate } from "../../bytes/mod.ts";
+import type { ListEnvelope } from "../http/options.ts";
 
 const [QUOTE, BACKSLASH, COMMA] = [0x22, 0x5c, 0x2c];
 const [BRACE_OPEN, BRACE_CLOSE] = [0x7b, 0x7d];
@@ -6,13 +7,6 @@ const [BRACKET_OPEN, BRACKET_CLOSE] = [0x5b, 0x5d];
 
 /** Depth of the elements of a list's `items`: inside the list's object and inside the array. */
 const ITEM_DEPTH = 2;
-
-/** A list without its items. */
-export interface ListEnvelope {
-  readonly resourceVersion: string;
-  /** Present when there is another page. */
-  readonly continue?: string;
-}
 
 /**
  * Reads a list's JSON item by item, so that never more than one item and one chunk are held, whatever the list's size.

@@ -1,6 +1,6 @@
 import { ProtoReader } from "../../bytes/mod.ts";
 import type { V1Pod } from "../api/objects.ts";
-import type { KubeList, ListFormat } from "../http/options.ts";
+import type { ListEnvelope, ListFormat } from "../http/options.ts";
 import { parseList } from "./calls.ts";
 
 /**
@@ -14,121 +14,144 @@ import { parseList } from "./calls.ts";
  */
 export const POD_HEADS: ListFormat<V1Pod> = {
   accept: "application/vnd.kubernetes.protobuf,application/json",
-  parse: (body) =>
-    MAGIC.every((byte, i) => body[i] === byte)
-      ? readEnvelope(new ProtoReader(body, MAGIC.length))
-      : parseList(new TextDecoder().decode(body), "pods"),
+  parse: (body, onItem) => {
+    if (MAGIC.every((byte, i) => body[i] === byte)) {
+      return readEnvelope(new ProtoReader(body, MAGIC.length), onItem);
+    }
+    const { items, ...list } = parseList<V1Pod>(
+      new TextDecoder().decode(body),
+      "pods",
+    );
+    items.forEach(onItem);
+    return list;
+  },
 };
+
+type OnPod = (pod: V1Pod) => void;
 
 /** "k8s" and a NUL. */
 const MAGIC = [0x6b, 0x38, 0x73, 0];
 
 /** runtime.Unknown */
-function readEnvelope(unknown: ProtoReader): KubeList<V1Pod> {
-  while (unknown.next()) {
-    if (unknown.field === 2) return readPodList(unknown.message);
+function readEnvelope(reader: ProtoReader, onPod: OnPod): ListEnvelope {
+  while (reader.next()) {
+    if (reader.field !== 2) continue;
+    reader.enter();
+    return readPodList(reader, onPod);
   }
   throw new SyntaxError("Cannot decode protobuf message: it has no list");
 }
 
-function readPodList(list: ProtoReader): KubeList<V1Pod> {
-  const items: V1Pod[] = [];
-  let [resourceVersion, next] = ["", ""];
-  while (list.next()) {
-    if (list.field === 2) {
-      items.push(readPod(list.message));
-    } else if (list.field === 1) {
-      const meta = list.message;
-      while (meta.next()) {
-        if (meta.field === 2) resourceVersion = meta.text;
-        else if (meta.field === 3) next = meta.text;
+function readPodList(reader: ProtoReader, onPod: OnPod): ListEnvelope {
+  let resourceVersion = "";
+  let next = "";
+  while (reader.next()) {
+    const { field } = reader;
+    const outer = reader.enter();
+    if (field === 2) onPod(readPod(reader));
+    else if (field === 1) {
+      while (reader.next()) {
+        if (reader.field === 2) resourceVersion = reader.text;
+        else if (reader.field === 3) next = reader.text;
       }
     }
+    reader.leave(outer);
   }
-  return { items, resourceVersion, ...(next !== "" && { continue: next }) };
+  return { resourceVersion, ...(next !== "" && { continue: next }) };
 }
 
-function readPod(pod: ProtoReader): V1Pod {
-  let metadata: V1Pod["metadata"] = {};
-  let spec: V1Pod["spec"];
-  let status: V1Pod["status"];
-  while (pod.next()) {
-    if (pod.field === 1) metadata = readMetadata(pod.message);
-    else if (pod.field === 2) spec = readSpec(pod.message);
-    else if (pod.field === 3) status = readStatus(pod.message);
+function readPod(reader: ProtoReader): V1Pod {
+  const pod: V1Pod = { metadata: {} };
+  while (reader.next()) {
+    const { field } = reader;
+    const outer = reader.enter();
+    if (field === 1) pod.metadata = readMetadata(reader);
+    else if (field === 2) pod.spec = readSpec(reader);
+    else if (field === 3) pod.status = readStatus(reader);
+    reader.leave(outer);
   }
-  return { metadata, ...(spec && { spec }), ...(status && { status }) };
+  return pod;
 }
 
-function readMetadata(meta: ProtoReader): NonNullable<V1Pod["metadata"]> {
+function readMetadata(reader: ProtoReader): NonNullable<V1Pod["metadata"]> {
   const found: NonNullable<V1Pod["metadata"]> = {};
-  while (meta.next()) {
-    switch (meta.field) {
+  while (reader.next()) {
+    switch (reader.field) {
       case 1:
-        found.name = meta.text;
+        found.name = reader.text;
         break;
       case 3:
-        found.namespace = meta.text;
+        found.namespace = reader.text;
         break;
       case 8:
-        found.creationTimestamp = readTime(meta.message);
+        found.creationTimestamp = readTime(reader);
         break;
       case 9:
-        found.deletionTimestamp = readTime(meta.message);
+        found.deletionTimestamp = readTime(reader);
         break;
       case 12: {
-        const [key, value] = readEntry(meta.message);
-        (found.annotations ??= {})[key] = value;
+        readEntry(reader, found.annotations ??= {});
       }
     }
   }
   return found;
 }
 
-function readSpec(spec: ProtoReader): NonNullable<V1Pod["spec"]> {
+function readSpec(reader: ProtoReader): NonNullable<V1Pod["spec"]> {
   const found: NonNullable<V1Pod["spec"]> = { containers: [] };
   // The API server writes fields in the order of their numbers, empty ones as well.
-  while (spec.field < 11 && spec.next()) {
-    if (spec.field === 10 && spec.text !== "") found.nodeName = spec.text;
-    else if (spec.field === 11 && spec.number === 1) found.hostNetwork = true;
+  while (reader.field < 11 && reader.next()) {
+    if (reader.field === 10 && reader.text !== "") found.nodeName = reader.text;
+    else if (reader.field === 11 && reader.number === 1) {
+      found.hostNetwork = true;
+    }
   }
   return found;
 }
 
-function readStatus(status: ProtoReader): NonNullable<V1Pod["status"]> {
+function readStatus(reader: ProtoReader): NonNullable<V1Pod["status"]> {
   const found: NonNullable<V1Pod["status"]> = {};
-  while (status.next()) {
-    switch (status.field) {
+  while (reader.next()) {
+    const { field } = reader;
+    switch (field) {
       case 1:
-        if (status.text !== "") found.phase = status.text;
+        if (reader.text !== "") found.phase = reader.text;
         break;
       case 7:
-        found.startTime = readTime(status.message);
+        found.startTime = readTime(reader);
         break;
       case 12: {
-        const podIp = status.message;
-        while (podIp.next()) {
-          if (podIp.field === 1) (found.podIPs ??= []).push({ ip: podIp.text });
+        const outer = reader.enter();
+        while (reader.next()) {
+          if (reader.field === 1) {
+            (found.podIPs ??= []).push({ ip: reader.text });
+          }
         }
+        reader.leave(outer);
       }
     }
   }
   return found;
 }
 
-/** An entry of a map of texts. */
-function readEntry(entry: ProtoReader): [key: string, value: string] {
-  let [key, value] = ["", ""];
-  while (entry.next()) {
-    if (entry.field === 1) key = entry.text;
-    else if (entry.field === 2) value = entry.text;
+/** Reads an entry of a map of texts into the map. */
+function readEntry(reader: ProtoReader, map: Record<string, string>): void {
+  const outer = reader.enter();
+  let key = "";
+  let value = "";
+  while (reader.next()) {
+    if (reader.field === 1) key = reader.text;
+    else if (reader.field === 2) value = reader.text;
   }
-  return [key, value];
+  reader.leave(outer);
+  map[key] = value;
 }
 
 /** metav1.Time, which JSON has in whole seconds, as RFC 3339. */
-function readTime(time: ProtoReader): string {
+function readTime(reader: ProtoReader): string {
+  const outer = reader.enter();
   let seconds = 0;
-  while (time.next()) if (time.field === 1) seconds = time.number;
+  while (reader.next()) if (reader.field === 1) seconds = reader.number;
+  reader.leave(outer);
   return new Date(1_000 * seconds).toISOString().replace(".000Z", "Z");
 }

@@ -56,7 +56,12 @@ Deno.test("POD_HEADS reads pods of protobuf, and passes over what else they have
     ...field(3, field(1, "")),
   ];
   const at = "2026-01-01T00:00:00Z";
-  assert.deepEqual(POD_HEADS.parse(listOf(pod, waiting)), {
+  const items: unknown[] = [];
+  const list = POD_HEADS.parse(
+    listOf(pod, waiting),
+    (item) => items.push(item),
+  );
+  assert.deepEqual({ ...list, items }, {
     resourceVersion: "77",
     continue: "more",
     items: [{
@@ -87,10 +92,13 @@ Deno.test("POD_HEADS reads JSON too, of a server that has no protobuf", async ()
   }));
   using client = new KubeClient(transport);
   for (let n = 0; n < 2; n++) {
-    assert.deepEqual(await client.list(PODS, { format: POD_HEADS, limit: 1 }), {
-      items: [{ metadata: {} }],
+    const items: unknown[] = [];
+    const options = { format: POD_HEADS, limit: 1 };
+    const take = (item: unknown) => void items.push(item);
+    const list = await client.listItems(PODS, options, take);
+    assert.deepEqual([items, list], [[{ metadata: {} }], {
       resourceVersion: "7",
-    });
+    }]);
   }
   const [request] = transport.requests;
   assert.equal(request?.headers["accept"], POD_HEADS.accept);
@@ -106,7 +114,7 @@ Deno.test("a list in another format is asked for again where the API server cann
   );
   using client = new KubeClient(transport);
   await assert.rejects(
-    client.list(PODS, { format: POD_HEADS }),
+    client.listItems(PODS, { format: POD_HEADS }, () => {}),
     { name: "KubeApiError", status: 403 },
   );
   assert.equal(asked, 2);

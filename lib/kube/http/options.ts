@@ -42,8 +42,11 @@ export interface ListOptions extends Selection, CallOptions {
 export interface ListFormat<T> {
   /** Header `accept`. */
   readonly accept: string;
-  /** Reads the answer. @throws {SyntaxError} when it is not a list */
-  readonly parse: (body: Uint8Array) => KubeList<T>;
+  /** Reads the answer and hands over item by item. @throws {SyntaxError} when it is not a list */
+  readonly parse: (
+    body: Uint8Array,
+    onItem: (item: T) => void,
+  ) => ListEnvelope;
 }
 
 /** Which objects are watched, from which version on. */
@@ -124,12 +127,17 @@ export interface DeleteOptions extends CallOptions {
   readonly gracePeriodSeconds?: number | undefined;
 }
 
-/** A page of a collection. */
-export interface KubeList<T> {
-  readonly items: T[];
+/** A list without its items. */
+export interface ListEnvelope {
+  /** Version of the collection; where a watch can go on. */
   readonly resourceVersion: string;
   /** Present when there is another page. */
   readonly continue?: string | undefined;
+}
+
+/** A collection, or a page of it. */
+export interface KubeList<T> extends ListEnvelope {
+  readonly items: T[];
 }
 
 /** Makes a query of the values that are there. */

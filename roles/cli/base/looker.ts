@@ -28,12 +28,12 @@ interface Selection<T> {
 
 /** Lists objects for a command that works with what it may read. */
 export class Looker {
-  readonly #client: Pick<KubeClient, "list">;
+  readonly #client: Pick<KubeClient, "list" | "listItems">;
   readonly #pageSize: number;
   /** By the plural, in the order in which they were asked for: of what could be read, undefined. */
   readonly #asked = new Map<string, Unseen | undefined>();
 
-  constructor(client: Pick<KubeClient, "list">, pageSize: number) {
+  constructor(client: Pick<KubeClient, "list" | "listItems">, pageSize: number) {
     this.#client = client;
     this.#pageSize = pageSize;
   }

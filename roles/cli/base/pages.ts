@@ -1,6 +1,7 @@
 import {
   KubeApiError,
   type KubeClient,
+  type ListEnvelope,
   type ListFormat,
   type ResourceType,
 } from "../../../lib/kube/mod.ts";
@@ -22,17 +23,26 @@ export interface PageOptions<T, R> {
 
 /** Lists objects of all namespaces page by page. */
 export async function listPages<T extends object, R>(
-  client: Pick<KubeClient, "list">,
+  client: Pick<KubeClient, "list" | "listItems">,
   type: ResourceType<T>,
-  { keep, pageSize, ...selection }: PageOptions<T, R>,
+  { keep, pageSize, format, ...selection }: PageOptions<T, R>,
 ): Promise<R[]> {
   const kept: R[] = [];
+  const take = (object: T) => void kept.push(keep(object));
   let next: { readonly continue?: string } = {};
   let limit: number | undefined = pageSize;
   for (;;) {
     try {
-      const page = await client.list(type, { ...selection, ...next, limit });
-      for (const object of page.items) kept.push(keep(object));
+      const query = { ...selection, ...next, limit };
+      let page: ListEnvelope;
+      if (format === undefined) {
+        // JSON at once takes less time than item by item.
+        const list = await client.list(type, query);
+        list.items.forEach(take);
+        page = list;
+      } else {
+        page = await client.listItems(type, { ...query, format }, take);
+      }
       if (page.continue === undefined) return kept;
       next = { continue: page.continue };
     } catch (error) {

@@ -216,7 +216,7 @@ export function parseReport(text: string): Mended<NodeFinding> {
 
 /** What of the cluster's objects does not fit, and the objects. */
 export function checkObjects(
-  client: Pick<KubeClient, "list">,
+  client: Pick<KubeClient, "list" | "listItems">,
   { pageSize, now }: {
     readonly pageSize: number;
     readonly now: () => Date;
@@ -269,7 +269,7 @@ function lastingReport<R extends Report<Finding> | Report<NodeFinding>>(
 }
 
 async function lookOnce(
-  client: Pick<KubeClient, "list">,
+  client: Pick<KubeClient, "list" | "listItems">,
   pageSize: number,
   now: Date,
 ): Promise<Report<Finding> & { readonly books: Books }> {

@@ -48,11 +48,11 @@ export interface ReaderOptions {
  * what is shown: a cluster may have 100,000 pods.
  */
 export class ClusterReader {
-  readonly #client: Pick<KubeClient, "list" | "tryGet">;
+  readonly #client: Pick<KubeClient, "list" | "listItems" | "tryGet">;
   readonly #options: ReaderOptions;
 
   constructor(
-    client: Pick<KubeClient, "list" | "tryGet">,
+    client: Pick<KubeClient, "list" | "listItems" | "tryGet">,
     options: ReaderOptions,
   ) {
     this.#client = client;

@@ -67,7 +67,7 @@ async function status(
 }
 
 interface Look {
-  readonly client: Pick<KubeClient, "list">;
+  readonly client: Pick<KubeClient, "list" | "listItems">;
   readonly terminal: Terminal;
   readonly pageSize: number;
   readonly waitMs: number;

@@ -10,7 +10,7 @@ async function kept(plural: string, ...items: readonly object[]): Promise<
   const reader = OBJECTS.find((one) => one.plural === plural);
   // The generic list cannot be written down otherwise.
   const list = async () => ({ items, resourceVersion: "1" }) as never;
-  return await reader?.read(new Looker({ list }, 500), {
+  return await reader?.read(new Looker({ list, listItems: list }, 500), {
     signal: new AbortController().signal,
     ownPods: new Set(["own"]),
   });
