@@ -293,6 +293,31 @@ export class Calls {
     }));
   }
 
+  /** With all well a pool that is closed gives no address from when a node has noticed; those that have some keep them. */
+  async refuseWhenClosed(pick: number): Promise<void> {
+    const pool = POOLS[pick % 2 === 0 ? 0 : 1] ?? "dual";
+    const isPaused = (pick >> 1) % 2 === 0;
+    const reserved = isPaused ? [] : [`${NETWORKS[pool]}.0/24`];
+    this.#history.note(`closed ${pool} ${isPaused ? "paused" : "reserved"}`);
+    await this.#site.changePool(pool, { paused: isPaused, reserved });
+    await Promise.all(this.#site.daemons.map(async (daemon) => {
+      const pod = this.#site.podsOf(daemon)
+        .find((pod) => pod.phase === "detached" && pod.pool === pool);
+      if (pod === undefined) return;
+      const until = performance.now() + SERVED_MS;
+      for (let refused = 0; refused < 2;) {
+        await this.add(pod, 0);
+        const isServed = pod.phase === "attached";
+        await this.deletePods([pod]);
+        if (!isServed) refused++;
+        else if (refused > 0 || performance.now() > until) {
+          throw new Violation(`${pod.name} got an address of a closed pool`);
+        }
+      }
+    }));
+    await this.#site.changePool(pool);
+  }
+
   /** With all well each node serves one more pod. */
   async serveOneMore(): Promise<void> {
     await Promise.all(this.#site.daemons.map(async (daemon) => {

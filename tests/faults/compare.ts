@@ -21,6 +21,10 @@ interface Route {
   readonly dev: string;
 }
 
+interface Rule {
+  readonly table: string;
+}
+
 interface Block {
   readonly metadata: {
     readonly name: string;
@@ -118,9 +122,11 @@ async function checkNode(
   pods: readonly Pod[],
   blocks: readonly Block[],
 ): Promise<string[]> {
-  const [links, routes, counts] = await Promise.all([
+  const [links, routes, exported, rules, counts] = await Promise.all([
     linksOf(daemon),
     routesOf(daemon, 116),
+    routesOf(daemon, 119),
+    rulesOf(daemon),
     countsOf(daemon),
   ]);
   const own = blocks.filter(({ metadata }) =>
@@ -132,6 +138,8 @@ async function checkNode(
     ) => [...checkPod(pod, { links, routes, blocks: own })]),
     ...checkLinks(links, pods),
     ...checkRoutes(routes, pods),
+    ...checkExport(exported, own),
+    ...checkRules(rules),
     ...checkCounts(counts, pods),
     ...checkBlockCounts(counts, own),
   ];
@@ -184,6 +192,30 @@ function* checkRoutes(
   );
   for (const { dst, dev } of routes) {
     if (!known.has(dst)) yield `route to ${dst} by ${dev} is nobody's`;
+  }
+}
+
+/** Routing daemons learn the node's blocks from it. Of a block that is being deleted it may have either. */
+function* checkExport(
+  exported: readonly Route[],
+  blocks: readonly Block[],
+): Generator<string> {
+  const has = new Set(exported.map(({ dst }) => Prefix.parse(dst).toString()));
+  for (const block of blocks) {
+    const prefixes = prefixesOf(block).map((prefix) => prefix.toString());
+    const missing = prefixes.filter((prefix) => !has.has(prefix));
+    for (const prefix of prefixes) has.delete(prefix);
+    if (block.metadata.deletionTimestamp !== undefined) continue;
+    if (missing.length > 0) yield `does not export ${missing}`;
+  }
+  for (const prefix of has) yield `exports ${prefix}, which is in no block`;
+}
+
+/** Without it the pods' routes are not looked at. */
+function* checkRules(rules: readonly (readonly Rule[])[]): Generator<string> {
+  for (const [i, family] of ["IPv4", "IPv6"].entries()) {
+    if (rules[i]?.some(({ table }) => table === "116")) continue;
+    yield `rule 2000 of ${family} is missing`;
   }
 }
 
@@ -285,6 +317,14 @@ async function routesOf({ node }: Daemon, table: number): Promise<Route[]> {
   const text = await node.run("sh", "-c", `(${script}) 2>/dev/null || true`);
   return text.split("\n").filter((line) => line.startsWith("[{"))
     .flatMap((line) => JSON.parse(line) as Route[]);
+}
+
+/** The rules of coild's priority, of IPv4 and IPv6. */
+async function rulesOf({ node }: Daemon): Promise<Rule[][]> {
+  return await Promise.all(["-4", "-6"].map(async (family) => {
+    const args = ["-j", family, "rule", "show", "priority", "2000"];
+    return JSON.parse(await node.run("ip", ...args) || "[]") as Rule[];
+  }));
 }
 
 async function countsOf(

@@ -261,6 +261,7 @@ export class Driver {
     await this.#reportAll();
     await assertAgreement(this.#site);
     await this.#calls.checkAll();
+    await this.#calls.refuseWhenClosed(this.#random.below(1 << 20));
     await this.#calls.serveOneMore();
     this.#calls.ledger.settle();
   }
