@@ -17,7 +17,7 @@ import { EGRESS_PACKAGES, EGRESS_PARTS, egressFigures } from "./egress/mod.ts";
 import { makeEmptyProgram } from "./empty_program.ts";
 import { asTable, type Figure, figure } from "./figures.ts";
 import { ipamFigures } from "./ipam.ts";
-import { NotificationListener } from "./notifications.ts";
+import { heardFigures, NotificationListener } from "./notifications.ts";
 import { PEER_PACKAGES, peerNetwork } from "./peer.ts";
 import { pluginTimes } from "./plugin.ts";
 import { oneByOne, type PodBench, waves } from "./pods.ts";
@@ -279,6 +279,11 @@ async function inCluster(
     say("110 pods at once");
     const rounds = quick ? 1 : 10;
     await measure("waves", () => waveFigures(cluster, node, { rounds }));
+    say("110 pods at once, with and without the kernel's notifications");
+    await measure("waves, heard", () => {
+      const size = { size: 110, pairs: quick ? 1 : 10, settleMs: SETTLE_MS };
+      return heardFigures({ cluster, node, namespace: "wave" }, size);
+    });
     say("10,000 pods of other nodes");
     await measure("waves, crowded", async () => {
       await createPodsElsewhere(cluster.plane, quick ? 1_000 : 10_000);

@@ -58,7 +58,8 @@ export async function oneByOne(
   ];
 }
 
-async function timed(work: () => Promise<unknown>): Promise<number> {
+/** How long something takes, in ms. */
+export async function timed(work: () => Promise<unknown>): Promise<number> {
   const started = performance.now();
   await work();
   return performance.now() - started;
