@@ -5,6 +5,7 @@ import {
   addressIn,
   CoordinatorLab,
   interfaceAddressIn,
+  type LabPod,
   type NetworkNumber,
   type NicSpec,
   ours,
@@ -107,14 +108,13 @@ netnsTest(
   "coordinator: GC with a list that lacks pods whose ADD is under way takes nothing of theirs",
   async () => {
     await using lab = await CoordinatorLab.start(["ipv4"]);
-    const pods = [];
+    const pods: LabPod[] = [];
     for (let i = 0; i < 8; i++) {
       pods.push(await lab.pod([{ ...ETH0, number: 100 + i }]));
     }
     const [first] = pods;
     assert.ok(first !== undefined);
-    let [collections, looks] = [0, 0];
-    let isOver = false;
+    let looks = 0;
     // All namespaces are looked at once for all pods.
     lab.change = (outside) => ({
       ...outside,
@@ -123,21 +123,24 @@ netnsTest(
         return outside.openNamespaces();
       },
     });
-    const collecting = (async () => {
-      for (; !isOver; collections++) {
+    const collect = async () => {
+      for (let i = 0; i < 4; i++) {
         await lab.ok("GC", first, {
           prevResult: null,
           config: { "cni.dev/valid-attachments": [] },
         });
       }
-    })();
-    for (const pod of pods) await lab.ok("ADD", pod);
-    isOver = true;
-    await collecting;
-    assert.ok(collections > 1, `${collections} collections`);
+    };
+    const all = async (command: "ADD" | "DEL") => {
+      for (const pod of pods) await lab.ok(command, pod);
+    };
+    for (let round = 0; round < 3; round++) {
+      await Promise.all([collect(), all("ADD")]);
+      if (round < 2) await all("DEL");
+    }
     for (const pod of pods) await lab.ok("CHECK", pod);
     assert.match(lab.warnings.join("\n"), /Kept a pair: its container is not/);
-    assert.equal(looks, collections);
+    assert.equal(looks, 12);
   },
 );
 
