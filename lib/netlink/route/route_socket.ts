@@ -43,6 +43,7 @@ import type { Request } from "../message/request.ts";
 import { leadsOut, parseRoute, type Route } from "./route.ts";
 import { parseRule, type Rule, writeRuleFilter } from "./rule.ts";
 import { type Trace, traceFromEnvironment } from "../connection/trace.ts";
+import type { AddressFilter, RouteFilter } from "./filters.ts";
 import { routeLookUp, writeRouteFilter } from "./route_requests.ts";
 
 /** Options of `RouteSocket.open()`. */
@@ -326,32 +327,6 @@ export function isFrom(
 ): boolean {
   const [ours = 0, oursMinor = 0] = release.split(/[.-]/).map(Number);
   return ours > major || ours === major && oursMinor >= minor;
-}
-
-/** Which addresses are meant. */
-export interface AddressFilter {
-  /** Of this link alone. */
-  readonly index?: number;
-  readonly family?: Family;
-  /** Which of them are to be in the list, as of a {@linkcode RouteFilter}: a pod may have any number. */
-  readonly keep?: (entry: AddressEntry) => boolean;
-}
-
-/** Which routes are meant. */
-export interface RouteFilter {
-  readonly table?: number;
-  readonly family?: Family;
-  /** Made by this protocol. */
-  readonly protocol?: number;
-  /** By this link alone. */
-  readonly index?: number;
-  /** Without those to the namespace's own addresses, broadcast and multicast ones: most of what a small namespace has. */
-  readonly outward?: true;
-  /**
-   * Which of them are to be in the list, for a caller that looks at each as it comes and needs few. Sees all of them again
-   * when the kernel starts the list over.
-   */
-  readonly keep?: (route: Route) => boolean;
 }
 
 interface List<T> {
