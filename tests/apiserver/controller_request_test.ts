@@ -191,6 +191,11 @@ Deno.test("coil-controller answers block requests", async (t) => {
         ((await lab.pool("typo")).metadata.finalizers ?? []).length > 0,
     );
     await lab.delete("addresspools/typo");
+    // Of another watch than requests come by.
+    await eventually("the controller to know", async () => {
+      const events = await lab.events("typo");
+      return events.some(({ reason }) => reason === "Deleting");
+    });
     assert.equal(
       await lab.ask("typo", "node1"),
       'failed out of blocks: AddressPool "typo" is being deleted',
