@@ -298,6 +298,7 @@ async function work(parts: Connected, signal: AbortSignal): Promise<void> {
   // mutate: it gives memory back; tests/bench measures how much is held.
   tasks.run("heap keeper", (s) => heap.run(s));
   tasks.run("event recorder", (s) => recorder.run(s));
+  // mutate: tests/mutate/wiring.ts has it; a call has to wait for five seconds.
   tasks.run(
     "long calls",
     (s) => calls.reportLong((call) => onLong(call, events), s),

@@ -82,6 +82,16 @@ export const WIRING: readonly WiringMutant[] = [
     },
   },
   {
+    name: "calls that take long are not reported",
+    file: "roles/coild/mod.ts",
+    from: "(s) => calls.reportLong((call) => onLong(call, events), s)",
+    to: "(s) => calls.reportLong(() => {}, s)",
+    test: {
+      file: "tests/apiserver/coild_faults_test.ts",
+      step: "an ADD that waits is shown to administrators",
+    },
+  },
+  {
     name: "a block that is being deleted at coild's start is used",
     file: "lib/ipam/table/held_block.ts",
     from: '    if (info.deleting) this.holds.add("deleting");\n',
@@ -385,8 +395,8 @@ export const WIRING: readonly WiringMutant[] = [
   {
     name: "/readyz has no ping",
     file: "roles/coild/mod.ts",
-    from: "      ping: () => true,\n      ...node && {",
-    to: "      ...node && {",
+    from: "      ping: () => true,\n",
+    to: "",
     test: {
       file: "tests/netns/coild_whole_test.ts",
       filter: "connects pods and keeps what it made",
