@@ -90,13 +90,18 @@ async function tryMutant(
 ): Promise<Pick<Trial, "outcome" | "by">> {
   const { order, copy: { root } } = plan;
   const change = (text: string) => applyMutant(text, mutant);
-  return await plan.copy.withText(mutant.file, change, async () => {
-    for (const round of roundsOf(plan, mutant.file)) {
-      const options = { root, order, timeoutMs };
+  const { file: changed } = mutant;
+  return await plan.copy.withText(changed, change, async () => {
+    let isValid: boolean | undefined;
+    const check = async () => isValid ??= await compiles(root, changed);
+    for (const round of roundsOf(plan, changed)) {
+      // Tests of the kernel take longer than the compiler.
+      if (round.suite.root && !await check()) return { outcome: "invalid" };
+      const options = { root, order, timeoutMs, changed };
       const { outcome, by } = await runRound(round, options);
       if (outcome !== "passed") return { outcome, by };
     }
-    if (!await compiles(root, mutant.file)) return { outcome: "invalid" };
+    if (!await check()) return { outcome: "invalid" };
     return { outcome: mutant.isExplained ? "explained" : "survived" };
   });
 }

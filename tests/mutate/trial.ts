@@ -54,13 +54,21 @@ const FAILED = /(?: => |^)\.\/(\S+_test\.ts)(?::\d| \(uncaught error\))/gm;
 /** What `deno test` says when it begins with a file. */
 const BEGUN = /^running \d+ tests? from \.\/(\S+_test\.ts)$/gm;
 
-/** The order in which files of tests run: those that noticed a change last come first, so that most changes end their round soon. */
+/**
+ * The order in which files of tests run: those that are called as the changed file first, then those that noticed a
+ * change last, so that most changes end their round soon.
+ */
 export class TestOrder {
   readonly #failed: string[] = [];
 
-  sorted(files: readonly string[]): string[] {
+  sorted(files: readonly string[], changed: string): string[] {
+    const words = new Set(wordsOf(changed));
+    const likeness = (file: string) =>
+      wordsOf(basename(file)).filter((word) => words.has(word)).length;
     const rank = (file: string) => this.#failed.lastIndexOf(file);
-    return files.toSorted((a, b) => rank(b) - rank(a));
+    return files.toSorted((a, b) =>
+      likeness(b) - likeness(a) || rank(b) - rank(a)
+    );
   }
 
   /** Reads from the output of `deno test` which file has failed first: of tests that another file defines it is the last one begun. */
@@ -72,10 +80,16 @@ export class TestOrder {
   }
 }
 
+function wordsOf(path: string): string[] {
+  return path.split(/\W|_/);
+}
+
 export interface RoundOptions {
   readonly root: string;
   readonly timeoutMs: number;
   readonly order: TestOrder;
+  /** The file that has a change; none without it. */
+  readonly changed?: string;
   /** Gets what the tests print. */
   readonly onOutput?: (text: string) => void;
 }
@@ -89,9 +103,9 @@ export interface RoundResult {
 /** Runs the tests up to the first that fails. One that spins is killed. */
 export async function runRound(
   { suite, files }: Round,
-  { root, timeoutMs, order, onOutput }: RoundOptions,
+  { root, timeoutMs, order, changed = "", onOutput }: RoundOptions,
 ): Promise<RoundResult> {
-  const paths = order.sorted(files).map((file) => `${root}/${file}`);
+  const paths = order.sorted(files, changed).map((file) => `${root}/${file}`);
   // Modules that tests share are loaded once; those of netns need a process for each.
   const tests = suite.root ? paths : [await joinTests(paths, root)];
   const args = ["test", "-A", "--no-check", "--unstable-lazy-dynamic-imports"];

@@ -77,7 +77,8 @@ for (const { body, outcome, timeoutMs = 600_000 } of TESTS) {
 Deno.test("TestOrder has files first whose tests, or steps of them, failed last", () => {
   const order = new TestOrder();
   const files = ["lib/a_test.ts", "lib/b_test.ts", "lib/c_test.ts"];
-  assert.deepEqual(order.sorted(files), files);
+  const changed = "lib/x.ts";
+  assert.deepEqual(order.sorted(files, changed), files);
   const outputs = [
     "one => ./lib/b_test.ts:3:6\nerror: at file:///x/lib/a_test.ts:4",
     "x ... y => ./lib/c_test.ts:12:9\n",
@@ -92,11 +93,23 @@ Deno.test("TestOrder has files first whose tests, or steps of them, failed last"
     "lib/c_test.ts",
     undefined,
   ]);
-  assert.deepEqual(order.sorted(files), [
+  assert.deepEqual(order.sorted(files, changed), [
     "lib/c_test.ts",
     "lib/a_test.ts",
     "lib/b_test.ts",
   ]);
+});
+
+Deno.test("TestOrder has files first that are called as the changed one", () => {
+  const order = new TestOrder();
+  const files = [
+    "tests/netns/coordinator_probes_test.ts",
+    "tests/netns/coordinator_upkeep_test.ts",
+  ];
+  order.learn("x => ./tests/netns/coordinator_probes_test.ts:1:2\n");
+  const firstFor = (changed: string) => order.sorted(files, changed)[0];
+  assert.equal(firstFor("lib/coordinator/upkeep/upkeep.ts"), files[1]);
+  assert.equal(firstFor("lib/coordinator/plan/plan.ts"), files[0]);
 });
 
 Deno.test("isProduction() leaves out tests, what only they use, and generated files", () => {
