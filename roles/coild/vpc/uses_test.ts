@@ -114,7 +114,7 @@ Deno.test("BlockUses asks the kernel before address management has started", asy
   const known = new Known();
   known.records = undefined;
   known.routed = ["10.0.1.65", "fd10:0:0:1::a00:141", "10.0.9.9"];
-  known.rested = ["10.0.1.66", "10.0.1.67", "10.0.1.81"];
+  known.rested = ["10.0.1.66", "10.0.1.81"];
   const blocks = [BLOCK, "10.0.1.81/32", "10.0.1.82/32"]
     .map((text) => Prefix.parse(text));
   const ipv6 = Prefix.parse("fd10:0:0:1::/80");
@@ -124,7 +124,7 @@ Deno.test("BlockUses asks the kernel before address management has started", asy
     const uses = new BlockUses(known, { families });
     assert.deepEqual(await read(uses, { enis }), {
       // A pod has an address of each family.
-      [BLOCK]: { used: 1, cooling: 2, retired: false },
+      [BLOCK]: { used: 1, cooling: 1, retired: false },
       "10.0.1.81/32": { used: 0, cooling: 1, retired: false },
     }, String(families));
   }
