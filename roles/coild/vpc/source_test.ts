@@ -114,6 +114,7 @@ Deno.test("VpcSource answers a request with blocks that are not known yet, and w
     found = infos;
   });
   await settle();
+  assert.equal(fleet.wakes, 1, "for a plan that knows of the request");
   fleet.plan();
   await settle();
   assert.deepEqual([found, fleet.wakes], [undefined, 1]);
