@@ -118,5 +118,6 @@ function subnetsOf(
 }
 
 function blocksText(blocks: readonly EniBlock[]): string {
+  // mutate: no two lists run into the same text either way.
   return blocks.map(({ uid, usable }) => `${uid} ${usable}`).join(" ");
 }

@@ -35,6 +35,11 @@ function ec2Eni(
   };
 }
 
+const SUBNETS: Readonly<Record<string, string>> = {
+  "subnet-1": "10.0.1.0/24",
+  "subnet-2": "10.0.2.0/24",
+};
+
 /** What EC2 shows; the metadata service shows the same, but for the subnets, which it has of `seen` alone. */
 function show(
   granted: GrantedBlocks,
@@ -48,12 +53,12 @@ function show(
   const enis = imds.map(({ id, attachment, blocks }): ImdsEni => (
     { id, device: attachment?.device ?? 0, blocks }
   ));
-  const facts = seen.map(({ id, attachment, address }) => ({
+  const facts = seen.map(({ id, attachment, address, subnet }) => ({
     id,
     device: attachment?.device ?? 0,
     mac: "02:00:00:00:00:01",
     addresses: { ipv4: address },
-    subnets: { ipv4: Prefix.parse("10.0.1.0/24") },
+    subnets: { ipv4: Prefix.parse(SUBNETS[subnet] ?? "") },
   }));
   const sight: Sight = {
     enis,
@@ -114,6 +119,8 @@ Deno.test("GrantedBlocks are usable where the kernel has their ENI, in the order
     // Of another subnet nothing is known.
     "eni-2/10.0.2.7/32#3": `${2 * 65_536} not usable`,
   });
+  const known = show(granted, all, { seen: [PRIMARY, elsewhere] });
+  assert.equal(known["eni-2/10.0.2.7/32#3"], `${2 * 65_536 + 7} usable`);
 });
 
 Deno.test("GrantedBlocks calls back when others are to go back", () => {
