@@ -126,12 +126,14 @@ function slotOf(
   route: Pick<Route, "table" | "family" | "destination" | "metric">,
 ): string {
   const { table, family, destination, metric = 0 } = route;
+  // mutate: no two slots have the same text either way.
   return [table, family, destination ?? "default", metric].join(" ");
 }
 
 function ruleKey(rule: Rule): string {
   const { family, priority, table, source, destination, fwmark, fwmask, iif } =
     rule;
+  // mutate: no two rules that the coordinator makes have the same text either way.
   return [
     ...[family, priority, table, source, destination, fwmark, fwmask, iif],
     rule.protocol,

@@ -128,6 +128,10 @@ Deno.test("holds() compares all of a rule", () => {
 Deno.test("holds() compares all of a route, and each of its ways", () => {
   const step = { kind: "route", place: "pod", route: ROUTE } as const;
   assert.ok(has(step));
+  // Routes were put beside each other.
+  assert.ok(
+    has(step, { routes: [{ ...WAY, index: 8 }, { ...WAY, index: 7 }] }),
+  );
   const others: Partial<Route>[] = [
     { table: 102 },
     { destination: undefined },

@@ -48,6 +48,7 @@ const ROUTES = [
   route("10.6.0.11"),
   route("10.6.0.11", { table: 100 }),
   route("10.233.0.0/18", { gateway: "10.6.0.10" }),
+  route("10.234.0.0/18", { gateway: "10.6.0.13" }),
   // The gateway of a cluster's network, and another program's way.
   route("169.254.1.1", { table: 101 }),
   route("10.6.0.12", { table: 102, protocol: 3 }),
