@@ -202,6 +202,9 @@ Deno.test("holds() compares of a link what is to be set, and addresses of just t
   });
   const step = { kind: "address", device, address: HOST } as const;
   assert.ok(has(step, entry(7, "10.6.0.10")));
+  const more = [entry(8, "10.6.0.10"), entry(7, "10.6.0.10")];
+  const addresses = more.flatMap((each) => each.addresses);
+  assert.ok(has(step, { addresses }));
   assert.ok(!has(step, entry(8, "10.6.0.10")));
   assert.ok(!has(step, entry(7, "10.6.0.11")));
 });
