@@ -231,10 +231,10 @@ netnsTest(
         ...ofSecond,
         "single to peer",
       ]],
-      ["ip rule del pref 1572 from 10.0.1.112/28", ofSecond],
-      ["ip rule del pref 1572 from 10.0.1.192/28", ["single to peer"]],
+      ["ip rule del pref 1708 from 10.0.1.112/28", ofSecond],
+      ["ip rule del pref 1708 from 10.0.1.192/26", ["single to peer"]],
       // Packets take longer.
-      ["ip rule del pref 1573", []],
+      ["ip rule del pref 1709", []],
       ["ip rule del pref 2600", []],
     ];
     for (const [command, flows] of damages) {
