@@ -18,9 +18,10 @@ export {
 export {
   type Action,
   type Call,
-  isSettled,
+  isBehind,
   type Outcome,
   type Refusal,
+  unforgotten,
   withAnswers,
 } from "./fleet/calls.ts";
 export {

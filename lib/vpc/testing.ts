@@ -8,8 +8,8 @@ import type { Prefix } from "../inet/mod.ts";
 import {
   type Action,
   type Call,
-  isSettled,
   type Outcome,
+  unforgotten,
   withAnswers,
 } from "./fleet/calls.ts";
 import { kindOf, mergeEnis, sizeOf } from "./fleet/eni.ts";
@@ -76,6 +76,7 @@ export class NodeModel {
   #orphans: Flight[] = [];
   #pace: Pace = new Map();
   #startedAt = -1_000_000;
+  #imdsAt = -Infinity;
 
   constructor(ec2: Ec2Model, options: NodeOptions) {
     this.ec2 = ec2;
@@ -152,17 +153,18 @@ export class NodeModel {
 
   situation(): Situation {
     const { ec2, imds } = this.lagMs;
-    const calls = this.#calls = this.#calls
-      .filter((call) => !isSettled(call, this.now));
-    const list = withAnswers(
-      this.ec2.listAt(this.now - ec2),
-      calls,
-      this.now,
-    );
+    const list = this.ec2.listAt(this.now - ec2);
+    // Unlike EC2's, which come from several servers, the metadata never go back.
+    this.#imdsAt = Math.max(this.#imdsAt, this.now - imds);
+    const shown = this.ec2.imdsAt(this.#imdsAt);
+    const calls = this.#calls = unforgotten(this.#calls, {
+      imds: shown,
+      lookedAt: this.now,
+    });
     return {
       now: this.now,
       startedAt: this.#startedAt,
-      enis: mergeEnis(list, this.ec2.imdsAt(this.now - imds)),
+      enis: mergeEnis(withAnswers(list, calls), shown),
       lookedAt: this.now,
       uses: this.#blockUses(),
       waiting: Math.max(0, this.pods - this.used),

@@ -15,7 +15,6 @@ import {
   type Action,
   type BlockUse,
   type Call,
-  isSettled,
   learn,
   type Limits,
   mergeEnis,
@@ -23,6 +22,7 @@ import {
   type Pace,
   plan,
   type Situation,
+  unforgotten,
   withAnswers,
 } from "../../lib/vpc/mod.ts";
 import type { Targets } from "../../lib/vpc/fleet/targets.ts";
@@ -213,9 +213,9 @@ class Node {
     const { clock, limits, targets, pods } = this.#options;
     const now = clock.nowMs();
     this.#ec2.advance(now);
-    this.#calls = this.#calls.filter((call) => !isSettled(call, now));
-    const list = withAnswers(this.#ec2.listAt(now), this.#calls, now);
-    const enis = mergeEnis(list, this.#ec2.imdsAt(now));
+    const [ec2, imds] = [this.#ec2.listAt(now), this.#ec2.imdsAt(now)];
+    this.#calls = unforgotten(this.#calls, { lookedAt: now, imds });
+    const enis = mergeEnis(withAnswers(ec2, this.#calls), imds);
     const uses = usesOf(enis, { pods });
     const used = [...uses.values()].reduce((sum, { used }) => sum + used, 0);
     return {

@@ -1,5 +1,5 @@
 import type { Prefix } from "../../inet/mod.ts";
-import type { BlockKind, Ec2Eni, EniAttachment } from "./eni.ts";
+import type { BlockKind, Ec2Eni, EniAttachment, ImdsEni } from "./eni.ts";
 
 /** One call of EC2 that changes something. */
 export type Action =
@@ -70,16 +70,114 @@ export type Outcome =
 export interface Call {
   readonly action: Action;
   /** Undefined while it is under way. */
-  readonly ended?: { readonly at: number; readonly outcome: Outcome };
+  readonly ended?: {
+    readonly at: number;
+    readonly outcome: Outcome;
+    /** Whether the metadata service has shown what it did. */
+    readonly wasShown?: boolean | undefined;
+  };
 }
 
 /** For how long EC2's lists may lack a change that it has confirmed. */
 export const SETTLE_MS = 10_000;
 
-/** Whether EC2's list, asked for at `lookedAt`, may lack what the call did. Calls that are settled can be forgotten. */
+/** For how long EC2's lists may lack what the metadata service shows, and both may lack what neither has shown. */
+const LATE_MS = { shown: 300_000, unseen: 120_000 };
+
+/** Whether EC2's list, asked for at `lookedAt`, should show what the call did. */
 export function isSettled({ ended }: Call, lookedAt: number): boolean {
   if (ended === undefined) return false;
   return ended.outcome.kind === "refused" || lookedAt >= ended.at + SETTLE_MS;
+}
+
+/**
+ * Calls whose answers count beside EC2's lists, which may be behind: those that are not settled; those whose change the
+ * metadata service shows, for five minutes; those whose change it has never shown, for two. The others can be forgotten.
+ */
+export function unforgotten(
+  calls: readonly Call[],
+  { lookedAt, imds }: {
+    readonly lookedAt: number;
+    readonly imds: readonly ImdsEni[];
+  },
+): Call[] {
+  const seen = new Map(imds.map((eni) => [eni.id, seenInImds(eni)]));
+  return calls.flatMap((call): Call[] => {
+    const { action, ended } = call;
+    if (ended?.outcome.kind !== "done") {
+      return isSettled(call, lookedAt) ? [] : [call];
+    }
+    const isShown = shows(seen, call);
+    const wasShown = isShown || ended.wasShown === true;
+    const noted: Call = { action, ended: { ...ended, wasShown } };
+    const lateMs = isShown ? LATE_MS.shown : wasShown ? 0 : LATE_MS.unseen;
+    const counts = !isSettled(call, lookedAt) || lookedAt < ended.at + lateMs;
+    return counts ? [noted] : [];
+  });
+}
+
+/** Whether EC2's list lacks what it should show of these calls: it is behind. */
+export function isBehind(
+  list: readonly Ec2Eni[],
+  { calls, lookedAt }: {
+    readonly calls: readonly Call[];
+    readonly lookedAt: number;
+  },
+): boolean {
+  const seen = new Map(list.map((eni) => [eni.id, seenInEc2(eni)]));
+  return calls.some((call) => isSettled(call, lookedAt) && !shows(seen, call));
+}
+
+/** An ENI, as far as calls change what both show of it. */
+interface Seen {
+  readonly isAttached: boolean;
+  /** Not shown by the metadata service. */
+  readonly endsWithInstance: boolean;
+  readonly blocks: ReadonlySet<string>;
+}
+
+function seenInEc2({ attachment, blocks, ipv6 }: Ec2Eni): Seen {
+  return {
+    isAttached: attachment !== undefined && attachment.state !== "detaching",
+    endsWithInstance: attachment?.endsWithInstance === true,
+    blocks: new Set([...blocks, ipv6].map(String)),
+  };
+}
+
+function seenInImds({ blocks, ipv6 }: ImdsEni): Seen {
+  return {
+    isAttached: true,
+    endsWithInstance: true,
+    blocks: new Set([...blocks, ipv6].map(String)),
+  };
+}
+
+/** Whether an ENI is as a call has made it. */
+function shows(
+  enis: ReadonlyMap<string, Seen>,
+  { action, ended }: Call,
+): boolean {
+  if (ended?.outcome.kind !== "done") return false;
+  const { blocks = [], eni: made } = ended.outcome;
+  const eni = enis.get(
+    (action.kind === "create" ? made?.id : action.eni) ?? "",
+  );
+  switch (action.kind) {
+    case "create":
+      return eni !== undefined;
+    case "attach":
+      return eni?.isAttached === true;
+    case "assign":
+      return blocks.every((block) => eni?.blocks.has(String(block)));
+    case "unassign":
+      return !action.blocks.some((block) => eni?.blocks.has(String(block)));
+    case "endWithInstance":
+      return eni?.endsWithInstance === true;
+    case "detach":
+      return eni?.isAttached !== true;
+    case "delete":
+      return eni === undefined;
+  }
 }
 
 /** Whether it is not known yet what the call does: its ENI has to wait. */
@@ -87,16 +185,13 @@ export function isOpen(call: Call, lookedAt: number): boolean {
   return call.ended?.outcome.kind !== "done" && !isSettled(call, lookedAt);
 }
 
-/** EC2's list with what its answers have said since: the list may be behind them. */
+/** EC2's list with the answers of {@linkcode unforgotten} calls. */
 export function withAnswers(
   list: readonly Ec2Eni[],
   calls: readonly Call[],
-  lookedAt: number,
 ): Ec2Eni[] {
   const enis = new Map(list.map((eni) => [eni.id, eni]));
-  for (const call of calls) {
-    if (!isSettled(call, lookedAt)) answer(enis, call);
-  }
+  for (const call of calls) answer(enis, call);
   return [...enis.values()];
 }
 
@@ -144,9 +239,10 @@ function attached(
   device: number,
   attachment: Pick<EniAttachment, "id" | "since"> | undefined,
 ): Ec2Eni {
-  // An attachment of before a detachment may still be shown.
-  const { id } = eni.attachment ?? {};
+  // An attachment of before a detachment may still be shown, and a later one.
+  const { id, since = -Infinity } = eni.attachment ?? {};
   if (attachment === undefined || attachment.id === id) return eni;
+  if (since > attachment.since) return eni;
   const state = "attaching";
   return {
     ...eni,

@@ -3,13 +3,15 @@ import { Address, Prefix } from "../../inet/mod.ts";
 import {
   type Action,
   type Call,
+  isBehind,
   isOpen,
   isSettled,
   type Outcome,
   SETTLE_MS,
+  unforgotten,
   withAnswers,
 } from "./calls.ts";
-import type { Ec2Eni } from "./eni.ts";
+import type { Ec2Eni, ImdsEni } from "./eni.ts";
 
 const ONE = Prefix.parse("10.0.96.20/32");
 const TWO = Prefix.parse("10.0.96.21/32");
@@ -40,7 +42,7 @@ function believed(
   list: readonly Ec2Eni[],
   ...calls: readonly Call[]
 ): Ec2Eni[] {
-  return withAnswers(list, calls, 1);
+  return withAnswers(list, calls);
 }
 
 const ASSIGN: Action = {
@@ -61,7 +63,7 @@ const CREATE: Action = {
   count: 1,
 };
 
-Deno.test("withAnswers() adds what was created and assigned, until the list must show it", () => {
+Deno.test("withAnswers() adds what was created and assigned", () => {
   const created = ended(CREATE, { kind: "done", eni: LOOSE });
   assert.deepEqual(believed([], created), [LOOSE]);
   const assigned = ended(ASSIGN, { kind: "done", blocks: [TWO] });
@@ -69,7 +71,6 @@ Deno.test("withAnswers() adds what was created and assigned, until the list must
     believed([], created, assigned)[0]?.blocks.map(String),
     ["10.0.96.20/32", "10.0.96.21/32"],
   );
-  assert.deepEqual(withAnswers([], [created], SETTLE_MS), []);
 });
 
 Deno.test("withAnswers() believes a newer list of an ENI that was created", () => {
@@ -145,4 +146,111 @@ Deno.test("isOpen() is a call whose end is unknown, until the list must show wha
   assert.ok(!isSettled(ended(DELETE, DONE), SETTLE_MS - 1));
   assert.ok(isSettled(ended(DELETE, DONE), SETTLE_MS));
   assert.ok(isSettled(refused, 0));
+});
+
+const SHOWN: ImdsEni = { id: "eni-1", device: 1, blocks: [ONE] };
+const MARK: Action = {
+  kind: "endWithInstance",
+  eni: "eni-1",
+  attachment: "attach-1",
+};
+const MARKED: Ec2Eni = {
+  ...ENI,
+  attachment: { ...ATTACHMENT, endsWithInstance: true },
+};
+const LATE_MS = 300_000;
+const UNSEEN_MS = 120_000;
+
+/** A call that was answered, EC2's list and the metadata before it, and both after it. */
+const CHANGES: readonly (readonly [
+  Call,
+  readonly [readonly Ec2Eni[], readonly ImdsEni[]],
+  readonly [readonly Ec2Eni[], readonly ImdsEni[]],
+])[] = [
+  [
+    ended(CREATE, { kind: "done", eni: LOOSE }),
+    [[], []],
+    [[ENI], [SHOWN]],
+  ],
+  [
+    ended(ATTACH, { kind: "done", attachment: { id: "attach-1", since: 0 } }),
+    [[LOOSE], []],
+    [[ENI], [SHOWN]],
+  ],
+  [
+    ended(ASSIGN, { kind: "done", blocks: [TWO] }),
+    [[ENI], [SHOWN]],
+    [[{ ...ENI, blocks: [ONE, TWO] }], [{ ...SHOWN, blocks: [ONE, TWO] }]],
+  ],
+  [
+    ended(UNASSIGN, DONE),
+    [[ENI], [SHOWN]],
+    [[{ ...ENI, blocks: [] }], [{ ...SHOWN, blocks: [] }]],
+  ],
+  [ended(DETACH, DONE), [[ENI], [SHOWN]], [[LOOSE], []]],
+  [ended(MARK, DONE), [[ENI], []], [[MARKED], [SHOWN]]],
+];
+
+function isLeft(
+  call: Call,
+  imds: readonly ImdsEni[],
+  lookedAt: number,
+): boolean {
+  return unforgotten([call], { imds, lookedAt }).length > 0;
+}
+
+for (const [call, [ec2, imds], [ec2After, imdsAfter]] of CHANGES) {
+  const { kind } = call.action;
+  Deno.test(`unforgotten() counts on an answer to ${kind} for as long as EC2's lists may be behind`, () => {
+    assert.ok(isLeft(call, imdsAfter, SETTLE_MS));
+    assert.ok(isLeft(call, imdsAfter, LATE_MS - 1), "five minutes");
+    assert.ok(!isLeft(call, imdsAfter, LATE_MS));
+    assert.ok(isLeft(call, imds, UNSEEN_MS - 1), "two, when neither shows it");
+    assert.ok(!isLeft(call, imds, UNSEEN_MS));
+    const [noted] = unforgotten([call], { imds: imdsAfter, lookedAt: 1 });
+    assert.ok(noted);
+    assert.ok(isLeft(noted, imds, SETTLE_MS - 1));
+    assert.ok(!isLeft(noted, imds, SETTLE_MS), "undone by others");
+  });
+
+  Deno.test(`isBehind() is a list that should show ${kind}, and does not`, () => {
+    const is = (list: readonly Ec2Eni[], lookedAt: number) =>
+      isBehind(list, { calls: [call], lookedAt });
+    assert.ok(!is(ec2, SETTLE_MS - 1));
+    assert.ok(is(ec2, SETTLE_MS));
+    assert.ok(!is(ec2After, SETTLE_MS));
+  });
+}
+
+Deno.test("withAnswers() keeps what EC2 has given again", () => {
+  const calls = [
+    ended(UNASSIGN, DONE),
+    ended(ASSIGN, { kind: "done", blocks: [ONE] }, 3_000),
+  ];
+  const imds = [{ ...SHOWN, blocks: [] }];
+  const left = unforgotten(calls, { imds, lookedAt: UNSEEN_MS });
+  assert.deepEqual(left.map(({ action: { kind } }) => kind), [
+    "unassign",
+    "assign",
+  ]);
+  assert.deepEqual(withAnswers([ENI], left)[0]?.blocks, [ONE]);
+});
+
+Deno.test("withAnswers() takes no attachment back that came after the answer", () => {
+  const attached = ended(ATTACH, {
+    kind: "done",
+    attachment: { id: "attach-0", since: 7 },
+  });
+  const later = { ...ENI, attachment: { ...ATTACHMENT, since: 8 } };
+  assert.deepEqual(believed([later], attached), [later]);
+});
+
+Deno.test("unforgotten() keeps calls under way, and forgets what was refused or has had no answer for long", () => {
+  const unknown = ended(ASSIGN, { kind: "unknown" });
+  assert.ok(isLeft({ action: ASSIGN }, [SHOWN], 1e9));
+  const refused = ended(ASSIGN, { kind: "refused", why: "other" });
+  assert.ok(!isLeft(refused, [SHOWN], 0));
+  assert.ok(isLeft(unknown, [SHOWN], SETTLE_MS - 1));
+  assert.ok(!isLeft(unknown, [SHOWN], SETTLE_MS));
+  assert.ok(!isBehind([ENI], { calls: [{ action: ASSIGN }], lookedAt: 1e9 }));
 });

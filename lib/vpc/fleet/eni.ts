@@ -135,7 +135,21 @@ function mergeEni(
     imds?.ipv6 === undefined ? [] : [imds.ipv6],
   );
   const device = ec2?.attachment?.device ?? imds?.device;
-  return { id, ec2, device, inImds: imds !== undefined, grants, ipv6 };
+  const inImds = imds !== undefined;
+  return {
+    id,
+    ec2: inImds ? attached(ec2) : ec2,
+    device,
+    inImds,
+    grants,
+    ipv6,
+  };
+}
+
+/** The metadata service shows an ENI when it is attached: EC2's list may be behind. */
+function attached(ec2: Ec2Eni | undefined): Ec2Eni | undefined {
+  if (ec2?.attachment?.state !== "attaching") return ec2;
+  return { ...ec2, attachment: { ...ec2.attachment, state: "attached" } };
 }
 
 function mergeBlocks(

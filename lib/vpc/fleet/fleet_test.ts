@@ -463,7 +463,9 @@ Deno.test("stateOf() derives where an ENI is on its way", () => {
   };
   assert.equal(state({}), "ready");
   assert.equal(state({ imds: false }), "unseen");
-  assert.equal(state({ attachment: { state: "attaching" } }), "attaching");
+  const attaching = { attachment: { state: "attaching" } } as const;
+  assert.equal(state({ ...attaching, imds: false }), "attaching");
+  assert.equal(state(attaching), "ready", "the metadata show it attached");
   assert.equal(state({ attachment: { state: "detaching" } }), "detaching");
   const blocks = [B, C];
   assert.equal(state({ blocks }, { [B]: { retired: true } }), "ready");

@@ -91,7 +91,7 @@ const step: fc.Arbitrary<Step> = fc.oneof(
   },
   fc.record({
     do: fc.constant("lag" as const),
-    ec2: fc.integer({ min: 0, max: 5_000 }),
+    ec2: fc.integer({ min: 0, max: 90_000 }),
     imds: fc.integer({ min: 0, max: 20_000 }),
   }),
   fc.record({

@@ -100,6 +100,35 @@ Deno.test("plan() serves 9 pods at once with three calls that add", () => {
 });
 
 for (
+  const [ec2S, imdsS] of [[0, 1], [12, 1], [60, 1], [180, 1], [60, 60]] as const
+) {
+  Deno.test(`plan() makes no call twice while EC2's list is ${ec2S} s behind, and the metadata ${imdsS}`, () => {
+    const ec2 = new Ec2Model(T3_SMALL, SUBNET);
+    const targets = targetsOf({ warmIps: 1, minIps: 1 });
+    const lagMs = { ec2: ec2S * 1_000, imds: imdsS * 1_000 };
+    const node = new NodeModel(ec2, { targets, lagMs });
+    settle(node);
+    const callsFor = (change: () => void) => {
+      const { length } = node.calls;
+      change();
+      // Longer than the list is behind.
+      for (let s = 0; s < 600; s++) node.step(1_000);
+      return kinds(node).slice(length).sort();
+    };
+    assert.deepEqual(callsFor(() => node.pods = 9), [
+      "assign",
+      ...["attach", "attach", "create", "create"],
+      ...["endWithInstance", "endWithInstance"],
+    ]);
+    assert.deepEqual(callsFor(() => node.stop(8, (n) => n - 1)), [
+      ...["delete", "delete", "detach", "detach"],
+      "unassign",
+    ]);
+    assert.deepEqual([node.used, node.layout], [1, [2]]);
+  });
+}
+
+for (
   const [kind, pods, full, left] of [
     ["address", 5, [3, 3], [2]],
     ["prefix", 80, [3, 3], [1]],

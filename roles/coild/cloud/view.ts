@@ -6,9 +6,10 @@ import {
   type Ec2Eni,
   type Eni,
   grantName,
-  isSettled,
+  isBehind,
   mergeEnis,
   type Outcome,
+  unforgotten,
   withAnswers,
 } from "../../../lib/vpc/mod.ts";
 import type { Sight } from "./sight.ts";
@@ -75,7 +76,7 @@ export class CloudView {
     const [look, sight] = [this.#look, this.#sight];
     if (look === undefined || sight === undefined) return undefined;
     const { lookedAt } = look;
-    this.#ended = this.#ended.filter((call) => !isSettled(call, lookedAt));
+    this.#ended = this.#unforgotten(look, sight);
     return { enis: this.#merge(look, sight), sight, lookedAt };
   }
 
@@ -118,16 +119,17 @@ export class CloudView {
     const isUnknown = this.#ended.some(({ ended }) =>
       ended?.outcome.kind === "unknown"
     );
-    return isUnknown || this.#enis.some(isMoving);
+    return isUnknown || this.#isBehind || this.#enis.some(isMoving);
   }
 
-  /** Whether the metadata service is behind EC2. */
+  /** Whether the metadata service is behind EC2, or is to say whether EC2's list is behind. */
   get awaitsMetadata(): boolean {
-    return this.#enis.some(({ ec2, inImds, grants, ipv6 = [] }) => {
-      if (ec2?.attachment?.state !== "attached") return inImds;
-      const all = grants.concat(ipv6);
-      return !inImds || all.some((grant) => !grant.inImds || !grant.inEc2);
-    });
+    return this.#isBehind ||
+      this.#enis.some(({ ec2, inImds, grants, ipv6 = [] }) => {
+        if (ec2?.attachment?.state !== "attached") return inImds;
+        const all = grants.concat(ipv6);
+        return !inImds || all.some((grant) => !grant.inImds || !grant.inEc2);
+      });
   }
 
   /** Whether ENIs of this node without an instance are to be expected. */
@@ -141,12 +143,24 @@ export class CloudView {
   }
 
   #merge(look: Ec2Look, sight: Sight): Eni[] {
-    const list = this.#enisOf(look.enis);
+    const calls = this.#unforgotten(look, sight);
     return mergeEnis(
-      withAnswers(list, this.#ended, look.lookedAt),
+      withAnswers(this.#enisOf(look.enis), calls),
       sight.enis,
       this.#families,
     );
+  }
+
+  #unforgotten({ lookedAt }: Ec2Look, { enis: imds }: Sight): Call[] {
+    return unforgotten(this.#ended, { lookedAt, imds });
+  }
+
+  get #isBehind(): boolean {
+    const [look, sight] = [this.#look, this.#sight];
+    if (look === undefined || sight === undefined) return false;
+    const { enis, lookedAt } = look;
+    const calls = this.#unforgotten(look, sight);
+    return isBehind(this.#enisOf(enis), { calls, lookedAt });
   }
 }
 

@@ -117,8 +117,29 @@ Deno.test("a view awaits EC2 while ENIs move or it is not known what a call did,
   assert.equal(view.awaitsEc2, true);
   // EC2 has shown by then what there is to show.
   view.saw({ enis: [], lookedAt: 10_006 });
+  assert.equal(view.scene()?.enis[0]?.grants.length, 2);
+  assert.deepEqual([view.calls.length, view.awaitsEc2], [1, true]);
+  view.saw({ enis: [], lookedAt: 120_005 });
   assert.equal(view.scene()?.enis[0]?.grants.length, 1);
   assert.deepEqual([view.calls.length, view.awaitsEc2], [0, false]);
+});
+
+Deno.test("a view awaits EC2 while its list lacks what a call did and the metadata show", () => {
+  const view = viewOf(eniOf("e", "attached", A));
+  view.sawMetadata(sightOf({ e: [A, B] }));
+  view.begin(ASSIGN);
+  const blocks = [Prefix.parse(B)];
+  view.end(ASSIGN, { at: 5, outcome: { kind: "done", blocks } });
+  view.saw({ enis: [], lookedAt: 10_005 });
+  // These say whether others have undone it.
+  assert.deepEqual([view.awaitsEc2, view.awaitsMetadata], [true, true]);
+  assert.deepEqual(view.scene()?.enis[0]?.grants.at(-1), {
+    block: blocks[0],
+    inEc2: true,
+    inImds: true,
+  });
+  view.saw({ enis: [], lookedAt: 300_005 });
+  assert.equal(view.awaitsEc2, false);
 });
 
 Deno.test("one ENI of several is enough for a view to await EC2 or the metadata", () => {

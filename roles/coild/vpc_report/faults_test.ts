@@ -1,6 +1,8 @@
 // What EC2 and the metadata service do to a node.
 import assert from "node:assert/strict";
 import { untilPasses } from "../../../lib/async/testing.ts";
+import type { Prefix } from "../../../lib/inet/mod.ts";
+import type { AllocationRecord } from "../../../lib/ipam/mod.ts";
 import { VpcHostProblem } from "../../../lib/vpc/mod.ts";
 import { GROUP, ROLE_KEYS, SUBNET } from "../../../tests/lab/cloud/testing.ts";
 import {
@@ -27,6 +29,14 @@ const UNSEEN_MS = 130_000;
 async function faultsOf({ cloud }: SimulatedNode): Promise<number> {
   const calls = await cloud.ask.calls(0);
   return calls.filter(({ fault }) => fault !== undefined).length;
+}
+
+/** Whether a pod's address is one of an ENI's. */
+function isWithin(
+  blocks: readonly Prefix[],
+  { addresses: { ipv4 } }: AllocationRecord,
+): boolean {
+  return ipv4 !== undefined && blocks.some((block) => block.contains(ipv4));
 }
 
 /** A process whose calls are recorded. */
@@ -274,6 +284,35 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
     assert.equal(second.ipam.stats()[0]?.used, 1);
   },
 
+  "limits that are lower after a restart": async () => {
+    await using node = await SimulatedNode.start();
+    const first = node.process(BARE);
+    for (const pod of podsOf(5)) await first.add(pod);
+    await node.expectLayout(3, 3);
+    await first[Symbol.asyncDispose]();
+    const options = { cooldownMs: 100, waitMs: 15_000 };
+    await using second = node.process([...BARE, "--max-enis=1"], options);
+    await second.ready;
+    assert.equal(second.supply.allocations.length, 5);
+    await second.add("pod5");
+    const before = await node.changes();
+    await assert.rejects(second.add("pod6"), /^OutOfBlocksError/);
+    assert.deepEqual(await node.changes(), before);
+    const ofFirst = node.settings?.enis[0]?.blocks ?? [];
+    const [staying, ...rest] = second.supply.allocations.toSorted((a, b) =>
+      Number(isWithin(ofFirst, b)) - Number(isWithin(ofFirst, a))
+    );
+    assert.ok(staying);
+    for (const { containerId } of rest) await second.remove(containerId);
+    node.aheadMs = ATTACHED_MS;
+    await later(() => node.expectLayout(2));
+    await later(() => assertNothingLoose(node));
+    const left = second.supply.allocations.map(({ containerId }) =>
+      containerId
+    );
+    assert.deepEqual(left, [staying.containerId]);
+  },
+
   "a kernel that is slow, and never as it should be": async () => {
     await using node = await SimulatedNode.start();
     const first = node.process(["--vpc-mode=address", "--warm-ips=2"]);
@@ -307,15 +346,21 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
 
   "an account that allows one call of a kind each second": async () => {
     await using node = await SimulatedNode.start();
-    for (const call of ["Describe*", "Assign*", "Create*", "Attach*"]) {
+    const grows = ["Describe*", "Assign*", "Create*", "Attach*", "Modify*"];
+    const shrinks = ["Unassign*", "Detach*", "Delete*"];
+    for (const call of [...grows, ...shrinks]) {
       const rate = { perSecond: 1, burst: 1 };
       await node.cloud.ask.fault({ call, kind: "throttle", ...rate });
     }
-    await using coild = node.process(BARE);
+    await using coild = node.process(BARE, { cooldownMs: 100 });
     await later(async () => {
       await Promise.all(podsOf(4).map((pod) => coild.add(pod)));
     });
     assert.ok(await faultsOf(node) > 0);
+    for (const pod of podsOf(4)) await coild.remove(pod);
+    node.aheadMs = ATTACHED_MS;
+    await later(() => node.expectLayout(1));
+    await later(() => assertNothingLoose(node));
   },
 
   "keys that are replaced": async () => {
