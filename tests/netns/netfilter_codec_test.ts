@@ -112,6 +112,7 @@ function statements(
       nft.inSet([`${ip} daddr`, `${ip} daddr`], `two${digit}`, not)
     ),
     address.map(nft.setSaddr),
+    address.map(nft.setDaddr),
     fc.constant(nft.nfproto(family)),
     fc.constant(nft.l4proto(protocol)),
     fc.nat(0xffffffff).map(nft.ctMark),

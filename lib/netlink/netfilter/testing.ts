@@ -148,6 +148,8 @@ const EXAMPLES: readonly NftChain[] = [
       nft.rule([nft.nfproto("ipv6"), nft.reject("host-unreachable")]),
       nft.rule([nft.iifname("tunnel*"), nft.setSaddr(V4)]),
       nft.rule([nft.iifname("tunnel*"), nft.setSaddr(V6)]),
+      nft.rule([nft.metaMark(7), nft.udpDport(5555), nft.setDaddr(V4)]),
+      nft.rule([nft.metaMark(8), nft.udpDport(5555), nft.setDaddr(V6)]),
       nft.rule([nft.l4proto("tcp"), nft.drop()]),
       nft.rule([nft.l4proto("icmp"), nft.drop()]),
       nft.rule([nft.l4proto("ipv6-icmp"), nft.drop()]),

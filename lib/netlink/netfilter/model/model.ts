@@ -68,12 +68,16 @@ export interface NftRule {
   readonly comment?: string;
 }
 
-/** A part of a packet, or something known about it, that is compared with an address. */
-export type NftAddressField =
+/** An address in a packet's own header. */
+export type NftHeaderAddress =
   | "ip saddr"
   | "ip daddr"
   | "ip6 saddr"
-  | "ip6 daddr"
+  | "ip6 daddr";
+
+/** A part of a packet, or something known about it, that is compared with an address. */
+export type NftAddressField =
+  | NftHeaderAddress
   /** The source of an IPv4 packet in a UDP datagram (Foo over UDP): `@th,160,32`. */
   | "inner ip saddr"
   /** The destination of the same packet: `@th,192,32`. */
@@ -148,7 +152,7 @@ export type NftStatement =
   }
   | {
     readonly kind: "prefix";
-    readonly field: "ip saddr" | "ip daddr" | "ip6 saddr" | "ip6 daddr";
+    readonly field: NftHeaderAddress;
     /** At least one bit long. */
     readonly prefix: Prefix;
     readonly not: boolean;
@@ -199,7 +203,11 @@ export type NftStatement =
   | { readonly kind: "counter"; readonly name: string }
   | { readonly kind: "verdict"; readonly verdict: "accept" | "drop" }
   | { readonly kind: "masquerade" }
-  | { readonly kind: "setSaddr"; readonly address: Address }
+  | {
+    readonly kind: "setAddress";
+    readonly field: NftHeaderAddress;
+    readonly address: Address;
+  }
   | { readonly kind: "reject"; readonly code: NftRejectCode }
   | { readonly kind: "setCtMark"; readonly mark: number }
   | {

@@ -232,7 +232,12 @@ export function masquerade(): NftStatement {
 
 /** Writes another source address into the packet, without connection tracking, and corrects the checksums. */
 export function setSaddr(address: Address): NftStatement {
-  return { kind: "setSaddr", address };
+  return { kind: "setAddress", field: saddrField(address.family), address };
+}
+
+/** Gives the packet another destination; it keeps its route. */
+export function setDaddr(address: Address): NftStatement {
+  return { kind: "setAddress", field: daddrField(address.family), address };
 }
 
 /** Drops the packet and sends its sender an ICMP error. */

@@ -6,7 +6,6 @@ import {
   type NftRule,
   type NftStatement,
 } from "../model/model.ts";
-import { saddrField } from "../model/statements.ts";
 
 /** The text of a rule as `nft list` prints it. */
 export function formatRule(rule: NftRule): string {
@@ -61,7 +60,7 @@ const ACTION_KINDS = [
   "counter",
   "verdict",
   "masquerade",
-  "setSaddr",
+  "setAddress",
   "reject",
   "setCtMark",
   "setMarkBits",
@@ -101,9 +100,8 @@ function familyOf(statement: NftStatement): "ipv4" | "ipv6" | undefined {
   switch (statement.kind) {
     case "address":
     case "prefix":
+    case "setAddress":
       return familyOfField(statement.field);
-    case "setSaddr":
-      return statement.address.family;
     case "icmpv6Type":
       return "ipv6";
     case "lookup":
@@ -199,8 +197,8 @@ function formatAction(action: Action): string {
       return `counter name "${action.name}"`;
     case "verdict":
       return action.verdict;
-    case "setSaddr":
-      return `${saddrField(action.address.family)} set ${action.address}`;
+    case "setAddress":
+      return `${action.field} set ${action.address}`;
     case "reject":
       return `reject with icmpx ${action.code}`;
     case "setCtMark":

@@ -7,7 +7,7 @@ import {
   payloadLoad,
   type PayloadPart,
 } from "./expressions.ts";
-import type { NftField } from "../model/model.ts";
+import type { NftField, NftHeaderAddress } from "../model/model.ts";
 import type { Expression } from "./instruction.ts";
 
 /** How a field is read. */
@@ -25,18 +25,21 @@ export interface FieldSource {
 /** IFNAMSIZ of `<linux/if.h>`: names of links are compared with the zeros behind them. */
 export const IFNAMSIZ = 16;
 
-/** Where the source address is, RFC 791 and RFC 8200. */
-export const SADDR: Readonly<Record<Family, PayloadPart>> = {
-  ipv4: { base: "network", offset: 12, length: 4 },
-  ipv6: { base: "network", offset: 8, length: 16 },
-};
+/** Where addresses are in a header, RFC 791 and RFC 8200. */
+export const HEADER_ADDRESSES: Readonly<Record<NftHeaderAddress, PayloadPart>> =
+  {
+    "ip saddr": { base: "network", offset: 12, length: 4 },
+    "ip daddr": { base: "network", offset: 16, length: 4 },
+    "ip6 saddr": { base: "network", offset: 8, length: 16 },
+    "ip6 daddr": { base: "network", offset: 24, length: 16 },
+  };
 
-/** Header offsets are those of RFC 791 and RFC 8200; a packet in a UDP datagram begins 8 bytes behind the UDP header's start. */
+/** A packet in a UDP datagram begins 8 bytes behind the UDP header's start. */
 const SOURCES: Readonly<Record<NftField, FieldSource>> = {
-  "ip saddr": inPacket("ipv4", SADDR.ipv4),
-  "ip daddr": inPacket("ipv4", { base: "network", offset: 16, length: 4 }),
-  "ip6 saddr": inPacket("ipv6", SADDR.ipv6),
-  "ip6 daddr": inPacket("ipv6", { base: "network", offset: 24, length: 16 }),
+  "ip saddr": inPacket("ipv4", HEADER_ADDRESSES["ip saddr"]),
+  "ip daddr": inPacket("ipv4", HEADER_ADDRESSES["ip daddr"]),
+  "ip6 saddr": inPacket("ipv6", HEADER_ADDRESSES["ip6 saddr"]),
+  "ip6 daddr": inPacket("ipv6", HEADER_ADDRESSES["ip6 daddr"]),
   "inner ip saddr": inUdp({ base: "transport", offset: 20, length: 4 }),
   "inner ip daddr": inUdp({ base: "transport", offset: 24, length: 4 }),
   "inner ip6 saddr": inUdp({ base: "transport", offset: 16, length: 16 }),

@@ -28,12 +28,18 @@ import {
   routeTcpMss,
   writeTcpMaxseg,
 } from "./expressions.ts";
-import { type FieldSource, IFNAMSIZ, SADDR, sourceOf } from "./fields.ts";
+import {
+  type FieldSource,
+  HEADER_ADDRESSES,
+  IFNAMSIZ,
+  sourceOf,
+} from "./fields.ts";
 import { addToSet } from "./set_updates.ts";
 import { hostU32, simpleExpressions } from "./simple_statements.ts";
 import type {
   NftCtState,
   NftField,
+  NftHeaderAddress,
   NftIcmpv6Type,
   NftL4proto,
   NftRule,
@@ -121,8 +127,8 @@ class RuleEncoder {
           addToSet(statement.set, statement),
         );
         return;
-      case "setSaddr":
-        return this.#setSaddr(statement.address);
+      case "setAddress":
+        return this.#setAddress(statement);
       case "icmpv6Type":
         return this.#icmpv6Type(statement.type);
       case "nfproto":
@@ -197,9 +203,14 @@ class RuleEncoder {
     );
   }
 
-  #setSaddr(address: Address): void {
+  #setAddress(
+    { field, address }: {
+      readonly field: NftHeaderAddress;
+      readonly address: Address;
+    },
+  ): void {
     this.#needFamily(address.family);
-    const part = SADDR[address.family];
+    const part = HEADER_ADDRESSES[field];
     this.expressions.push(immediate(address.toBytes()), addressWrite(part));
   }
 
