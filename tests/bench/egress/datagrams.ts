@@ -9,38 +9,28 @@ import {
 } from "../../../lib/linux/mod.ts";
 import { FAMILIES, type Family } from "../../../lib/inet/mod.ts";
 import { addressesOf, type EgressLab } from "../../vm/egress_server_lab.ts";
+import { compareBursts, type TunnelLabs } from "./bursts.ts";
 
 const PORT = 5300;
 const PAYLOAD = new Uint8Array(1_000);
 /** Datagrams of a burst, about a millisecond. */
 const BURST = 40;
-/** Bursts by each tunnel for one sample. */
-const BURSTS = 200;
-/** Of these the share that is quicker than the sample: the others met something else. */
-const QUICKER = 0.1;
-
-/** Two ways to the same gateway. */
-export interface DatagramLabs {
-  readonly service: EgressLab;
-  readonly direct: EgressLab;
-}
 
 /** Throughput of the second as a percentage of that of the first, in each family. */
-export function compareDatagrams(labs: DatagramLabs): number[] {
-  return FAMILIES.map((family) => {
+export async function compareDatagrams(labs: TunnelLabs): Promise<number[]> {
+  const ratios: number[] = [];
+  for (const family of FAMILIES) {
     using stack = new DisposableStack();
     const service = senderOf(labs.service, { family, stack });
     const direct = senderOf(labs.direct, { family, stack });
-    const times: [number[], number[]] = [[], []];
-    for (let i = 0; i < BURSTS; i++) {
-      // Which is first differs.
-      for (const turn of i % 2 === 0 ? [0, 1] as const : [1, 0] as const) {
-        times[turn].push(burst(turn === 0 ? service : direct));
-      }
-    }
-    const [ofService = NaN, ofDirect = NaN] = times.map(quick);
-    return 100 * ofService / ofDirect;
-  });
+    ratios.push(
+      await compareBursts({
+        service: () => burst(service),
+        direct: () => burst(direct),
+      }),
+    );
+  }
+  return ratios;
 }
 
 /** A socket of the client's whose datagrams a server outside gets, and leaves lying. */
@@ -63,12 +53,6 @@ function senderOf(
   return stack.use(openDatagramSocket({ address, port: PORT }, { netns }));
 }
 
-function burst(socket: DatagramSocket): number {
-  const startMs = performance.now();
+function burst(socket: DatagramSocket): void {
   for (let i = 0; i < BURST; i++) socket.sendNow(PAYLOAD);
-  return performance.now() - startMs;
-}
-
-function quick(times: readonly number[]): number | undefined {
-  return times.toSorted((a, b) => a - b)[Math.floor(times.length * QUICKER)];
 }

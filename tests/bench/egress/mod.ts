@@ -78,6 +78,7 @@ export async function egressFigures(bench: EgressBench): Promise<Figure[]> {
       targets: {
         "tunnel.ratio": "p50 >= 95",
         "tunnel.direct.datagrams": "p50 >= 100",
+        "tunnel.direct.streams": "p50 >= 100",
       },
     }));
   }

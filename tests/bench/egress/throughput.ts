@@ -21,6 +21,7 @@ import {
 } from "../../vm/egress_server_lab.ts";
 import { compareDatagrams } from "./datagrams.ts";
 import type { Samples } from "./samples.ts";
+import { compareStreams } from "./streams.ts";
 
 const IPERF_PORT: Readonly<Record<Family, string>> = {
   ipv4: "5204",
@@ -53,6 +54,7 @@ export async function throughput(options: {
   }
   const rates: Record<string, number[]> = {};
   const datagrams: number[] = [];
+  const streams: number[] = [];
   const [service, direct] = [labs.get("ours"), labs.get("direct")];
   for (let round = 0; round < options.rounds; round++) {
     for (const family of FAMILIES) {
@@ -69,11 +71,13 @@ export async function throughput(options: {
       }
     }
     if (service !== undefined && direct !== undefined) {
-      datagrams.push(...compareDatagrams({ service, direct }));
+      datagrams.push(...await compareDatagrams({ service, direct }));
+      streams.push(...await compareStreams({ service, direct }));
     }
     await options.report({
       ...samplesOf(rates),
       "tunnel.direct.datagrams": { unit: "%", samples: datagrams },
+      "tunnel.direct.streams": { unit: "%", samples: streams },
     });
   }
 }
