@@ -37,8 +37,8 @@ export {
   clearClient,
   type ClientReport,
   isClient,
-  listChosen,
-  listLost,
+  type KnownChoices,
+  listChoices,
 } from "./client/apply.ts";
 export { gatewayMark } from "./plan/choice.ts";
 export {

@@ -28,12 +28,8 @@ export const EGRESS_ORIGINATING_TABLES = 1000;
 /** Rule priority of egress clients: link-local destinations stay in the main table. */
 export const EGRESS_LINK_LOCAL_PRIORITY = 1800;
 
-/** Rule priority of egress clients: connections marked for one gateway look up the table whose number is their mark. */
-export const EGRESS_GATEWAY_MARK_PRIORITY = 1850;
-
 /**
- * Marks of connections for one gateway, and numbers of its route table, have
- * this bit. Marks for originating-only mode are indexes of links, which never
+ * Marks of connections for one gateway have this bit. Marks for originating-only mode are indexes of links, which never
  * have it: the kernel counts them as positive `int`.
  */
 export const EGRESS_GATEWAY_MARK_BIT = 0x8000_0000;

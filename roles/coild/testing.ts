@@ -6,10 +6,12 @@
 import type { Egress } from "../../lib/api/mod.ts";
 import { type Clock, KeyedMutex, TaskGroup } from "../../lib/async/mod.ts";
 import { untilPasses, untilQuiet } from "../../lib/async/testing.ts";
-import type {
-  ClientPlan,
-  EndedConnections,
-  OpenProbeSocket,
+import {
+  type ClientPlan,
+  type EndedConnections,
+  gatewayMark,
+  type KnownChoices,
+  type OpenProbeSocket,
 } from "../../lib/egress/mod.ts";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
 import {
@@ -105,16 +107,12 @@ class FakePlane implements EgressPlane {
     return Promise.resolve({ aborted: 1, forgotten: 2 });
   }
 
-  chosen(): Promise<ReadonlySet<number>> {
-    return Promise.resolve(
-      new Set(this.plan?.choices.flatMap(({ all }) => all)),
-    );
-  }
-
-  lost(): Promise<ReadonlySet<number>> {
-    return Promise.resolve(
-      new Set(this.plan?.choices.flatMap(({ lost }) => lost)),
-    );
+  choices(): Promise<KnownChoices> {
+    const choices = this.plan?.choices ?? [];
+    return Promise.resolve({
+      chosen: new Set(choices.flatMap(({ all }) => all.map(gatewayMark))),
+      lost: new Set(choices.flatMap(({ lost }) => lost)),
+    });
   }
 }
 

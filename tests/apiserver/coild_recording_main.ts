@@ -4,9 +4,14 @@
  * in `<dir>/<inode of its network namespace>.json`, as it would be in the
  * kernel: whatever happens to coild.
  */
-import type { ClientPlan, EndedConnections } from "../../lib/egress/mod.ts";
+import {
+  type ClientPlan,
+  type EndedConnections,
+  gatewayMark,
+  type KnownChoices,
+} from "../../lib/egress/mod.ts";
 import { sleep } from "../../lib/async/mod.ts";
-import { type Family, Prefix } from "../../lib/inet/mod.ts";
+import { Address, type Family, Prefix } from "../../lib/inet/mod.ts";
 import { FouUnsupportedError } from "../../lib/netlink/mod.ts";
 import {
   type EgressPlane,
@@ -82,24 +87,20 @@ class RecordingPlane implements EgressPlane {
     return Promise.resolve({ aborted: 0, forgotten: 0 });
   }
 
-  async chosen({ netns }: PlaneOptions): Promise<ReadonlySet<number>> {
-    const choices = await this.#choicesOf(netns.inode);
-    return new Set(choices.flatMap(({ all }) => all));
-  }
-
-  async lost(
+  async choices(
     _plan: ClientPlan,
     { netns }: PlaneOptions,
-  ): Promise<ReadonlySet<number>> {
-    const choices = await this.#choicesOf(netns.inode);
-    return new Set(choices.flatMap(({ lost }) => lost));
-  }
-
-  async #choicesOf(inode: bigint): Promise<ClientPlan["choices"]> {
-    const file = this.#fileOf(inode);
-    if (!await exists(file)) return [];
-    const plan = JSON.parse(await Deno.readTextFile(file)) as ClientPlan;
-    return plan.choices;
+  ): Promise<KnownChoices> {
+    const file = this.#fileOf(netns.inode);
+    if (!await exists(file)) return { chosen: new Set(), lost: new Set() };
+    const { choices } = JSON.parse(await Deno.readTextFile(file)) as {
+      choices: { all: string[]; lost: number[] }[];
+    };
+    const all = choices.flatMap((each) => each.all.map(Address.parse));
+    return {
+      chosen: new Set(all.map(gatewayMark)),
+      lost: new Set(choices.flatMap(({ lost }) => lost)),
+    };
   }
 
   #fileOf(inode: bigint): string {

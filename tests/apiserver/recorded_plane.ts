@@ -86,7 +86,7 @@ export interface RecordedClient {
   /** `<table> <destination> <tunnel or refused>`, without routes that only let tunnelled packets pass. */
   readonly routes: readonly string[];
   readonly senders: readonly string[];
-  /** `<ready> of <all>` of the gateways that it chooses from, for each Egress and family. */
+  /** `<how many are ready> of <addresses>` of the gateways that it chooses from, for each Egress and family. */
   readonly choices: readonly string[];
   readonly port: number;
   readonly originatingOnly: boolean;
@@ -95,7 +95,7 @@ export interface RecordedClient {
 interface PlanJson {
   readonly choices: readonly {
     readonly ready: readonly number[];
-    readonly all: readonly number[];
+    readonly all: readonly string[];
   }[];
   readonly tunnels: readonly {
     readonly name: string;
@@ -128,7 +128,7 @@ function clientOf(plan: PlanJson): RecordedClient {
       tunnels.every(({ remote }) => remote !== sender)
     ),
     choices: choices.map(({ ready, all }) =>
-      `${ready.length} of ${all.length}`
+      `${ready.length} of ${all.join()}`
     ),
     port,
     originatingOnly,

@@ -8,8 +8,11 @@
 import process from "node:process";
 import { KeyedMutex, TaskGroup } from "../../lib/async/mod.ts";
 import type { Egress } from "../../lib/api/mod.ts";
-import { type EgressFacts, gatewayMark } from "../../lib/egress/mod.ts";
-import { listLost } from "../../lib/egress/client/apply.ts";
+import {
+  type EgressFacts,
+  gatewayMark,
+  listChoices,
+} from "../../lib/egress/mod.ts";
 import { clientTable } from "../../lib/egress/plan/table.ts";
 import { Address } from "../../lib/inet/mod.ts";
 import type { ClientInterface } from "../../lib/egress/plan/originating.ts";
@@ -339,7 +342,7 @@ export class SwitchLab implements AsyncDisposable {
       const set = await nftables.listSet(EGRESS_NFT_TABLE, `ready_${TUNNEL}`);
       return {
         ready: set.flat().map(Number).toSorted(),
-        lost: [...await listLost([{ tunnel: TUNNEL }], { netns })],
+        lost: [...(await listChoices([{ name: TUNNEL }], { netns })).lost],
       };
     }));
   }

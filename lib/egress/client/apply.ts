@@ -7,18 +7,16 @@ import {
   RouteSocket,
 } from "../../netlink/mod.ts";
 import { listSetIfAny } from "../kernel/list_set.ts";
+import { choiceSets, gatewaySetName, lostSetName } from "../plan/choice.ts";
 import {
-  choiceSets,
-  type GatewayChoice,
-  isGatewayMark,
-  lostSetName,
-} from "../plan/choice.ts";
-import { type ClientPlan, planClient } from "../plan/plan.ts";
+  type ClientPlan,
+  type ClientTunnel,
+  planClient,
+} from "../plan/plan.ts";
 import type {
   ShadowedDestination,
   SkippedDestination,
 } from "../plan/request.ts";
-import { isClientRule } from "../plan/rules.ts";
 import { CHOICE_CHAIN, clientTable } from "../plan/table.ts";
 import { Recent } from "./recent.ts";
 import { ClientRun } from "./run.ts";
@@ -113,8 +111,9 @@ const refills = new Recent<NftRefill>();
 
 /** Clients of the same gateways choose in the same way. */
 function refillOf(plan: ClientPlan): NftRefill {
-  const { originatingOnly, choices } = plan;
-  return refills.of(JSON.stringify({ originatingOnly, choices }), () => {
+  const { originatingOnly, ifname, choices } = plan;
+  const key = JSON.stringify({ originatingOnly, ifname, choices });
+  return refills.of(key, () => {
     const sets = choices.flatMap(choiceSets).map(({ name }) => name);
     const table = clientTable(plan, { interfaces: [] });
     return prepareRefill(table, { sets, chains: [CHOICE_CHAIN] });
@@ -144,30 +143,32 @@ export async function isClient({ netns }: ClientOptions): Promise<boolean> {
     (await nft.listTables()).includes(EGRESS_NFT_TABLE);
 }
 
-/** The marks of the gateways that the client of a namespace has chosen from, whatever made it. */
-export async function listChosen(
-  { netns }: ClientOptions,
-): Promise<ReadonlySet<number>> {
-  using route = RouteSocket.open({ netns });
-  const rules = (await route.listRules()).filter(isClientRule);
-  return new Set(
-    rules.flatMap(({ fwmark = 0 }) => isGatewayMark(fwmark) ? [fwmark] : []),
-  );
+/** What a client's table has of gateways that it chooses from, by their marks. */
+export interface KnownChoices {
+  /** Connections through these stay. */
+  readonly chosen: ReadonlySet<number>;
+  /** Those of them that do not answer. */
+  readonly lost: ReadonlySet<number>;
 }
 
-/** The marks of the gateways that a client's table has as lost; none where it is not as the choices are. */
-export async function listLost(
-  choices: readonly Pick<GatewayChoice, "tunnel">[],
+/** Reads from a client's table which gateways it chooses from, behind these tunnels; none where it does not. */
+export async function listChoices(
+  tunnels: readonly Pick<ClientTunnel, "name">[],
   { netns }: ClientOptions,
-): Promise<ReadonlySet<number>> {
+): Promise<KnownChoices> {
   using nft = NetfilterSocket.open({ netns });
-  const lost = new Set<number>();
-  for (const { tunnel } of choices) {
-    const set = lostSetName(tunnel);
-    const marks = await listSetIfAny(nft, EGRESS_NFT_TABLE, set);
-    for (const mark of marks.flat()) lost.add(Number(mark));
+  const [chosen, lost] = [new Set<number>(), new Set<number>()];
+  for (const { name } of tunnels) {
+    for (const mark of await marksIn(nft, gatewaySetName(name))) {
+      chosen.add(mark);
+    }
+    for (const mark of await marksIn(nft, lostSetName(name))) lost.add(mark);
   }
-  return lost;
+  return { chosen, lost };
+}
+
+async function marksIn(nft: NetfilterSocket, set: string): Promise<number[]> {
+  return (await listSetIfAny(nft, EGRESS_NFT_TABLE, set)).flat().map(Number);
 }
 
 /** The plan of a pod that is not a client. */

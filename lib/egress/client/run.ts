@@ -19,7 +19,6 @@ import {
   wantedRoutes,
   wantedTable,
 } from "./findings.ts";
-import { isGatewayMark } from "../plan/choice.ts";
 import { makeFresh } from "./fresh.ts";
 import { deleteLinks, renameFallbacks } from "./links.ts";
 import type { ClientPlan } from "../plan/plan.ts";
@@ -149,22 +148,13 @@ export class ClientRun implements Disposable {
   async #carryOut(findings: Findings): Promise<void> {
     await this.#step(() => this.#removePorts(findings));
     await this.#step(() => this.#openReversePath(["all", "default"]));
-    const isChoosing = this.#plan.choices.length > 0;
     const [indexes] = await settled([
       this.#step(() => this.#makeLinks(findings)),
-      isChoosing ? undefined : this.#receive(findings),
+      this.#receive(findings),
     ]);
     const routes = this.#diffRoutes(findings, indexes);
-    const isOfGateway = (_: Request, i: number) =>
-      isGatewayMark(routes.missing[i]?.table ?? 0);
-    const ofGateways = routes.put.filter(isOfGateway);
-    const others = routes.put.filter((each, i) => !isOfGateway(each, i));
-    // mutate: tests/vm/egress_client_test.ts does this; it takes a kernel with Foo over UDP.
-    await this.#step(() => this.#execute(ofGateways));
-    // A gateway is chosen when its routes are there, and not after they are gone.
-    if (isChoosing) await this.#receive(findings);
     await this.#step(() => this.#openReceiver(findings));
-    await this.#step(() => this.#execute(others));
+    await this.#step(() => this.#execute(routes.put));
     await this.#step(() => this.#removePaths(findings, routes));
     await this.#step(() => this.#removeLinks(findings));
     if (wantedTable(this.#plan, findings) === undefined) {

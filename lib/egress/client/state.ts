@@ -9,7 +9,6 @@ import {
   type RouteSocket,
   type Rule,
 } from "../../netlink/mod.ts";
-import { isGatewayMark } from "../plan/choice.ts";
 import { CLIENT_PROTOCOL } from "../plan/plan.ts";
 import { isClientRule } from "../plan/rules.ts";
 import { fouPort, sameFouPort } from "../kernel/fou_ports.ts";
@@ -72,7 +71,7 @@ export function ownState(state: NetnsState): OwnState {
   }
   const isCopy = ({ index, table, protocol }: Route): boolean =>
     index !== undefined && protocol === CLIENT_PROTOCOL &&
-    (table === originatingTable(index) || isGatewayMark(table));
+    table === originatingTable(index);
   return {
     links: state.links.filter(isOwnLink),
     rules,

@@ -57,8 +57,6 @@ Deno.test("ownState() takes the two tables, copies of ours, and the tables of ou
     route({ table: 117, protocol: 4 }),
     route({ table: 118 }),
     route({ table: 1003, protocol: 30 }),
-    // A gateway's, whose rule somebody has deleted.
-    route({ table: 0x80000001, protocol: 30 }),
     // As upstream copies them; only our rule tells.
     route({ table: 1004, index: 4, protocol: 3 }),
   ];

@@ -1,51 +1,50 @@
 import { createHash } from "node:crypto";
-import type { Address, Family } from "../../inet/mod.ts";
-import {
-  EGRESS_GATEWAY_MARK_BIT,
-  EGRESS_GATEWAY_MARK_PRIORITY,
-} from "../../names/mod.ts";
+import { type Address, distinct } from "../../inet/mod.ts";
+import { EGRESS_GATEWAY_MARK_BIT } from "../../names/mod.ts";
 import {
   nft,
   type NftRule,
   type NftSet,
   type NftStatement,
-  type Rule,
 } from "../../netlink/mod.ts";
 
 /**
- * How new connections are spread over the gateways of one Egress. Packets come
- * to the tunnel to its Service first; those of a connection with the mark of a
- * gateway are routed again, by that gateway's own table.
+ * How new connections are spread over the gateways of one Egress. All packets
+ * go into the tunnel to its Service; a datagram around one of a connection with
+ * the mark of a gateway gets that gateway's address in place of the Service's.
  */
 export interface GatewayChoice {
-  readonly family: Family;
   /** The tunnel to the Service. */
   readonly tunnel: string;
   /** Marks of the gateways that new connections go to. None: they go to the Service. */
   readonly ready: readonly number[];
-  /** Marks of all gateways whose connections stay where they are. */
-  readonly all: readonly number[];
+  /** All gateways whose connections stay where they are. */
+  readonly all: readonly Address[];
   /** Marks of those of them that do not answer. A start of coild knows them by the set in the kernel. */
   readonly lost: readonly number[];
   /** Whether connections stay with a lost gateway, too. */
   readonly keepsLost: boolean;
 }
 
-/** The mark of connections through a gateway, and the number of its route table: the same for an address every time. */
+/** The mark of connections through a gateway: the same for an address every time. */
 export function gatewayMark(address: Address): number {
   const digest = createHash("sha1").update(address.toBytes()).digest();
   return (digest.readUInt32BE() | EGRESS_GATEWAY_MARK_BIT) >>> 0;
 }
 
-/** Whether a number is a mark of {@linkcode gatewayMark}. */
-export function isGatewayMark(mark: number): boolean {
-  return mark >= EGRESS_GATEWAY_MARK_BIT;
-}
-
-/** The rule by which marked connections go to their gateway. */
-export function markRule(family: Family, mark: number): Rule {
-  const priority = EGRESS_GATEWAY_MARK_PRIORITY;
-  return { family, priority, fwmark: mark, table: mark };
+/** The rules that send the datagrams around marked packets to their gateways; two Egresses may name one. */
+export function gatewayRules(
+  choices: readonly GatewayChoice[],
+  port: number,
+): NftRule[] {
+  return distinct(choices.flatMap(({ all }) => all)).map((address) =>
+    nft.rule([
+      nft.metaMark(gatewayMark(address)),
+      nft.udpDport(port),
+      nft.setDaddr(address),
+      nft.accept(),
+    ])
+  );
 }
 
 /** The sets that the rules of a choice look into. */
@@ -60,7 +59,7 @@ export function choiceSets(
   const names = setNames(tunnel);
   return [
     setOf(names.ready, ready),
-    setOf(names.all, all),
+    setOf(names.all, all.map(gatewayMark)),
     setOf(names.lost, lost),
   ];
 }
@@ -68,9 +67,14 @@ export function choiceSets(
 function setNames(tunnel: string) {
   return {
     ready: `ready_${tunnel}`,
-    all: `gateways_${tunnel}`,
+    all: gatewaySetName(tunnel),
     lost: lostSetName(tunnel),
   };
+}
+
+/** The set of marks of all gateways. */
+export function gatewaySetName(tunnel: string): string {
+  return `gateways_${tunnel}`;
 }
 
 /** The set of marks of lost gateways. */
@@ -79,7 +83,7 @@ export function lostSetName(tunnel: string): string {
 }
 
 /**
- * The rules of a choice, in a chain of type `route`. A connection that has had
+ * The rules of a choice, on output. A connection that has had
  * an answer stays with its gateway for as long as there is that gateway; until
  * the first answer it leaves a gateway that is not ready. What is not TCP leaves
  * a gateway that is lost at once; TCP, which cannot, waits there to be ended.
@@ -97,9 +101,10 @@ export function choiceRules(
   const isLive = nft.inSet(["ct mark"], names.lost, { not: true });
   const staysWithLost = keepsLost ? [] : [nft.l4proto("tcp")];
   return [
+    // First, since it is the case of most packets.
+    rule(stays(names.ready), nft.restoreMark()),
     rule(answered, stays(names.all), isLive, nft.restoreMark()),
     rule(answered, ...staysWithLost, stays(names.all), nft.restoreMark()),
-    rule(stays(names.ready), nft.restoreMark()),
     rule(answered, nft.ctMark(0)),
     ...ready.map((mark, i) =>
       rule(

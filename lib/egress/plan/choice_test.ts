@@ -6,7 +6,7 @@ import {
   choiceRules,
   choiceSets,
   gatewayMark,
-  isGatewayMark,
+  gatewayRules,
 } from "./choice.ts";
 
 Deno.test("gatewayMark() is the same for an address in every version, and no link's index", () => {
@@ -15,9 +15,8 @@ Deno.test("gatewayMark() is the same for an address in every version, and no lin
   assert.equal(gatewayMark(Address.parse("fd02::99")), 0xb660892a);
   fc.assert(fc.property(fc.nat(0xffffffff), (value) => {
     const mark = gatewayMark(Address.of("ipv4", BigInt(value)));
-    assert.ok(isGatewayMark(mark) && mark <= 0xffffffff);
+    assert.ok(mark >= 0x80000000 && mark <= 0xffffffff);
   }));
-  assert.equal(isGatewayMark(0x7fffffff), false);
 });
 
 Deno.test("gatewayMark() is nothing that the coordinator's rule takes for a connection from the host", () => {
@@ -39,10 +38,9 @@ Deno.test("choiceRules() give each ready gateway the same share of new connectio
     let left = 1;
     const shares = new Map<number, number>();
     const rules = choiceRules({
-      family: "ipv4",
       tunnel: "fou4_0a440c31",
       ready,
-      all: ready,
+      all: [],
       lost: [],
       keepsLost: false,
     });
@@ -62,17 +60,31 @@ Deno.test("choiceRules() give each ready gateway the same share of new connectio
 });
 
 Deno.test("choiceSets() has marks of ready gateways, of all, and of lost ones", () => {
+  const all = ["fd02::99", "fd02::9a"].map((each) => Address.parse(each));
   const sets = choiceSets({
-    family: "ipv6",
     tunnel: "fou6_0a3cb378",
     ready: [7],
-    all: [7, 9],
+    all,
     lost: [9],
     keepsLost: false,
   });
   assert.deepEqual(sets.map(({ name, elements }) => [name, elements.flat()]), [
     ["ready_fou6_0a3cb378", [7]],
-    ["gateways_fou6_0a3cb378", [7, 9]],
+    ["gateways_fou6_0a3cb378", all.map(gatewayMark)],
     ["lost_fou6_0a3cb378", [9]],
+  ]);
+});
+
+Deno.test("gatewayRules() has one for each gateway, of however many Egresses", () => {
+  const [one, two] = ["10.1.9.9", "10.1.9.10"].map((a) => Address.parse(a));
+  assert.ok(one !== undefined && two !== undefined);
+  const choice = { ready: [], lost: [], keepsLost: false };
+  const rules = gatewayRules([
+    { ...choice, tunnel: "fou4_0a440c31", all: [one, two] },
+    { ...choice, tunnel: "fou4_0a440c32", all: [two] },
+  ], 5555);
+  assert.deepEqual(rules.map(({ statements }) => statements[0]), [
+    { kind: "mark", field: "meta mark", mark: gatewayMark(one) },
+    { kind: "mark", field: "meta mark", mark: gatewayMark(two) },
   ]);
 });

@@ -13,7 +13,7 @@ import {
   EGRESS_WIDE_TABLE,
 } from "../../names/mod.ts";
 import type { Rule } from "../../netlink/mod.ts";
-import { type GatewayChoice, gatewayMark, markRule } from "./choice.ts";
+import { type GatewayChoice, gatewayMark } from "./choice.ts";
 import { assignDestinations, type Owned } from "./destinations.ts";
 import type {
   ClientGateway,
@@ -34,7 +34,7 @@ export const BACKSTOP_METRIC = 4096;
 /** Protocol number on the routes of clients. */
 export const CLIENT_PROTOCOL: number = COILD_PROTOCOL;
 
-/** A tunnel to the cluster address of an Egress, or to one of its gateways. */
+/** A tunnel to the cluster address of an Egress. */
 export interface ClientTunnel {
   /** `<namespace>/<name>` of the Egress. */
   readonly gateway: string;
@@ -44,7 +44,7 @@ export interface ClientTunnel {
   readonly name: string;
   /** The pod's address. */
   readonly local: Address;
-  /** The Egress' cluster address, or the gateway's. */
+  /** The Egress' cluster address. */
   readonly remote: Address;
   /** The UDP source port; `auto`: the kernel chooses one by flow. */
   readonly sourcePort: number | "auto";
@@ -128,10 +128,9 @@ export function planClient(request: ClientRequest): ClientPlan {
     families,
     tunnelFamilies,
     receiverFamilies: originatingOnly ? families : tunnelFamilies,
-    rules: families.flatMap((family) => [
-      ...planRules(family, clusterPrefixes[family]),
-      ...planMarkRules(choices, family),
-    ]),
+    rules: families.flatMap((family) =>
+      planRules(family, clusterPrefixes[family])
+    ),
     tunnels,
     choices,
     routes: planRoutes(routed, {
@@ -146,7 +145,7 @@ export function planClient(request: ClientRequest): ClientPlan {
   };
 }
 
-/** A client has a tunnel for each gateway that it chooses from; of more gateways it uses so many. */
+/** A client has rules for each gateway that it chooses from; of more gateways it uses so many. */
 const MAX_CHOSEN = 64;
 /** So many that new connections go to are always among them; open ones may go to any. */
 const MAX_PUT_FIRST = 32;
@@ -198,13 +197,12 @@ function planChoices(routed: readonly RoutedDestination[]): GatewayChoice[] {
   const choices = new Map<string, GatewayChoice>();
   for (const { chosen, gateway, remote } of routed) {
     if (chosen === undefined || remote === undefined) continue;
-    const { family } = remote;
     const tunnel = tunnelName(remote);
     choices.set(tunnel, {
-      family,
       tunnel,
       ready: marksOf(chosen.filter(({ isReady }) => isReady)),
-      all: marksOf(chosen),
+      all: chosen.map(({ address }) => address)
+        .toSorted((a, b) => a.compare(b)),
       lost: marksOf(chosen.filter(({ isLost }) => isLost)),
       keepsLost: gateway.keepsLost ?? false,
     });
@@ -216,28 +214,12 @@ function marksOf(chosen: readonly Chosen[]): number[] {
   return chosen.map(({ mark }) => mark).toSorted((a, b) => a - b);
 }
 
-function planMarkRules(
-  choices: readonly GatewayChoice[],
-  family: Family,
-): Rule[] {
-  const marks = choices.filter((choice) => choice.family === family)
-    .flatMap(({ all }) => all);
-  // Two Egresses may name one gateway.
-  return [...new Set(marks)].map((mark) => markRule(family, mark));
-}
-
 function planTunnels(
   { addresses, port }: ClientRequest,
   routed: readonly RoutedDestination[],
 ): ClientTunnel[] {
   const tunnels = new Map<string, ClientTunnel>();
-  const ends = routed.flatMap(({ gateway, remote, chosen = [] }) =>
-    [remote, ...chosen.map(({ address }) => address)].map((remote) => ({
-      gateway,
-      remote,
-    }))
-  );
-  for (const { gateway, remote } of ends) {
+  for (const { gateway, remote } of routed) {
     if (remote === undefined) continue;
     const local = addresses[remote.family];
     if (local === undefined) continue;
@@ -280,17 +262,13 @@ function planRoutes(
   const put = (route: ClientRoute): void => {
     routes.set(routeKey(route), route);
   };
-  for (const { gateway, destination, remote, chosen = [] } of routed) {
+  for (const { gateway, destination, remote } of routed) {
     const inCluster = isInCluster(destination, context.clusterPrefixes);
     const table = inCluster ? EGRESS_NARROW_TABLE : EGRESS_WIDE_TABLE;
     const isAvailable = gateway.available.includes(destination.family);
     if (isAvailable && remote !== undefined) {
       const tunnel = tunnelName(remote);
       put({ destination, table, kind: "tunnel", tunnel });
-    }
-    for (const { address, mark } of chosen) {
-      const tunnel = tunnelName(address);
-      put({ destination, table: mark, kind: "tunnel", tunnel });
     }
     if (gateway.failurePolicy === "Closed") {
       put({ destination, table, kind: context.refusal });

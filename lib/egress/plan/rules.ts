@@ -6,7 +6,6 @@ import {
   Prefix,
 } from "../../inet/mod.ts";
 import {
-  EGRESS_GATEWAY_MARK_PRIORITY,
   EGRESS_LINK_LOCAL_PRIORITY,
   EGRESS_NARROW_PRIORITY,
   EGRESS_NARROW_TABLE,
@@ -17,7 +16,6 @@ import {
   EGRESS_WIDE_TABLE,
 } from "../../names/mod.ts";
 import { MAIN_TABLE, type Rule } from "../../netlink/mod.ts";
-import { isGatewayMark } from "./choice.ts";
 
 /** RFC 3927 and RFC 4291 section 2.5.6. */
 const LINK_LOCAL: Readonly<Record<Family, Prefix>> = {
@@ -117,10 +115,6 @@ export function isClientRule(rule: Rule): boolean {
   if (rule.priority === EGRESS_ORIGINATING_PRIORITY) {
     return rule.fwmark !== undefined && rule.destination === undefined &&
       rule.table === EGRESS_ORIGINATING_TABLES + rule.fwmark;
-  }
-  if (rule.priority === EGRESS_GATEWAY_MARK_PRIORITY) {
-    return rule.fwmark !== undefined && rule.destination === undefined &&
-      rule.table === rule.fwmark && isGatewayMark(rule.fwmark);
   }
   if (rule.fwmark !== undefined) return false;
   if (rule.table === EGRESS_NARROW_TABLE) {

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { Prefix } from "../../inet/mod.ts";
 import type { Rule } from "../../netlink/mod.ts";
-import { markRule } from "./choice.ts";
 import { isClientRule, originatingRule, planRules } from "./rules.ts";
 
 const PREFIXES = [Prefix.parse("10.0.0.0/8"), Prefix.parse("172.16.0.0/12")];
@@ -14,7 +13,6 @@ Deno.test("isClientRule() knows all that are made here", () => {
     assert.ok(isClientRule(rule), JSON.stringify(rule));
   }
   assert.ok(isClientRule(originatingRule("ipv4", 3)));
-  assert.ok(isClientRule(markRule("ipv6", 0x80000001)));
 });
 
 const FOREIGN: Readonly<Record<string, Partial<Rule>>> = {
@@ -36,16 +34,6 @@ const FOREIGN: Readonly<Record<string, Partial<Rule>>> = {
     priority: 1000,
     fwmark: 3,
     table: 100,
-  },
-  "one for a mark that is no gateway's": {
-    priority: 1850,
-    fwmark: 5,
-    table: 5,
-  },
-  "one for a gateway's mark and another table": {
-    priority: 1850,
-    fwmark: 0x80000001,
-    table: 0x80000002,
   },
   "one without a mark": { priority: 1000, table: 1003 },
   "one for all destinations at the priority of link-local ones": {

@@ -8,7 +8,7 @@ import {
   type NftStatement,
   type NftTable,
 } from "../../netlink/mod.ts";
-import { choiceRules, choiceSets } from "./choice.ts";
+import { choiceRules, choiceSets, gatewayRules } from "./choice.ts";
 import type { ClientPlan } from "./plan.ts";
 import type { ClientInterface } from "./originating.ts";
 import { OWN_PORTS_FROM } from "./own_ports.ts";
@@ -163,9 +163,11 @@ function refuse(family: Family, what: NftStatement): NftRule {
 
 /**
  * Choosing needs the connections inside tracked. The datagrams around them are
- * not: two entries more for each would fill the kernel's table three times as fast.
+ * not: two entries more for each would fill the kernel's table three times as
+ * fast, and they go to the gateway of each packet, not of its source port. They
+ * have the mark of the packet inside (skb_scrub_packet() in net/core/skbuff.c).
  */
-function untrackedChains({ ifname, port }: ClientPlan): NftChain[] {
+function untrackedChains({ ifname, port, choices }: ClientPlan): NftChain[] {
   const chain = { type: "filter", priority: RAW, policy: "accept" } as const;
   const rule = (link: NftStatement) =>
     nft.rule([link, nft.udpDport(port), nft.notrack()]);
@@ -180,21 +182,25 @@ function untrackedChains({ ifname, port }: ClientPlan): NftChain[] {
       ...chain,
       name: "untracked_out",
       hook: "output",
-      rules: [rule(nft.oifname(ifname))],
+      rules: [
+        rule(nft.oifname(ifname)),
+        nft.rule([nft.metaMark(0), nft.accept()]),
+        ...gatewayRules(choices, port),
+      ],
     },
   ];
 }
 
-/** Type `route`: a packet that got a mark is routed once more, by the rule for the mark. */
-const ROUTING = { type: "route", hook: "output", policy: "accept" } as const;
+const OUTPUT = { hook: "output", policy: "accept" } as const;
 
-/** What came in by an interface is answered by it. */
+/** What came in by an interface is answered by it. Type `route`: a packet that got a mark is routed once more, by the rule for the mark. */
 function answerChain(
   { interfaces, ownPortsFrom = OWN_PORTS_FROM }: TableFacts,
 ): NftChain {
   return {
-    ...ROUTING,
+    ...OUTPUT,
     name: "answers",
+    type: "route",
     priority: ANSWERS,
     rules: [
       leftToCoordinator(nft.ctMark),
@@ -205,12 +211,17 @@ function answerChain(
 }
 
 /** The same for all clients of the same gateways, whatever interfaces they have: it is replaced without a look at them. */
-function choiceChain({ choices, originatingOnly }: ClientPlan): NftChain {
+function choiceChain(
+  { choices, ifname, originatingOnly }: ClientPlan,
+): NftChain {
   return {
-    ...ROUTING,
+    ...OUTPUT,
     name: CHOICE_CHAIN,
+    type: "filter",
     priority: MANGLE,
     rules: [
+      // What leaves without a tunnel, and the datagrams around what has passed here.
+      nft.rule([nft.oifname(ifname), nft.accept()]),
       leftToCoordinator(nft.ctMark),
       ...(originatingOnly
         ? [nft.rule([nft.inSet(["ct mark"], INTERFACES), nft.accept()])]

@@ -22,13 +22,13 @@ export type WayOut =
 
 /**
  * Looks an address up in a plan as the kernel does in rules and routes. Pure.
- * As for the first packet of a connection, which has no mark yet: where the
- * client itself chooses the gateway, that is the tunnel to the Service.
+ * Where the client itself chooses the gateway, it is the tunnel to the Service
+ * all the same.
  */
 export function wayOut(plan: ClientPlan, to: Address): WayOut {
   const rules = plan.rules.toSorted((a, b) => a.priority - b.priority);
-  for (const { family, fwmark, table, destination: network } of rules) {
-    if (family !== to.family || fwmark !== undefined) continue;
+  for (const { family, table, destination: network } of rules) {
+    if (family !== to.family) continue;
     if (network?.contains(to) === false) continue;
     if (table === MAIN_TABLE) return { kind: "main", network };
     const route = bestRoute(plan.routes, table, to);

@@ -7,8 +7,8 @@ import {
   endConnections,
   type EndedConnections,
   inspectClient,
-  listChosen,
-  listLost,
+  type KnownChoices,
+  listChoices,
   prepareKernel,
 } from "../../../lib/egress/mod.ts";
 import { type Address, type Family, Prefix } from "../../../lib/inet/mod.ts";
@@ -62,11 +62,8 @@ export interface EgressPlane {
     options: PlaneOptions,
   ): Promise<EndedConnections>;
 
-  /** The marks of the gateways whose connections stay with them. */
-  chosen(options: PlaneOptions): Promise<ReadonlySet<number>>;
-
-  /** The marks of the gateways that the pod's network has as lost. */
-  lost(plan: ClientPlan, options: PlaneOptions): Promise<ReadonlySet<number>>;
+  /** What the pod's network has of gateways that it chooses from, behind the plan's tunnels. */
+  choices(plan: ClientPlan, options: PlaneOptions): Promise<KnownChoices>;
 }
 
 export const KERNEL_PLANE: EgressPlane = {
@@ -77,8 +74,7 @@ export const KERNEL_PLANE: EgressPlane = {
   choose: applyChoices,
   clear: clearClient,
   inspect: inspectClient,
-  chosen: listChosen,
-  lost: ({ choices }, options) => listLost(choices, options),
+  choices: ({ tunnels }, options) => listChoices(tunnels, options),
   endConnections,
   async refused({ netns }) {
     using socket = RouteSocket.open({ netns });

@@ -15,7 +15,7 @@ import type { EgressPlane } from "./plane.ts";
 export interface ReadChosenOptions {
   readonly gateways: readonly ClientGateway[];
   readonly netns: Netns;
-  readonly plane: Pick<EgressPlane, "chosen" | "lost">;
+  readonly plane: Pick<EgressPlane, "choices">;
   readonly health: Pick<GatewayHealthView, "recall">;
 }
 
@@ -27,11 +27,10 @@ export async function readChosen(
   plan: ClientPlan,
   { gateways, netns, plane, health }: ReadChosenOptions,
 ): Promise<ClientGateway[]> {
-  const marks = await plane.chosen({ netns });
-  const lost = marks.size === 0 ? marks : await plane.lost(plan, { netns });
+  const { chosen, lost } = await plane.choices(plan, { netns });
   health.recall(markedOf(gateways, lost));
   return keepChoices(
     gateways,
-    ({ senders }) => senders.some((each) => marks.has(gatewayMark(each))),
+    ({ senders }) => senders.some((each) => chosen.has(gatewayMark(each))),
   );
 }

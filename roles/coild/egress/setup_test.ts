@@ -80,11 +80,10 @@ class Site {
       clear: async () => this.done.push("clear") > 0,
       inspect: async () => this.damage,
       refused: async () => [],
-      chosen: async () => {
-        this.done.push("chosen");
-        return this.marks;
+      choices: async () => {
+        this.done.push("choices");
+        return { chosen: this.marks, lost: this.lost };
       },
-      lost: async () => this.lost,
     };
     const reports: Pick<EgressReports, "report" | "forget"> = {
       report: (_attachment, { isNew = false }) =>
@@ -206,7 +205,7 @@ Deno.test("what was chosen before a start stays chosen, and only then the kernel
   const [, second = ""] = SENDERS;
   site.marks.add(gatewayMark(Address.parse(second)));
   await site.update(CLIENT);
-  assert.deepEqual(site.taken(), ["chosen", "apply", "report"]);
+  assert.deepEqual(site.taken(), ["choices", "apply", "report"]);
   assert.notDeepEqual(site.choices, []);
   const other = new Site();
   await other.update(CLIENT);
@@ -220,7 +219,7 @@ Deno.test("what was lost before a start is recalled before anything is changed",
   site.lost.add(gatewayMark(Address.parse(second)));
   assert.equal(await site.update(CLIENT), "done");
   assert.deepEqual(site.taken(), [
-    "chosen",
+    "choices",
     `recall ${second}`,
     "apply",
     "report",
@@ -288,8 +287,7 @@ Deno.test("a gateway whose address another pod of the node has gets no packet of
     "apply",
     "report",
   ]);
-  const mark = gatewayMark(Address.parse(other));
-  assert.deepEqual(new Set(site.choices), new Set([`${mark}`]));
+  assert.deepEqual(new Set(site.choices), new Set([other]));
 });
 
 Deno.test("a client's connections are ended when other gateways have the addresses of those before", async () => {
