@@ -11,6 +11,7 @@ import type { Egress } from "../../lib/api/mod.ts";
 import {
   type EgressFacts,
   gatewayMark,
+  type KnownChoices,
   listChoices,
 } from "../../lib/egress/mod.ts";
 import { clientTable } from "../../lib/egress/plan/table.ts";
@@ -332,17 +333,15 @@ export class SwitchLab implements AsyncDisposable {
     return { switched, ended: taken() };
   }
 
-  /** Of each client the marks of the gateways that new connections go to, and of those that are lost. */
-  async marks(): Promise<
-    { readonly ready: number[]; readonly lost: number[] }[]
-  > {
+  /** Of each client the marks of the gateways that new connections go to, that connections stay with, and that are lost. */
+  async marks(): Promise<(KnownChoices & { readonly ready: number[] })[]> {
     return await Promise.all(this.#paths.map(async (path) => {
       using netns = Netns.open(path);
       using nftables = NetfilterSocket.open({ netns });
       const set = await nftables.listSet(EGRESS_NFT_TABLE, `ready_${TUNNEL}`);
       return {
         ready: set.flat().map(Number).toSorted(),
-        lost: [...(await listChoices([{ name: TUNNEL }], { netns })).lost],
+        ...await listChoices([{ name: TUNNEL }], { netns }),
       };
     }));
   }
