@@ -2,7 +2,7 @@
 // model of it, in the course of a day and when much goes wrong.
 import { parseArgs } from "node:util";
 import { Random } from "../faults/random.ts";
-import { PATTERNS } from "./patterns.ts";
+import { PATTERNS, returningAfter } from "./patterns.ts";
 import { computeRestart } from "./restart.ts";
 import { LARGE } from "./size.ts";
 import { type Outcome, runScenario, SCENARIOS } from "./scenarios.ts";
@@ -10,6 +10,9 @@ import { type Outcome, runScenario, SCENARIOS } from "./scenarios.ts";
 const RESTART = "the only API server restarts";
 /** Seconds that it is away, and its processors. */
 const RESTARTS = [[3, 8], [10, 8], [60, 8], [3, 16], [3, 4]] as const;
+
+const RETURNS = "coil-router on each node, by how long empty blocks stay";
+const HOURS = [1, 2, 4];
 
 const NAMES: Readonly<Record<string, string>> = {
   withoutRouters: "now, routing daemon",
@@ -74,6 +77,27 @@ function restartRow(awayS: number, cores: number): string {
   return `| ${cells.join(" | ")} |`;
 }
 
+/** At 30 starts a second. */
+function returnsRow(hours: number): string {
+  const [scenario] = SCENARIOS;
+  if (scenario === undefined) throw new Error("There are no scenarios");
+  const { blocks, obtained, givenBack, mean } = runScenario(scenario, {
+    size: LARGE,
+    pattern: returningAfter(hours),
+    seed: Number(seed),
+  });
+  const perS = (count: number) => shown(count / scenario.seconds);
+  const cells = [
+    `${hours} h`,
+    shown(blocks),
+    `${perS(obtained)} / ${perS(givenBack)}`,
+    shown(mean.sent),
+    shown(mean.seatS),
+    shown(mean.busyMs / 1000),
+  ];
+  return `| ${cells.join(" | ")} |`;
+}
+
 const scenarios = SCENARIOS.filter(({ name }) => name.includes(only));
 if (scenarios.length > 0) {
   print(
@@ -89,6 +113,12 @@ for (const scenario of scenarios) {
     });
     print(row(NAMES[name] ?? name, outcome));
   }
+}
+if (RETURNS.includes(only)) {
+  print(
+    `\n${RETURNS}:\n\n| about | blocks | got / returned in a second | sent | seat s | cores |\n|---|---|---|---|---|---|`,
+  );
+  for (const hours of HOURS) print(returnsRow(hours));
 }
 if (RESTART.includes(only)) {
   print(

@@ -162,6 +162,11 @@ export const PATTERNS: Readonly<
   withoutRouters: { ...NOW, router: [] },
 };
 
+/** With coil-router, where empty blocks stay on their nodes for about so many hours: `--block-return-delay` of coild. */
+export function returningAfter(hours: number): Pattern {
+  return { ...NOW, giveBack: { ...NOW.giveBack, afterMs: 3_600_000 * hours } };
+}
+
 /** Path and query of a node's watch; `namespace` is that of a watch by namespace. */
 export function watchUri(
   { type, by }: WatchKind,

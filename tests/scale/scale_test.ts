@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { parse } from "yaml";
 import { ADDRESS_BLOCKS } from "../../lib/api/mod.ts";
 import { LARGE } from "./size.ts";
-import { type Pattern, PATTERNS } from "./patterns.ts";
+import { type Pattern, PATTERNS, returningAfter } from "./patterns.ts";
 import {
   behindS,
   type Outcome,
@@ -139,6 +139,12 @@ Deno.test("limits: what docs/scale.md promises for 5,000 nodes and 150,000 pods"
   assert.ok(usedUp.refused / 600 <= 100, `${usedUp.refused} requests`);
   const routers = runLarge("30 starts/s", now);
   assert.ok(cores(routers) <= 2, `${cores(routers)} cores`);
+});
+
+Deno.test("limits: coil-router on 5,000 nodes is in one processor where empty blocks stay for 4 h", () => {
+  const { mean, blocks } = run("30 starts/s", returningAfter(4), LARGE);
+  assert.ok(mean.busyMs <= 1_000, `${mean.busyMs} ms in a second`);
+  assert.ok(blocks <= 95_000, `${blocks} blocks`);
 });
 
 Deno.test("limits: all gateways together hear of their clients some ten times a second", () => {

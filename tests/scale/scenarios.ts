@@ -8,7 +8,7 @@ import type { Pattern } from "./patterns.ts";
 
 const MINUTE_S = 60;
 const DAY_S = 24 * 60 * MINUTE_S;
-const WARM_UP_MS = 2 * 3_600_000;
+const LEAST_WARM_UP_MS = 2 * 3_600_000;
 /** 500 starts in a second, where there are 30 otherwise. */
 const RUSH = 500 / 30;
 /** Processors of three API servers. */
@@ -163,11 +163,12 @@ export function runScenario(
     random: new Random(seed),
   });
   // Until as many blocks are kept as are given back.
-  clock.runUntil(WARM_UP_MS);
-  server.begin(WARM_UP_MS);
+  const warmUpMs = Math.max(LEAST_WARM_UP_MS, 2 * pattern.giveBack.afterMs);
+  clock.runUntil(warmUpMs);
+  server.begin(warmUpMs);
   const { starts, obtained, givenBack, refused } = cluster.totals;
   begin(cluster, clock);
-  clock.runUntil(WARM_UP_MS + 1000 * seconds);
+  clock.runUntil(warmUpMs + 1000 * seconds);
   const each = (pick: (counts: Float64Array) => number) =>
     Object.fromEntries(
       COUNTS.map((count) => [count, pick(server.counts(count))]),
