@@ -8,6 +8,7 @@ import {
 } from "../../lib/inet/mod.ts";
 import type {
   CheckRequest,
+  CutOff,
   EndLack,
   Husk,
   InitReport,
@@ -19,7 +20,6 @@ import type {
   SetupRequest,
   SetupResult,
   Survey,
-  Teardown,
   Upkeep,
 } from "../../lib/podnet/mod.ts";
 import type { Life, Scheduler } from "./scheduler.ts";
@@ -134,7 +134,7 @@ export class SimNetwork implements Partial<Omit<PodNetwork, "upkeep">> {
     return { hostName, hostIndex: index, ...macs, mtu: this.mtu, isFirst };
   }
 
-  async beginTeardown(key: AttachmentKey): Promise<Teardown | undefined> {
+  async beginTeardown(key: AttachmentKey): Promise<CutOff | undefined> {
     using _lock = await this.#locks.lock(keyText(key));
     await this.#message("find");
     const found = this.#find(key);
@@ -158,7 +158,7 @@ export class SimNetwork implements Partial<Omit<PodNetwork, "upkeep">> {
     return { isLast, teardown: { husk: huskOf(found) } };
   }
 
-  async finishTeardown({ husk }: Teardown): Promise<void> {
+  async finishTeardown({ husk }: CutOff): Promise<void> {
     await this.#message("delete");
     this.#with.kernel.links.delete(husk.index);
   }

@@ -33,7 +33,10 @@ export class Looker {
   /** By the plural, in the order in which they were asked for: of what could be read, undefined. */
   readonly #asked = new Map<string, Unseen | undefined>();
 
-  constructor(client: Pick<KubeClient, "list" | "listItems">, pageSize: number) {
+  constructor(
+    client: Pick<KubeClient, "list" | "listItems">,
+    pageSize: number,
+  ) {
     this.#client = client;
     this.#pageSize = pageSize;
   }
