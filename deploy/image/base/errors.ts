@@ -1,4 +1,5 @@
 import { messageOf } from "../../../lib/errors/mod.ts";
+
 /** The image cannot be made; the message says why and what to do. */
 export class ImageError extends Error {
   override readonly name = "ImageError";

@@ -1,4 +1,5 @@
 import { messageOf } from "../../errors/mod.ts";
+
 /** kernel.modules_disabled: 1 forbids loading modules until the machine boots again. */
 const MODULES_DISABLED = "/proc/sys/kernel/modules_disabled";
 

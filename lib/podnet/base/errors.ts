@@ -1,4 +1,5 @@
 import { messageOf } from "../../errors/mod.ts";
+
 /** The network namespace of a pod is not there: the file is missing, or names something else. */
 export class NetnsNotFoundError extends Error {
   /** The class, for logs. */

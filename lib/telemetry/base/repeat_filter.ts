@@ -1,4 +1,5 @@
 import { messageOf } from "../../errors/mod.ts";
+
 /** How many texts are remembered: they are few unless they carry numbers that change. */
 const MAX_TEXTS = 100;
 
