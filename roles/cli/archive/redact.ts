@@ -34,6 +34,10 @@ const ANY = new RegExp(
   `(?<mac>${MAC.source})|(?<ipv6>${IPV6.source})|(?<ipv4>${IPV4.source})|${WORD.source}`,
   "g",
 );
+/** Behind the hash in the name of a chain of kube-proxy's. */
+const CHAIN_HASH = /(?<=-[A-Z2-7]{8}-)/;
+/** What may be an IPv6 address with dots. */
+const DOTTED_IPV6 = /(?<=__)[0-9a-f]{0,4}(?:\.[0-9a-f]{0,4}){2,7}(?=\/\d)/g;
 /** In a word: what is before and after it. */
 const INNER_IPV4 = new RegExp(`^(.*?)(${IPV4.source})(.*)$`);
 
@@ -98,6 +102,7 @@ export class Redactor {
   file(path: string, text: string): string {
     if (path.endsWith(".json")) return this.#lines(text, /,?$/);
     if (path.endsWith(".log")) return this.#lines(text, /$/);
+    if (path.endsWith("nft_tables.txt")) return this.#packetFilter(text);
     // What is not quoted is names of metrics and numbers.
     if (path.endsWith("metrics.txt")) {
       return text.replaceAll(
@@ -106,6 +111,19 @@ export class Redactor {
       );
     }
     return this.text(text);
+  }
+
+  /**
+   * kube-proxy calls its chains `KIND-HASH-NAMESPACE/SERVICE/tcp/PORT`, with
+   * `__ADDRESS/PORT` behind it for each endpoint, in which colons are dots
+   * (pkg/proxy/nftables/proxier.go of Kubernetes).
+   */
+  #packetFilter(text: string): string {
+    return text.split(CHAIN_HASH).map((part) => this.text(part)).join("")
+      .replaceAll(
+        DOTTED_IPV6,
+        (dotted) => this.#address(dotted.replaceAll(".", ":")) ?? dotted,
+      );
   }
 
   /** Lines of JSON, each read on its own; others are text. Names are learned from all of them first. */

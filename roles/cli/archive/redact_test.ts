@@ -199,3 +199,19 @@ Deno.test("IDs of an EC2 instance and of its subnet are replaced", () => {
   assert.doesNotMatch(text, /0abc/);
   assert.match(text, /"subnet name-\d had no free address"/);
 });
+
+Deno.test("file() replaces Services and endpoints in the names of kube-proxy's chains", () => {
+  const redact = redactor("shop", "till");
+  const names = [
+    "service-ULMVA6XW-shop/till/tcp/p80",
+    "endpoint-5OJB2KTY-shop/till/tcp/p80__10.180.0.1/80",
+    "endpoint-5OJB2KTY-shop/till/tcp/p80__fd77..a/80",
+  ];
+  const text = names.map((name) => `  chain ${name}\n`).join("");
+  const redacted = redact.file("x/nft_tables.txt", text);
+  assert.doesNotMatch(redacted, /shop|till|10\.180\.0\.1|fd77/);
+  assert.match(
+    redacted,
+    /^ {2}chain service-ULMVA6XW-name-1\/name-2\/tcp\/p80\n {2}chain endpoint-5OJB2KTY-name-1\/name-2\/tcp\/p80__\d+\.\d+\.\d+\.\d+\/80\n {2}chain endpoint-5OJB2KTY-name-1\/name-2\/tcp\/p80__[0-9a-f:]+\/80\n$/,
+  );
+});
