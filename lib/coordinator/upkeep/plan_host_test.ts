@@ -80,6 +80,27 @@ const CASES: readonly (readonly [
     "10.6.0.10",
     [ROUTE(500, "10.6.0.11")],
   ],
+  [
+    "a route by a link that is no pod's",
+    { routes: [{ ...route(POD, "10.6.0.10"), index: 99 }] },
+    "10.6.0.10",
+    [ROUTE(500, "10.6.0.10")],
+  ],
+  [
+    "a host with two addresses",
+    { hostAddresses: ["10.6.0.11", "10.6.0.10"].map((a) => Address.parse(a)) },
+    undefined,
+    [],
+  ],
+  [
+    "a lost route of a host with two addresses",
+    {
+      hostAddresses: ["10.6.0.11", "10.6.0.10"].map((a) => Address.parse(a)),
+      routes: [],
+    },
+    "10.6.0.10",
+    [ROUTE(500, "10.6.0.10")],
+  ],
   ["a host without an address", { hostAddresses: [] }, undefined, []],
   ["a lost rule", { rules: [] }, undefined, [RULE(500)]],
   [

@@ -126,6 +126,22 @@ Deno.test("CallsInFlight.isBusy() is true during a call and once after it", asyn
   assert.deepEqual([calls.isBusy(), calls.isBusy()], [true, false]);
 });
 
+Deno.test("CallsInFlight.watch() says whether no call was under way, nor has come since", async () => {
+  const calls = new CallsInFlight();
+  const isQuiet = calls.watch();
+  assert.ok(isQuiet());
+  await track(calls, () => Promise.resolve());
+  assert.ok(!isQuiet(), "one came and went");
+  assert.ok(calls.watch()());
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const call = track(calls, () => promise);
+  const duringCall = calls.watch();
+  assert.ok(!duringCall());
+  resolve();
+  await call;
+  assert.ok(!duringCall(), "what it was at work on looked incomplete");
+});
+
 Deno.test("CallsInFlight.track() passes errors on, and the call is over", async () => {
   const calls = new CallsInFlight();
   await assert.rejects(track(calls, () => Promise.reject(new Error("no"))), {
