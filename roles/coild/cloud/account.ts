@@ -42,11 +42,10 @@ export interface NodeAccountOptions {
   readonly clock?: Clock | undefined;
 }
 
-/** Facts read at start. */
+/** The instance, and EC2 of its region. */
 interface Known {
   readonly instance: Instance;
   readonly ec2: Ec2Client;
-  readonly goal: Goal;
 }
 
 /** EC2 as this instance sees it. */
@@ -55,9 +54,8 @@ export class NodeAccount implements Disposable {
   readonly #options: NodeAccountOptions;
   /** When attachments were first seen, by their IDs. */
   readonly #since = new Map<string, number>();
-  #instance: Instance | undefined;
-  #ec2: Ec2Client | undefined;
   #known: Known | undefined;
+  #goal: Goal | undefined;
 
   constructor(options: NodeAccountOptions) {
     this.#options = options;
@@ -69,18 +67,45 @@ export class NodeAccount implements Disposable {
     return this.#known?.instance;
   }
 
-  /** What the node is to have; undefined before the start. */
+  /** What the node is to have; undefined before {@linkcode readLimits}. */
   get goal(): Goal | undefined {
-    return this.#known?.goal;
+    return this.#goal;
+  }
+
+  /** Finds out which instance this is. Tries again until the signal. */
+  async open(signal: AbortSignal): Promise<void> {
+    const instance = await this.#retry(
+      () => readInstance(this.imds, { signal }),
+      signal,
+    );
+    this.#known = { instance, ec2: this.#connect(instance) };
   }
 
   /**
-   * Finds out which instance this is, and what it allows. Tries again until the signal.
+   * Asks EC2 what the instance's type allows. Tries again until the signal.
    *
-   * @throws {RangeError} when the instance type does not allow what the flags say
+   * @throws {RangeError} when that is less than the flags say
    */
-  async open(signal: AbortSignal): Promise<void> {
-    const known = this.#known = await retry(() => this.#find(signal), {
+  async readLimits(signal: AbortSignal): Promise<void> {
+    const { ec2, instance: { id, type } } = this.#opened();
+    const goal = this.#goal = await this.#retry(async () => {
+      const allowed = await ec2.describeInstanceType(type, { signal });
+      return goalOf(this.#options.options, {
+        enis: allowed.maxInterfaces,
+        addressesPerEni: allowed.ipv4PerInterface,
+        prefixes: allowed.hypervisor === "nitro" || allowed.isBareMetal,
+      });
+    }, signal);
+    log.info("Assigning addresses of the VPC to pods", {
+      instance: id,
+      type,
+      ...goal.limits,
+      mode: goal.targets.kind,
+    });
+  }
+
+  #retry<T>(read: () => Promise<T>, signal: AbortSignal): Promise<T> {
+    return retry(read, {
       signal,
       backoff: new Backoff(START),
       shouldRetry(err) {
@@ -91,26 +116,6 @@ export class NodeAccount implements Disposable {
         return true;
       },
     });
-    log.info("Assigning addresses of the VPC to pods", {
-      instance: known.instance.id,
-      type: known.instance.type,
-      ...known.goal.limits,
-      mode: known.goal.targets.kind,
-    });
-  }
-
-  async #find(signal: AbortSignal): Promise<Known> {
-    const instance = this.#instance ??= await readInstance(this.imds, {
-      signal,
-    });
-    const ec2 = this.#ec2 ??= this.#connect(instance);
-    const type = await ec2.describeInstanceType(instance.type, { signal });
-    const goal = goalOf(this.#options.options, {
-      enis: type.maxInterfaces,
-      addressesPerEni: type.ipv4PerInterface,
-      prefixes: type.hypervisor === "nitro" || type.isBareMetal,
-    });
-    return { instance, ec2, goal };
   }
 
   #connect({ region }: Instance): Ec2Client {
@@ -178,7 +183,7 @@ export class NodeAccount implements Disposable {
 
   [Symbol.dispose](): void {
     this.imds[Symbol.dispose]();
-    this.#ec2?.[Symbol.dispose]();
+    this.#known?.ec2[Symbol.dispose]();
   }
 
   #opened(): Known {

@@ -200,6 +200,10 @@ export class VpcFleet implements Disposable {
     try {
       await using tasks = new TaskGroup({ signal });
       tasks.runAll(this.#looks.loops);
+      tasks.run("limits of the instance", async (s) => {
+        await this.#account.readLimits(s);
+        this.wake();
+      });
       tasks.run("plans of ENIs", (s) => this.#planAll(s));
       await tasks.wait();
     } finally {
