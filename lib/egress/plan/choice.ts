@@ -82,8 +82,22 @@ export function lostSetName(tunnel: string): string {
   return `lost_${tunnel}`;
 }
 
+/** What begins the rules of a choice: for most packets it is the last one, and it is before the rules of all choices. */
+export function readyRule({ tunnel }: GatewayChoice): NftRule {
+  return ruleOf(tunnel)(stays(setNames(tunnel).ready), nft.restoreMark());
+}
+
+function ruleOf(tunnel: string) {
+  return (...statements: readonly NftStatement[]): NftRule =>
+    nft.rule([nft.oifname(tunnel), ...statements, nft.accept()]);
+}
+
+function stays(set: string): NftStatement {
+  return nft.inSet(["ct mark"], set);
+}
+
 /**
- * The rules of a choice, on output. A connection that has had
+ * The rules of a choice behind {@linkcode readyRule}, on output. A connection that has had
  * an answer stays with its gateway for as long as there is that gateway; until
  * the first answer it leaves a gateway that is not ready. What is not TCP leaves
  * a gateway that is lost at once; TCP, which cannot, waits there to be ended.
@@ -94,15 +108,11 @@ export function choiceRules(
   { tunnel, ready, keepsLost }: GatewayChoice,
 ): NftRule[] {
   const names = setNames(tunnel);
-  const rule = (...statements: readonly NftStatement[]) =>
-    nft.rule([nft.oifname(tunnel), ...statements, nft.accept()]);
+  const rule = ruleOf(tunnel);
   const answered = nft.ctState("established", "related");
-  const stays = (set: string) => nft.inSet(["ct mark"], set);
   const isLive = nft.inSet(["ct mark"], names.lost, { not: true });
   const staysWithLost = keepsLost ? [] : [nft.l4proto("tcp")];
   return [
-    // First, since it is the case of most packets.
-    rule(stays(names.ready), nft.restoreMark()),
     rule(answered, stays(names.all), isLive, nft.restoreMark()),
     rule(answered, ...staysWithLost, stays(names.all), nft.restoreMark()),
     rule(answered, nft.ctMark(0)),

@@ -8,7 +8,7 @@ import {
   type NftStatement,
   type NftTable,
 } from "../../netlink/mod.ts";
-import { choiceRules, choiceSets, gatewayRules } from "./choice.ts";
+import { choiceRules, choiceSets, gatewayRules, readyRule } from "./choice.ts";
 import type { ClientPlan } from "./plan.ts";
 import type { ClientInterface } from "./originating.ts";
 import { OWN_PORTS_FROM } from "./own_ports.ts";
@@ -222,6 +222,8 @@ function choiceChain(
     rules: [
       // What leaves without a tunnel, and the datagrams around what has passed here.
       nft.rule([nft.oifname(ifname), nft.accept()]),
+      // No connection that is not the pod's own has a gateway's mark.
+      ...choices.map(readyRule),
       leftToCoordinator(nft.ctMark),
       ...(originatingOnly
         ? [nft.rule([nft.inSet(["ct mark"], INTERFACES), nft.accept()])]
