@@ -595,7 +595,7 @@ Deno.test("new connections leave a gateway that says that it ends, before its en
   assert.deepEqual(ends(), []);
 });
 
-Deno.test("connections through a gateway that leaves its Egress are ended before its tunnel goes", async () => {
+Deno.test("connections through a gateway that leaves its Egress are ended before the rule for it goes", async () => {
   await using probed = await probedLab();
   const { lab, lost, other } = probed;
   const [made = ""] = lab.plane.done;
