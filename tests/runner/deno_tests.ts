@@ -48,10 +48,18 @@ export type RunDeno = (
 
 /** Runs `deno test` and counts. */
 export async function runDenoTest(options: DenoTestRun): Promise<Counts> {
-  const paths = await pathsOf(options);
-  const { jobs = 1, together, show } = options;
-  if (together !== true) return await runOnce({ ...options, paths });
-  const lanes = dealt(paths, jobs);
+  const { jobs = 1, longest, together, show } = options;
+  const found = await existing(options.paths);
+  if (together !== true) {
+    const paths = longest === undefined
+      ? found
+      : longestFirst(await filesOf(found), longest);
+    return await runOnce({ ...options, paths });
+  }
+  const files = await filesOf(found);
+  // In deno's order: tests that take modules out of the kernel come long after those that leave it busy.
+  const lanes = dealt(longestFirst(files, longest), jobs)
+    .map((lane) => files.filter((file) => lane.includes(file)));
   const shown = new ShownInTurn(lanes.map((_, lane) => `${lane}`), show);
   const counts = await Promise.all(lanes.map((paths, lane) =>
     runOnce({
@@ -147,13 +155,10 @@ function limitsOf({ fileMinutes }: DenoTestRun): StallLimits {
     : { ...LIMITS, fileMs: fileMinutes * 60_000 };
 }
 
-/** Files or directories as arguments of `deno test`, which begins with the first one. */
-async function pathsOf(
-  { paths, longest = [], together }: DenoTestRun,
-): Promise<readonly string[]> {
-  const found = await existing(paths);
-  if (together !== true && longest.length === 0) return found;
-  const files = await filesOf(found);
+function longestFirst(
+  files: readonly string[],
+  longest: readonly string[] = [],
+): readonly string[] {
   const first = longest.map((file) => path.resolve(file));
   const isFirst = (file: string) => first.includes(file);
   return [

@@ -59,7 +59,7 @@ Deno.test("dealt() gives each part of the first files as of the last", () => {
 
 Deno.test("runDenoTest() runs a module for each job, counts both, and shows one after the other", async () => {
   const dir = await Deno.makeTempDir();
-  for (const name of ["a", "b"]) {
+  for (const name of ["a", "b", "c", "d"]) {
     await Deno.writeTextFile(`${dir}/${name}_test.ts`, "");
   }
   const second = Promise.withResolvers<void>();
@@ -71,6 +71,7 @@ Deno.test("runDenoTest() runs a module for each job, counts both, and shows one 
     filtered: false,
     together: true,
     jobs: 2,
+    longest: [`${dir}/d_test.ts`],
     show: (bytes) => shown += new TextDecoder().decode(bytes),
     run: async (args, { lane = -1, output, reportDir }) => {
       assert.ok(!args.includes("--parallel"));
@@ -86,8 +87,8 @@ Deno.test("runDenoTest() runs a module for each job, counts both, and shows one 
     },
   });
   assert.deepEqual(modules, [
-    `import "${dir}/a_test.ts";\n`,
-    `import "${dir}/b_test.ts";\n`,
+    `import "${dir}/c_test.ts";\nimport "${dir}/d_test.ts";\n`,
+    `import "${dir}/a_test.ts";\nimport "${dir}/b_test.ts";\n`,
   ]);
   assert.deepEqual([passed, failures.length], [1, 1]);
   assert.deepEqual(shown.trim().split("\n"), [

@@ -210,9 +210,10 @@ export const SUITES: readonly Suite[] = [
     // They wait twice as long as they work, each for its own machine.
     jobs: 2,
     longest: [
-      ...["egress_e2e_failover", "egress_e2e_direct"],
-      ...["egress_e2e_traffic", "egress_e2e_faults"],
-      ...["egress_e2e_chained", "egress_client_families"],
+      ...["egress_e2e_failover", "egress_e2e_traffic", "egress_e2e_direct"],
+      ...["egress_e2e_faults", "upstream_gateways", "egress_e2e_rolling"],
+      ...["egress_client", "egress_e2e_chained", "egress_client_originating"],
+      ...["coordinator"],
     ].map((file) => `tests/vm/${file}_test.ts`),
   },
   {

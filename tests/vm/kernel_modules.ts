@@ -20,7 +20,7 @@ export async function unloadTunnels(): Promise<AsyncDisposable> {
   await eventually("the kernel to let the modules go", async () => {
     await run("modprobe", ["--remove", ...MODULES.toReversed()]);
     return true;
-  }, { timeoutMs: 120_000 });
+  }, { timeoutMs: 240_000 });
   return undo.move();
 }
 
@@ -45,7 +45,7 @@ export async function kernelWithout(module: string): Promise<BareKernel> {
   await eventually(`the kernel to let ${module} go`, async () => {
     await run("modprobe", ["--remove", module]);
     return true;
-  }, { timeoutMs: 120_000 });
+  }, { timeoutMs: 240_000 });
   const hidden = await hideModules();
   return {
     repair: () => Promise.resolve(hidden[Symbol.asyncDispose]()),
