@@ -74,7 +74,7 @@ const MISTAKES: readonly (readonly [string, RegExp])[] = [
   ["connectivity test -o yaml", /needs one of text, json, junit/],
   ["egress show clients nat", /"nat" needs to be NAMESPACE\/NAME/],
   ["egress show sources --pod web", /"web" needs to be NAMESPACE\/NAME/],
-  ["explain", /"" is neither an address nor NAMESPACE\/POD/],
+  ["explain", /needs an address or NAMESPACE\/POD/],
   ["explain a/b/c", /"a\/b\/c" is neither an address nor NAMESPACE\/POD/],
   ["explain apps/web x", /unexpected argument: x/],
   [
@@ -82,6 +82,7 @@ const MISTAKES: readonly (readonly [string, RegExp])[] = [
     /"10.0.0.0\/8" for "--to": needs an address/,
   ],
   ["ipam map", /needs the name of an AddressPool/],
+  ["ipam drain", /needs the name of an AddressPool/],
   ["ipam map a b", /unexpected argument: b\n/],
   ["ipam check all", /unexpected argument: all\n/],
   ["ipam show nodes", /unknown argument "nodes": not pools, blocks, addresses/],

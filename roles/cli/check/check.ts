@@ -82,9 +82,10 @@ export const IPAM_CHECK: Command = defineCommand({
   flags: FLAGS,
   details:
     `Compares pods, blocks, pools, requests, nodes, and the pools and Egresses that
-annotations name. Takes no lock and reads everything twice: a difference that only one
-reading shows is a change under way, not a problem. Reads only the API server; with
---nodes also the nodes. A node that does not answer is UNKNOWN.
+annotations name. Takes no lock. If anything differs, everything is read again after some
+seconds: a difference that only one reading shows is a change under way, not a problem.
+Reads only the API server; with --nodes also the nodes. A node that does not answer is
+UNKNOWN.
 
 Changes nothing without --repair. --repair frees only what kernel, container runtime and
 API server show to be unused. It reads them again right before, and records an Event for
