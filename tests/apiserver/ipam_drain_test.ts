@@ -54,7 +54,7 @@ Deno.test("coil ipam drain: takes a range and a pool out of use, with real contr
   await t.step("what it refuses changes nothing", async () => {
     for (
       const [args, code, text] of [
-        [[], 2, /which pool\?/],
+        [[], 2, /needs the name of an AddressPool/],
         [["old", "new"], 2, /unexpected argument: new/],
         [["old", "--force"], 2, /--force needs --evict/],
         [["none"], 1, /Cannot drain AddressPool "none": it does not exist/],
