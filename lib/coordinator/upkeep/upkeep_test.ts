@@ -2,48 +2,20 @@ import assert from "node:assert/strict";
 import { Address, Prefix } from "../../inet/mod.ts";
 import type { Netns } from "../../linux/mod.ts";
 import {
-  type AddressEntry,
   type Link,
-  type LinkSelector,
   type Neighbour,
   NetlinkError,
-  type Request,
   type Route,
   type Rule,
 } from "../../netlink/mod.ts";
-import { addressEntry, bytesOf, hex } from "../../netlink/testing.ts";
+import { addressEntry, hex } from "../../netlink/testing.ts";
 import { openPeers } from "../kernel/peers.ts";
-import type { Routes } from "../kernel/ports.ts";
+import { FakeNetwork, linkOf, type NetworkState } from "../testing.ts";
 import { countJoined, keepHost, keepPod } from "./upkeep.ts";
 
 const POD = Address.parse("10.6.0.100");
 const HOST = Address.parse("10.6.0.10");
 const END = 7;
-const MAC = "02:00:00:00:00:01";
-
-function link(index: number, changes: Partial<Link> = {}): Link {
-  return {
-    index,
-    name: `link${index}`,
-    kind: "veth",
-    mac: MAC,
-    mtu: 1500,
-    up: true,
-    lowerUp: true,
-    group: 0,
-    flags: 1,
-    ...changes,
-  };
-}
-
-/** What a network namespace has. */
-interface State {
-  links: Link[];
-  addresses: AddressEntry[];
-  rules: Rule[];
-  routes: Route[];
-  neighbours: Neighbour[];
-}
 
 const RULE: Rule = { family: "ipv4", priority: 1000, table: 500, protocol: 32 };
 const ROUTE: Route = {
@@ -59,70 +31,20 @@ const ROUTE: Route = {
 const NEIGHBOUR: Neighbour = {
   index: END,
   address: POD,
-  mac: MAC,
+  mac: "02:00:00:00:00:01",
   state: "permanent",
   protocol: 32,
 };
 
 /** A host with one joined pod. */
-function joined(): State {
+function joined(): NetworkState {
   return {
-    links: [link(2), link(END, { alias: "COIL-COORD:cid:eth0" })],
+    links: [linkOf(2), linkOf(END, { alias: "COIL-COORD:cid:eth0" })],
     addresses: [addressEntry(2, "10.6.0.10/24")],
     rules: [RULE],
     routes: [ROUTE],
     neighbours: [NEIGHBOUR],
   };
-}
-
-/** A network namespace; `onRead` is called after each thing that is read of it. */
-class Kernel implements Routes {
-  readonly sent: string[] = [];
-  readonly bytes: string[] = [];
-  /** From which address it says that it sends. */
-  source: Address = HOST;
-  onRead: () => void = () => {};
-  answer: (request: string) => NetlinkError | undefined = () => undefined;
-  readonly #state: State;
-
-  constructor(state: State) {
-    this.#state = state;
-  }
-
-  #read<T>(found: readonly T[]): Promise<T[]> {
-    const copy = [...found];
-    this.onRead();
-    return Promise.resolve(copy);
-  }
-
-  listLinks = () => this.#read(this.#state.links);
-  listAddresses = () => this.#read(this.#state.addresses);
-  listRules = () => this.#read(this.#state.rules);
-  listNeighbours = () => this.#read(this.#state.neighbours);
-  listRoutes = ({ protocol }: { readonly protocol?: number } = {}) =>
-    this.#read(
-      this.#state.routes.filter((route) =>
-        protocol === undefined || route.protocol === protocol
-      ),
-    );
-  lookUpRoutes = (addresses: readonly Address[]) =>
-    this.#read(addresses.map(() => ({ source: this.source }) as Route)); // all that is looked at
-  getLink = (selector: LinkSelector) =>
-    Promise.resolve(
-      this.#state.links.find(({ index }) =>
-        "index" in selector && index === selector.index
-      ),
-    );
-  execute = () => Promise.reject(new Error("not asked"));
-
-  tryExecute(requests: readonly Request[]) {
-    const texts = requests.map((request) => request.describe());
-    this.sent.push(...texts);
-    this.bytes.push(...requests.map(bytesOf));
-    return Promise.resolve(texts.map((text) => this.answer(text)));
-  }
-
-  [Symbol.dispose](): void {}
 }
 
 const quiet = { isQuiet: () => true };
@@ -131,7 +53,7 @@ const PUT_BACK = 'replace route "10.6.0.100/32" to table 500';
 
 Deno.test("keepHost() puts back what the host lacks, and sends nothing where it lacks nothing", async () => {
   const state = joined();
-  const host = new Kernel(state);
+  const host = new FakeNetwork(state);
   const look = () => keepHost(keepHusks, host, quiet);
   const whole = await look();
   assert.deepEqual([whole.changed, whole.isPartial, host.sent], [0, false, []]);
@@ -148,7 +70,7 @@ Deno.test("keepHost() has the host send from the address that it says itself", a
   state.addresses.push(addressEntry(2, `${other}/24`));
   state.routes = [];
   for (const source of [HOST, other]) {
-    const host = new Kernel(state);
+    const host = new FakeNetwork(state);
     host.source = source;
     await keepHost(keepHusks, host, quiet);
     const [bytes = ""] = host.bytes;
@@ -166,7 +88,7 @@ Deno.test("keepHost() goes by neighbours that the coordinator has made for ever,
     const state = joined();
     state.routes = [];
     state.neighbours = [{ ...NEIGHBOUR, ...changes }];
-    const host = new Kernel(state);
+    const host = new FakeNetwork(state);
     await keepHost(keepHusks, host, quiet);
     assert.deepEqual(host.sent, []);
   }
@@ -174,7 +96,7 @@ Deno.test("keepHost() goes by neighbours that the coordinator has made for ever,
 
 Deno.test("keepHost() leaves what it may have read amid a call, and says so", async () => {
   const state = joined();
-  const host = new Kernel(state);
+  const host = new FakeNetwork(state);
   const busy = { isQuiet: () => false };
   assert.equal((await keepHost(keepHusks, host, busy)).isPartial, false);
   state.routes = [];
@@ -190,7 +112,7 @@ Deno.test("keepHost() puts nothing back of an interface that a process without c
     const neighbour = { ...NEIGHBOUR, address: other };
     state.routes.push(route);
     state.neighbours.push(neighbour);
-    const host = new Kernel(state);
+    const host = new FakeNetwork(state);
     let left = reads;
     host.onRead = () => {
       if (--left > 0) return;
@@ -204,16 +126,16 @@ Deno.test("keepHost() puts nothing back of an interface that a process without c
 
 Deno.test("keepHost() has the pairs deleted that were cut off", async () => {
   const state = joined();
-  state.links.push(link(9, { alias: "COIL-COORD-HUSK:gone:net1" }));
+  state.links.push(linkOf(9, { alias: "COIL-COORD-HUSK:gone:net1" }));
   const husks: unknown[] = [];
   const discard = (husk: unknown) => Promise.resolve(void husks.push(husk));
-  await keepHost({ discard }, new Kernel(state), quiet);
+  await keepHost({ discard }, new FakeNetwork(state), quiet);
   assert.deepEqual(husks, [{ containerId: "gone", ifname: "net1", index: 9 }]);
 });
 
 Deno.test("keepHost() counts what the kernel took; what has come or gone in the meantime is no failure", async () => {
   const state = joined();
-  const host = new Kernel(state);
+  const host = new FakeNetwork(state);
   state.routes = [];
   state.rules = [];
   const [EEXIST, ENODEV, EPERM] = [17, 19, 1];
@@ -237,7 +159,7 @@ Deno.test("countJoined() counts pods, not their addresses", async () => {
     { ...ROUTE, index: 8 },
     { ...ROUTE, index: 9, protocol: 3 },
   ];
-  assert.equal(await countJoined(new Kernel(state)), 2);
+  assert.equal(await countJoined(new FakeNetwork(state)), 2);
 });
 
 /** How often a pod is asked or changed by a look, where this is inside it. */
@@ -245,8 +167,8 @@ async function looksInto(
   inside: Partial<Link>,
   hostEnd: Partial<Link> = {},
 ): Promise<number> {
-  const pod = new Kernel({
-    links: [link(3, { peerIndex: END, ...inside })],
+  const pod = new FakeNetwork({
+    links: [linkOf(3, { peerIndex: END, ...inside })],
     addresses: [addressEntry(3, "10.6.0.100/24")],
     rules: [],
     routes: [{
@@ -273,7 +195,7 @@ async function looksInto(
     }),
     openRoutes: () => pod,
   });
-  await keepPod(peers, link(END, { peerIndex: 3, ...hostEnd }), [HOST]);
+  await keepPod(peers, linkOf(END, { peerIndex: 3, ...hostEnd }), [HOST]);
   assert.equal(isOpen, false);
   return pod.sent.length;
 }
