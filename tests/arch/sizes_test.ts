@@ -9,8 +9,6 @@ const MOST_LINES = 350;
 const MOST_LINES_EVER = 500;
 /** Files with more, and why they are one file. */
 const LONGER: Readonly<Record<string, string>> = {
-  "lib/egress/plan/plan.ts":
-    "one pure function: what a client pod has, its links, rules and routes, follows from the same choice of gateways",
   "lib/grpc/connection/server_connection.ts":
     "the states of one HTTP/2 connection, which frames of every kind change",
   "lib/kube/cache/informer.ts":
@@ -21,8 +19,6 @@ const LONGER: Readonly<Record<string, string>> = {
     "what lib/podnet offers for pods: one short method for each call, with its documentation",
   "roles/coild/cluster/pod_source.ts":
     "every question about this node's pods, answered from the same two caches",
-  "roles/coild/vpc/fleet.ts":
-    "one loop: look, plan, call, learn; the plan itself is in lib/vpc",
 };
 /** A folder with more is cut into rooms. */
 const MOST_FILES = 15;
