@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import fc from "fast-check";
 import { type Fate, NodeModel, targetsOf } from "../testing.ts";
 import { type ByHand, Ec2Model } from "./testing.ts";
-import type { Action, Outcome } from "./calls.ts";
+import { type Action, type Outcome, SETTLE_MS } from "./calls.ts";
 import { countsOf, membersOf } from "./fleet.ts";
 import type { Limits } from "./limits.ts";
 import { shortOf, type Targets } from "./targets.ts";
@@ -100,8 +100,10 @@ const step: fc.Arbitrary<Step> = fc.oneof(
       "create",
       "attach",
       "assign",
+      "endWithInstance",
       "unassign",
       "detach",
+      "delete",
     ),
     pods: fc.integer({ min: 0, max: 15 }),
   }),
@@ -128,6 +130,9 @@ class Run {
   /** When the process was killed, or an operator changed something behind its back. */
   surprisedAt = -Infinity;
   #outcomes = 0;
+  #unknownAt = -Infinity;
+  /** The longest that EC2's list was behind. */
+  #lagMs = 0;
 
   constructor(limits: Limits, goals: Partial<Targets>, fates: readonly Fate[]) {
     let next = 0;
@@ -223,9 +228,18 @@ class Run {
     const refused = node.outcomes.slice(this.#outcomes).filter((outcome) =>
       outcome.kind === "refused" && outcome.why === "limit"
     );
+    const isUnknown = node.outcomes.slice(this.#outcomes)
+      .some(({ kind }) => kind === "unknown");
     this.#outcomes = node.outcomes.length;
-    // What a killed process asked for, and what an operator did, may not be shown yet.
-    if (node.now > this.surprisedAt + 30_000) assert.deepEqual(refused, []);
+    if (isUnknown) this.#unknownAt = node.now;
+    this.#lagMs = Math.max(this.#lagMs, node.lagMs.ec2);
+    // What a killed process asked for, and what an operator did, may not be shown yet, nor may what had no answer: that
+    // is awaited for as long as lists usually take.
+    const from = this.#lagMs < SETTLE_MS
+      ? this.surprisedAt
+      : Math.max(this.surprisedAt, this.#unknownAt);
+    const awaitMs = 25_000 + Math.max(5_000, this.#lagMs);
+    if (node.now > from + awaitMs) assert.deepEqual(refused, []);
   }
 
   /** Each change of demand and each fault costs few calls. */
