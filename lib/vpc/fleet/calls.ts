@@ -101,6 +101,8 @@ export function unforgotten(
     readonly imds: readonly ImdsEni[];
   },
 ): Call[] {
+  // Mostly, and there can be hundreds of blocks.
+  if (calls.length === 0) return [];
   const seen = new Map(imds.map((eni) => [eni.id, seenInImds(eni)]));
   return calls.flatMap((call): Call[] => {
     const { action, ended } = call;
@@ -124,8 +126,10 @@ export function isBehind(
     readonly lookedAt: number;
   },
 ): boolean {
+  const settled = calls.filter((call) => isSettled(call, lookedAt));
+  if (settled.length === 0) return false;
   const seen = new Map(list.map((eni) => [eni.id, seenInEc2(eni)]));
-  return calls.some((call) => isSettled(call, lookedAt) && !shows(seen, call));
+  return settled.some((call) => !shows(seen, call));
 }
 
 /** An ENI, as far as calls change what both show of it. */
