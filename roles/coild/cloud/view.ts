@@ -164,8 +164,9 @@ export class CloudView {
   }
 }
 
+/** Whether EC2's list has it otherwise than attached; not at all, when only the metadata service shows it. */
 function isMoving({ ec2 }: Eni): boolean {
-  return ec2 !== undefined && ec2.attachment?.state !== "attached";
+  return ec2?.attachment?.state !== "attached";
 }
 
 /** What both EC2 and the metadata service show. */

@@ -142,6 +142,20 @@ Deno.test("a view awaits EC2 while its list lacks what a call did and the metada
   assert.equal(view.awaitsEc2, false);
 });
 
+Deno.test("a view awaits EC2 while its list lacks an ENI that the metadata show", () => {
+  let list = [eniOf("e", "attached", A)];
+  const view = new CloudView(() => list, { families: FAMILIES });
+  const look = (lookedAt: number) => view.saw({ enis: [], lookedAt });
+  look(0);
+  view.sawMetadata(sightOf({ e: [A] }));
+  assert.equal(view.awaitsEc2, false);
+  list = [];
+  look(1);
+  assert.equal(view.awaitsEc2, true);
+  view.sawMetadata(sightOf({}));
+  assert.equal(view.awaitsEc2, false);
+});
+
 Deno.test("one ENI of several is enough for a view to await EC2 or the metadata", () => {
   const settled = eniOf("e", "attached", A);
   const moving = viewOf(settled, eniOf("f", "attaching"));
