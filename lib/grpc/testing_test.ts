@@ -37,6 +37,8 @@ async function callServedBy(
   });
   const outcome = await call(path, options).catch((error: unknown) => error);
   ended.resolve();
+  // On a busy machine the call may have ended before it connected.
+  (await Deno.connect({ transport: "unix", path })).close();
   await served;
   return outcome;
 }
