@@ -111,7 +111,9 @@ interface Drain {
 async function drain(
   { values, positionals: [name], ...context }: Call<typeof FLAGS>,
 ): Promise<number> {
-  if (name === undefined) throw new UsageError("it needs the name of an AddressPool");
+  if (name === undefined) {
+    throw new UsageError("it needs the name of an AddressPool");
+  }
   if (values.force && !values.evict) {
     throw new UsageError("--force needs --evict");
   }
