@@ -1,6 +1,6 @@
 import { type Address, type DualStack, valuesOf } from "../../inet/mod.ts";
 import type { Netns } from "../../linux/mod.ts";
-import { RouteSocket } from "../../netlink/mod.ts";
+import { type AddressEntry, RouteSocket } from "../../netlink/mod.ts";
 import {
   isHostNetns,
   namespacePaths,
@@ -27,12 +27,12 @@ export async function findByAddress<T extends Sought>(
   },
 ): Promise<ReadonlyMap<T, string>> {
   const paths = new Map<T, string[]>();
+  const wanted = new Set(sought.flatMap(keysOf));
   for (const path of among) {
-    const present = await addressesAt(path, hostNetns);
+    const present = await keysAt(path, { hostNetns, wanted });
     for (const pod of sought) {
-      const addresses = valuesOf(pod.addresses);
-      const isThere = addresses.length > 0 &&
-        addresses.every((address) => present.has(`${pod.ifname} ${address}`));
+      const keys = keysOf(pod);
+      const isThere = keys.length > 0 && keys.every((key) => present.has(key));
       if (isThere) paths.getOrInsert(pod, []).push(path);
     }
   }
@@ -43,18 +43,28 @@ export async function findByAddress<T extends Sought>(
   return found;
 }
 
-/** `<interface> <address>` of all addresses in a namespace. */
-async function addressesAt(
+/** `<interface> <address>` of each address. */
+function keysOf({ ifname, addresses }: Sought): string[] {
+  return valuesOf(addresses).map((address) => `${ifname} ${address}`);
+}
+
+/** Those of a namespace that are wanted: a pod may have any number. */
+async function keysAt(
   path: string,
-  hostNetns: Netns | undefined,
+  { hostNetns, wanted }: {
+    readonly hostNetns: Netns | undefined;
+    readonly wanted: ReadonlySet<string>;
+  },
 ): Promise<Set<string>> {
   using netns = tryOpenPodNetns(path);
   if (netns === undefined || isHostNetns(netns, hostNetns)) return new Set();
   using socket = RouteSocket.open({ netns });
   const links = await socket.listLinks();
   const names = new Map(links.map(({ index, name }) => [index, name]));
-  const entries = await socket.listAddresses();
-  return new Set(
-    entries.map(({ index, prefix }) => `${names.get(index)} ${prefix.address}`),
-  );
+  const keyOf = ({ index, prefix }: AddressEntry) =>
+    `${names.get(index)} ${prefix.address}`;
+  const entries = await socket.listAddresses({
+    keep: (entry) => wanted.has(keyOf(entry)),
+  });
+  return new Set(entries.map(keyOf));
 }
