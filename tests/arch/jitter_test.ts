@@ -17,6 +17,7 @@ const FIXED: Readonly<Record<string, string>> = {
   "lib/eviction": "one program, run by hand",
   "roles/coild/blocks/requests.ts": "an answer that came late, on its own",
   "roles/coild/gateways/source.ts": "looks at a map",
+  "roles/coild/observe/calls_in_flight.ts": "looks at the calls of the process",
   "roles/coild/network/keeper.ts": "after a repair, which is its own",
   "roles/coild/pods/startup.ts": "a record in the log",
 };
