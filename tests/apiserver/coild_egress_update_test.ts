@@ -488,7 +488,7 @@ Deno.test("coild keeps its egress clients up to date", async (t) => {
         pod,
         (now) => now?.routes.join() === "118 198.51.100.0/24 refused",
       );
-      await sleep(QUIET_MS);
+      await sleep(QUIET_MS + 2 * EVENT_DELAY_MS);
       const events = await egress.events(pod);
       assert.deepEqual(
         events.map(({ reason, count }) => `${reason} ${count}`),
