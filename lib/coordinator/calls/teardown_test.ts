@@ -43,6 +43,7 @@ function pod(): NetworkState {
   return {
     links: [
       linkOf(1, { name: "lo" }),
+      linkOf(9, { name: "tunl0" }),
       linkOf(ETH0, { name: "eth0" }),
       linkOf(NET1, { name: "net1" }),
       linkOf(VETH, { name: "veth0", peerIndex: END }),
