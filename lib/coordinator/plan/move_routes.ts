@@ -46,6 +46,7 @@ export interface Moves {
 /** RTPROT_RA of `<linux/rtnetlink.h>`. */
 const RA_PROTOCOL = 9;
 const LINK_LOCAL = Prefix.parse("fe80::/64");
+// mutate: without a table nothing depends on whose it is.
 const NOTHING: Moves = { tables: [], isOwn: false, steps: [] };
 
 /**
