@@ -60,6 +60,7 @@ function pod(): NetworkState {
     routes: [
       route("10.6.0.10/32", { index: VETH, table: 100 }),
       route("10.6.0.10/32", { index: VETH, table: 254 }),
+      route("10.6.0.0/24", { index: ETH0, table: 200 }),
       route("10.7.0.0/24", { index: NET1, table: 101 }),
       route("10.7.0.1/32", { index: NET1, table: 101, protocol: 3 }),
     ],
@@ -120,6 +121,8 @@ const NET1_ON_HOST = [
 ];
 const NET1_IN_POD = [
   'delete ipv4 rule "1101: from 10.7.0.100/32 lookup 101 proto 32"',
+  // With the last other interface the first one needs no table of its own.
+  'delete route "10.6.0.0/24" from table 200',
   'delete route "10.7.0.0/24" from table 101',
 ];
 
@@ -138,6 +141,7 @@ Deno.test("detach() takes the pair with the interface that it was made for, and 
   assert.deepEqual(inPod, [
     'delete ipv4 rule "1000: from all fwmark 0x1 lookup 100 proto 32"',
     'delete route "10.6.0.10/32" from table 100',
+    'delete route "10.6.0.0/24" from table 200',
     'delete route "10.6.0.10/32" from table 254',
     'delete neighbour "10.6.0.10" of link 3',
   ]);
