@@ -65,7 +65,7 @@ function isRead(key: string, value: string): boolean {
     key === ANY_SOURCE_ANNOTATION && value === "true";
 }
 
-/** Keeps a pod's identity, whether it is about to go, the annotations that are read, addresses, phase and when the kubelet began it, and whether it has a network of its own or is a gateway. */
+/** Keeps a pod's identity, whether it is about to go, the annotations that are read, addresses and phase, and whether it has a network of its own or is a gateway. */
 export function transformPod(pod: V1Pod): V1Pod {
   return {
     metadata: {
@@ -76,7 +76,7 @@ export function transformPod(pod: V1Pod): V1Pod {
     ...(pod.spec?.hostNetwork === true && {
       spec: { containers: [], hostNetwork: true },
     }),
-    status: keepFields(pod.status, "phase", "podIPs", "startTime"),
+    status: keepFields(pod.status, "phase", "podIPs"),
   };
 }
 

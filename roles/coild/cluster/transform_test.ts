@@ -21,11 +21,7 @@ Deno.test("transformPod() keeps the annotations of egress, and of those that are
 });
 
 Deno.test("transformPod() keeps of the status what is read, and no more", () => {
-  const status = {
-    phase: "Pending",
-    podIPs: [{ ip: "10.0.1.7" }],
-    startTime: "2026-11-26T10:00:00Z",
-  };
+  const status = { phase: "Pending", podIPs: [{ ip: "10.0.1.7" }] };
   const conditions = [{ type: "Ready", status: "False" }];
   const pod = transformPod({ status: { ...status, conditions } });
   assert.deepEqual(pod.status, status);

@@ -1,4 +1,4 @@
-import type { Clock } from "../../../lib/async/mod.ts";
+import { type Clock, systemClock } from "../../../lib/async/mod.ts";
 import type { Attempt } from "../../../lib/aws/mod.ts";
 import type {
   AllocationRecord,
@@ -12,7 +12,7 @@ import type { RestTable } from "../../../lib/vpc/mod.ts";
 import type { Registry } from "../../../lib/telemetry/mod.ts";
 import type { NodeScheduling } from "../cluster/node_source.ts";
 import type { RestStore, Supply } from "../blocks/supply.ts";
-import { countExpected } from "./expected_pods.ts";
+import { ExpectedPods } from "./expected_pods.ts";
 import { VpcFleet } from "./fleet.ts";
 import type { FleetView } from "./fleet_view.ts";
 import type { Addresses } from "./uses.ts";
@@ -65,9 +65,21 @@ export function supplyOfVpc(options: VpcSupplyOptions): VpcSupply {
   let ipam: NodeIpam | undefined;
   const waiting = () => ipam?.waiting(VPC_POOL) ?? 0;
   const rests = new KernelRests(options.rests, options);
+  const clock = options.clock ?? systemClock;
+  const expected = new ExpectedPods();
+  /** How many pods are going to ask for an address, so that EC2 is asked once for all of them. */
+  const comingTo = (ipam: NodeIpam | undefined): number => {
+    if (!ipam?.isReady) return 0;
+    const count = expected.count(options.pods(), {
+      isHeld: (address) => !ipam.isFree(address),
+      nowMs: clock.nowMs(),
+    });
+    const most = options.scheduling()?.maxPods ?? Infinity;
+    return Math.min(count, most) - ipam.list().length;
+  };
   const addresses: Addresses = {
     blocks: () => ipam?.isReady ? ipam.blocks() : undefined,
-    waiting: () => Math.max(waiting(), ipam ? expectedOf(ipam, options) : 0),
+    waiting: () => Math.max(waiting(), comingTo(ipam)),
     routedWithin: (prefixes) => network.routedWithin(prefixes),
     resting: async () => (await rests.list()).map(({ address }) => address),
   };
@@ -90,7 +102,7 @@ export function supplyOfVpc(options: VpcSupplyOptions): VpcSupply {
       onAttempt?.(attempt);
     },
     onAction: (action) => metrics.began(action),
-    clock: options.clock,
+    clock,
   });
   const source = new VpcSource(fleet, addresses);
   return {
@@ -131,20 +143,6 @@ export function supplyOfVpc(options: VpcSupplyOptions): VpcSupply {
     },
     [Symbol.dispose]: () => fleet[Symbol.dispose](),
   };
-}
-
-/** How many pods are going to ask for an address, so that EC2 is asked once for all of them. */
-function expectedOf(
-  ipam: NodeIpam,
-  { pods, scheduling }: Pick<VpcSupplyOptions, "pods" | "scheduling">,
-): number {
-  if (!ipam.isReady) return 0;
-  const expected = countExpected(pods(), {
-    isHeld: (address) => !ipam.isFree(address),
-    nowMs: Date.now(),
-  });
-  const most = scheduling()?.maxPods ?? Infinity;
-  return Math.min(expected, most) - ipam.list().length;
 }
 
 function countsOf(ipam: NodeIpam | undefined) {
