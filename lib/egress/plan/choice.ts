@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { type Address, distinct } from "../../inet/mod.ts";
+import { type Address, distinct, type Family } from "../../inet/mod.ts";
 import { EGRESS_GATEWAY_MARK_BIT } from "../../names/mod.ts";
 import {
   nft,
@@ -26,10 +26,24 @@ export interface GatewayChoice {
   readonly keepsLost: boolean;
 }
 
+/** Marks that were computed, by their addresses: all clients of a node have the same few gateways. */
+const MARKS: Readonly<Record<Family, Map<bigint, number>>> = {
+  ipv4: new Map(),
+  ipv6: new Map(),
+};
+const MOST_MARKS = 4_096;
+
 /** The mark of connections through a gateway: the same for an address every time. */
 export function gatewayMark(address: Address): number {
+  const marks = MARKS[address.family];
+  const known = marks.get(address.value);
+  if (known !== undefined) return known;
   const digest = createHash("sha1").update(address.toBytes()).digest();
-  return (digest.readUInt32BE() | EGRESS_GATEWAY_MARK_BIT) >>> 0;
+  const mark = (digest.readUInt32BE() | EGRESS_GATEWAY_MARK_BIT) >>> 0;
+  // mutate: only frees memory.
+  if (marks.size >= MOST_MARKS) marks.clear();
+  marks.set(address.value, mark);
+  return mark;
 }
 
 /** The rules that send the datagrams around marked packets to their gateways; two Egresses may name one. */

@@ -107,16 +107,12 @@ export interface ClientPlan {
  */
 export function planClient(request: ClientRequest): ClientPlan {
   const { owned, shadowed, skipped } = assignDestinations(request);
-  const routed = owned.map((each): RoutedDestination => ({
-    ...each,
-    chosen: chosenFor(each, request),
-  }));
   const families = FAMILIES.filter((family) =>
     owned.some(({ destination }) => destination.family === family)
   );
   const clusterPrefixes = clusterPrefixesOf(request.clusterPrefixes);
-  const tunnels = planTunnels(request, routed);
-  const choices = planChoices(routed);
+  const tunnels = planTunnels(request, owned);
+  const choices = planChoices(request, owned);
   const originatingOnly = request.originatingOnly && families.length > 0;
   const tunnelFamilies = families.filter((family) =>
     tunnels.some((tunnel) => tunnel.family === family)
@@ -133,7 +129,7 @@ export function planClient(request: ClientRequest): ClientPlan {
     ),
     tunnels,
     choices,
-    routes: planRoutes(routed, {
+    routes: planRoutes(owned, {
       tunnels,
       clusterPrefixes,
       refusal: originatingOnly ? "reject" : "unreachable",
@@ -158,23 +154,18 @@ interface Chosen {
   readonly isLost: boolean;
 }
 
-/** A destination with its Egress, and the gateways that the client chooses from; undefined where the Service chooses. */
-interface RoutedDestination extends Owned {
-  readonly chosen: readonly Chosen[] | undefined;
-}
-
 const NO_GATEWAYS: ReadonlySet<string> = new Set();
 
-/** The gateways that the client chooses from: of too many some for new connections, and the others that are ready first. */
+/** The gateways of a family that the client chooses from: of too many some for new connections, and the others that are ready first. */
 function chosenFor(
-  { gateway: { direct, near = NO_GATEWAYS, senders }, remote }: Owned,
+  { direct = [], near = NO_GATEWAYS, senders }: ClientGateway,
+  family: Family,
   { avoided = NO_GATEWAYS, lost = NO_GATEWAYS }: Pick<
     ClientRequest,
     "avoided" | "lost"
   >,
-): Chosen[] | undefined {
-  if (direct === undefined || remote === undefined) return undefined;
-  const isOfFamily = ({ family }: Address) => family === remote.family;
+): Chosen[] {
+  const isOfFamily = (address: Address) => address.family === family;
   const ready = direct.filter(isOfFamily);
   const answering = ready.filter((each) => !avoided.has(each.toString()));
   const preferred = answering.filter((each) => near.has(each.toString()));
@@ -193,11 +184,17 @@ function chosenFor(
     }));
 }
 
-function planChoices(routed: readonly RoutedDestination[]): GatewayChoice[] {
+/** One for each Egress and family, however many destinations it has. */
+function planChoices(
+  request: ClientRequest,
+  owned: readonly Owned[],
+): GatewayChoice[] {
   const choices = new Map<string, GatewayChoice>();
-  for (const { chosen, gateway, remote } of routed) {
-    if (chosen === undefined || remote === undefined) continue;
+  for (const { gateway, remote } of owned) {
+    if (gateway.direct === undefined || remote === undefined) continue;
     const tunnel = tunnelName(remote);
+    if (choices.has(tunnel)) continue;
+    const chosen = chosenFor(gateway, remote.family, request);
     choices.set(tunnel, {
       tunnel,
       ready: marksOf(chosen.filter(({ isReady }) => isReady)),
@@ -216,10 +213,10 @@ function marksOf(chosen: readonly Chosen[]): number[] {
 
 function planTunnels(
   { addresses, port }: ClientRequest,
-  routed: readonly RoutedDestination[],
+  owned: readonly Owned[],
 ): ClientTunnel[] {
   const tunnels = new Map<string, ClientTunnel>();
-  for (const { gateway, remote } of routed) {
+  for (const { gateway, remote } of owned) {
     if (remote === undefined) continue;
     const local = addresses[remote.family];
     if (local === undefined) continue;
@@ -255,14 +252,14 @@ interface RouteContext {
 }
 
 function planRoutes(
-  routed: readonly RoutedDestination[],
+  owned: readonly Owned[],
   context: RouteContext,
 ): ClientRoute[] {
   const routes = new Map<string, ClientRoute>();
   const put = (route: ClientRoute): void => {
     routes.set(routeKey(route), route);
   };
-  for (const { gateway, destination, remote } of routed) {
+  for (const { gateway, destination, remote } of owned) {
     const inCluster = isInCluster(destination, context.clusterPrefixes);
     const table = inCluster ? EGRESS_NARROW_TABLE : EGRESS_WIDE_TABLE;
     const isAvailable = gateway.available.includes(destination.family);

@@ -205,6 +205,24 @@ Deno.test("planClient() has near gateways, and those that answer, among the 64 t
   );
 });
 
+Deno.test("planClient() weighs an Egress' gateways once for each family, however many destinations it has", () => {
+  let looks = 0;
+  const destinations = Array.from(
+    { length: 50 },
+    (_, i) => Prefix.parse(`198.51.${i}.0/24`),
+  );
+  const gateway: ClientGateway = {
+    ...DIRECT,
+    destinations: [...destinations, Prefix.parse("2001:db8::/32")],
+    get near() {
+      looks++;
+      return new Set<string>();
+    },
+  };
+  assert.equal(planClient(requestFor([gateway])).choices.length, 2);
+  assert.equal(looks, 2);
+});
+
 Deno.test("planClient() gives no new connections to gateways that are avoided, while there are others", () => {
   const [a, b] = PODS;
   assert.ok(a && b);
