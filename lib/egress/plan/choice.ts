@@ -70,20 +70,15 @@ export function choiceSets(
     key: ["mark"],
     elements: marks.map((mark) => [mark]),
   });
-  const names = setNames(tunnel);
   return [
-    setOf(names.ready, ready),
-    setOf(names.all, all.map(gatewayMark)),
-    setOf(names.lost, lost),
+    setOf(readySetName(tunnel), ready),
+    setOf(gatewaySetName(tunnel), all.map(gatewayMark)),
+    setOf(lostSetName(tunnel), lost),
   ];
 }
 
-function setNames(tunnel: string) {
-  return {
-    ready: `ready_${tunnel}`,
-    all: gatewaySetName(tunnel),
-    lost: lostSetName(tunnel),
-  };
+function readySetName(tunnel: string): string {
+  return `ready_${tunnel}`;
 }
 
 /** The set of marks of all gateways. */
@@ -96,9 +91,9 @@ export function lostSetName(tunnel: string): string {
   return `lost_${tunnel}`;
 }
 
-/** What begins the rules of a choice: for most packets it is the last one, and it is before the rules of all choices. */
+/** The rule of a choice that comes before those of all choices: most packets go no further. */
 export function readyRule({ tunnel }: GatewayChoice): NftRule {
-  return ruleOf(tunnel)(stays(setNames(tunnel).ready), nft.restoreMark());
+  return ruleOf(tunnel)(isMarkIn(readySetName(tunnel)), nft.restoreMark());
 }
 
 function ruleOf(tunnel: string) {
@@ -106,14 +101,14 @@ function ruleOf(tunnel: string) {
     nft.rule([nft.oifname(tunnel), ...statements, nft.accept()]);
 }
 
-function stays(set: string): NftStatement {
+function isMarkIn(set: string): NftStatement {
   return nft.inSet(["ct mark"], set);
 }
 
 /**
- * The rules of a choice behind {@linkcode readyRule}, on output. A connection that has had
- * an answer stays with its gateway for as long as there is that gateway; until
- * the first answer it leaves a gateway that is not ready. What is not TCP leaves
+ * The rules of a choice behind {@linkcode readyRule}, on output. A connection
+ * that has had an answer stays with its gateway for as long as there is that
+ * gateway; until the first answer it leaves a gateway that is not ready. What is not TCP leaves
  * a gateway that is lost at once; TCP, which cannot, waits there to be ended.
  * Connections from before the choice have no mark, and stay with the Service;
  * where no gateway is ready, others go there, too.
@@ -121,14 +116,14 @@ function stays(set: string): NftStatement {
 export function choiceRules(
   { tunnel, ready, keepsLost }: GatewayChoice,
 ): NftRule[] {
-  const names = setNames(tunnel);
   const rule = ruleOf(tunnel);
   const answered = nft.ctState("established", "related");
-  const isLive = nft.inSet(["ct mark"], names.lost, { not: true });
+  const isOfOne = isMarkIn(gatewaySetName(tunnel));
+  const isLive = nft.inSet(["ct mark"], lostSetName(tunnel), { not: true });
   const staysWithLost = keepsLost ? [] : [nft.l4proto("tcp")];
   return [
-    rule(answered, stays(names.all), isLive, nft.restoreMark()),
-    rule(answered, ...staysWithLost, stays(names.all), nft.restoreMark()),
+    rule(answered, isOfOne, isLive, nft.restoreMark()),
+    rule(answered, ...staysWithLost, isOfOne, nft.restoreMark()),
     rule(answered, nft.ctMark(0)),
     ...ready.map((mark, i) =>
       rule(
