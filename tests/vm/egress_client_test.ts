@@ -210,23 +210,27 @@ Deno.test("originating-only is switched on and off under the pod's own traffic, 
   }
 });
 
-Deno.test("a client comes to choose its gateway, and leaves it to the Service again, without a lost packet", async () => {
-  await using lab = await clientLab();
-  await lab.apply([EGRESS]);
-  const service = await lab.state();
-  const [ready, none] = [directGatewayFor(EVERYWHERE), { direct: [] }];
-  for (const family of FAMILIES) {
-    const { sent, lost } = await lostMeanwhile(lab, family, async () => {
-      for (const egress of [ready, { ...ready, ...none }, ready, EGRESS]) {
-        await lab.apply([egress]);
-        assert.deepEqual((await lab.apply([egress])).changes, []);
-      }
-    });
-    assert.ok(sent > 0);
-    assert.equal(lost, 0, `${lost} of ${sent} lost`);
-  }
-  assert.equal(await lab.state(), service);
-});
+for (const sourcePortAuto of [true, false]) {
+  const port = sourcePortAuto ? "automatic" : "fixed";
+  Deno.test(`a client with ${port} source port comes to choose its gateway, and leaves it to the Service again, without a lost packet`, async () => {
+    await using lab = await clientLab();
+    const egress = { ...EGRESS, sourcePortAuto };
+    await lab.apply([egress]);
+    const service = await lab.state();
+    const ready = directGatewayFor(EVERYWHERE, { sourcePortAuto });
+    for (const family of FAMILIES) {
+      const { sent, lost } = await lostMeanwhile(lab, family, async () => {
+        for (const each of [ready, { ...ready, direct: [] }, ready, egress]) {
+          await lab.apply([each]);
+          assert.deepEqual((await lab.apply([each])).changes, []);
+        }
+      });
+      assert.ok(sent > 0);
+      assert.equal(lost, 0, `${lost} of ${sent} lost`);
+    }
+    assert.equal(await lab.state(), service);
+  });
+}
 
 Deno.test("a client that chooses does not need the Service, and does not track the tunnel", async () => {
   await using lab = await clientLab({ servers: true });
