@@ -95,15 +95,17 @@ export async function untilPasses(
   }
 }
 
-/** Waits, in real time, until nothing was counted for so long. */
+/** Waits, in real time, until nothing was counted for so long; by short sleeps, since a busy machine stops the process for longer. */
 export async function untilQuiet(
   count: () => number,
   quietMs: number,
 ): Promise<void> {
-  let before = -1;
-  while (before !== count()) {
+  let before = count();
+  for (let quiet = 0; quiet < quietMs; quiet += 5) {
+    await sleep(5);
+    if (count() === before) continue;
     before = count();
-    await sleep(quietMs);
+    quiet = 0;
   }
 }
 

@@ -14,8 +14,6 @@ const SHOWN: Readonly<Record<string, string>> = {
     "times of a Lease; its holder's life goes by our clock",
   "lib/telemetry/http/answer.ts": "the header Date",
   "roles/coild/vpc_part.ts": "times of conditions, and for people",
-  "roles/coild/vpc/supply.ts":
-    "ages of pods by the kubelet's date, which is the same machine's; a wrong one costs an address that is kept, or a call",
   "roles/coild/observe/former_holders.ts":
     "when addresses were given back, for people",
   "roles/coild/cloud/calls.ts": "a tag that says when an ENI was made",

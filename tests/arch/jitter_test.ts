@@ -19,7 +19,6 @@ const FIXED: Readonly<Record<string, string>> = {
   "roles/coild/gateways/source.ts": "looks at a map",
   "roles/coild/observe/calls_in_flight.ts": "looks at the calls of the process",
   "roles/coild/network/keeper.ts": "after a repair, which is its own",
-  "roles/coild/observe/calls_in_flight.ts": "looks at a list in the process",
   "roles/coild/pods/startup.ts": "a record in the log",
 };
 
