@@ -1,6 +1,7 @@
-import { ProtoReader } from "../../bytes/mod.ts";
+import type { ProtoReader } from "../../bytes/mod.ts";
 import type { V1Pod } from "../api/objects.ts";
 import type { ListEnvelope, ListFormat } from "../http/options.ts";
+import { tryReadEnvelope } from "../http/protobuf_answer.ts";
 import { parseList } from "./calls.ts";
 
 /**
@@ -15,9 +16,8 @@ import { parseList } from "./calls.ts";
 export const POD_HEADS: ListFormat<V1Pod> = {
   accept: "application/vnd.kubernetes.protobuf,application/json",
   parse: (body, onItem) => {
-    if (MAGIC.every((byte, i) => body[i] === byte)) {
-      return readEnvelope(new ProtoReader(body, MAGIC.length), onItem);
-    }
+    const reader = tryReadEnvelope(body);
+    if (reader !== undefined) return readPodList(reader, onItem);
     const { items, ...list } = parseList<V1Pod>(
       new TextDecoder().decode(body),
       "pods",
@@ -28,19 +28,6 @@ export const POD_HEADS: ListFormat<V1Pod> = {
 };
 
 type OnPod = (pod: V1Pod) => void;
-
-/** "k8s" and a NUL. */
-const MAGIC = [0x6b, 0x38, 0x73, 0];
-
-/** runtime.Unknown */
-function readEnvelope(reader: ProtoReader, onPod: OnPod): ListEnvelope {
-  while (reader.next()) {
-    if (reader.field !== 2) continue;
-    reader.enter();
-    return readPodList(reader, onPod);
-  }
-  throw new SyntaxError("Cannot decode protobuf message: it has no list");
-}
 
 function readPodList(reader: ProtoReader, onPod: OnPod): ListEnvelope {
   let resourceVersion = "";

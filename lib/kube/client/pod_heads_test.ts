@@ -119,3 +119,26 @@ Deno.test("a list in another format is asked for again where the API server cann
   );
   assert.equal(asked, 2);
 });
+
+Deno.test("a refusal that comes as protobuf too is said in its words, and its time to wait is kept", async () => {
+  const status = [
+    ...field(2, "Failure"),
+    ...field(3, "Too large resource version"),
+    ...field(4, "Timeout"),
+    ...field(5, [...field(1, "x"), ...field(5, 3)]),
+  ];
+  const bytes = [0x6b, 0x38, 0x73, 0, ...field(1, "v1"), ...field(2, status)];
+  const body = String.fromCharCode(...bytes);
+  using client = new KubeClient(
+    new FakeTransport(() => ({ status: 403, body })),
+  );
+  await assert.rejects(
+    client.listItems(PODS, { format: POD_HEADS }, () => {}),
+    {
+      message:
+        "Cannot list pods: API server answered 403: Too large resource version",
+      reason: "Timeout",
+      retryAfterMs: 3_000,
+    },
+  );
+});

@@ -2,6 +2,7 @@ import { Backoff, sleep } from "../../async/mod.ts";
 import { ByteCollector } from "../../bytes/mod.ts";
 import { KubeApiError, KubeUnreachableError, parseApiError } from "./errors.ts";
 import type { CallOptions } from "./options.ts";
+import { refusalText } from "./protobuf_answer.ts";
 import type { PathParts } from "../api/resource.ts";
 import type {
   StreamTimeouts,
@@ -130,11 +131,9 @@ export class Requester {
       () => this.transport.stream(request, options),
     );
     if (stream.status === 200) return stream.chunks;
-    const decoder = new TextDecoder();
-    let body = "";
-    for await (const chunk of stream.chunks) {
-      body += decoder.decode(chunk, { stream: true });
-    }
+    const collected = new ByteCollector();
+    for await (const chunk of stream.chunks) collected.add(chunk);
+    const body = refusalText(collected.bytes);
     const { status, headers } = stream;
     throw parseApiError(describe(call), { status, headers, body });
   }
