@@ -138,7 +138,7 @@ async function checkNode(
     ) => [...checkPod(pod, { links, routes, blocks: own })]),
     ...checkLinks(links, pods),
     ...checkRoutes(routes, pods),
-    ...checkExport(exported, own),
+    ...checkExport(exported, { blocks: own, pods }),
     ...checkRules(rules),
     ...checkCounts(counts, pods),
     ...checkBlockCounts(counts, own),
@@ -198,9 +198,12 @@ function* checkRoutes(
 /** Routing daemons learn the node's blocks from it. Of a block that is being deleted it may have either. */
 function* checkExport(
   exported: readonly Route[],
-  blocks: readonly Block[],
+  { blocks, pods }: {
+    readonly blocks: readonly Block[];
+    readonly pods: readonly Pod[];
+  },
 ): Generator<string> {
-  const has = new Set(exported.map(({ dst }) => Prefix.parse(dst).toString()));
+  const has = new Set(exported.map(({ dst }) => networkOf(dst).toString()));
   for (const block of blocks) {
     const prefixes = prefixesOf(block).map((prefix) => prefix.toString());
     const missing = prefixes.filter((prefix) => !has.has(prefix));
@@ -208,7 +211,18 @@ function* checkExport(
     if (block.metadata.deletionTimestamp !== undefined) continue;
     if (missing.length > 0) yield `does not export ${missing}`;
   }
+  // A pod whose block was removed by force keeps its route.
+  const robbed = pods.filter(({ isRobbed }) => isRobbed)
+    .flatMap(({ addresses }) => addresses)
+    .map((address) => networkOf(address).toString());
+  for (const prefix of robbed) has.delete(prefix);
   for (const prefix of has) yield `exports ${prefix}, which is in no block`;
+}
+
+/** `ip` writes a network of one address without its length. */
+function networkOf(text: string): Prefix {
+  const address = Address.tryParse(text);
+  return address === undefined ? Prefix.parse(text) : Prefix.host(address);
 }
 
 /** Without it the pods' routes are not looked at. */
