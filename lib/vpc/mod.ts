@@ -19,6 +19,7 @@ export {
   type Action,
   type Call,
   isBehind,
+  isSettled,
   type Outcome,
   type Refusal,
   unforgotten,

@@ -7,6 +7,7 @@ import {
   type Eni,
   grantName,
   isBehind,
+  isSettled,
   mergeEnis,
   type Outcome,
   unforgotten,
@@ -134,8 +135,10 @@ export class CloudView {
 
   /** Whether ENIs of this node without an instance are to be expected. */
   get mayHaveLoose(): boolean {
-    return this.#enis.some(isMoving) ||
-      this.calls.some(({ action: { kind } }) => OF_LOOSE.includes(kind));
+    const { lookedAt = -Infinity } = this.#look ?? {};
+    const isOfLoose = (call: Call) =>
+      OF_LOOSE.includes(call.action.kind) && !isSettled(call, lookedAt);
+    return this.#enis.some(isMoving) || this.calls.some(isOfLoose);
   }
 
   get #enis(): readonly Eni[] {

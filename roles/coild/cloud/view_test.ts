@@ -181,8 +181,14 @@ Deno.test("ENIs without an instance are to be expected after calls that make som
   for (const [action, expected] of kinds) {
     const view = viewOf(eniOf("e", "attached", A));
     view.sawMetadata(sightOf({ e: [A] }));
-    view.begin({ action });
+    const call = { action };
+    view.begin(call);
     assert.equal(view.mayHaveLoose, expected, action.kind);
+    view.end(call, { at: 0, outcome: { kind: "done" } });
+    view.saw({ enis: [], lookedAt: 9_999 });
+    assert.equal(view.mayHaveLoose, expected, action.kind);
+    view.saw({ enis: [], lookedAt: 10_000 });
+    assert.equal(view.mayHaveLoose, false, action.kind);
   }
 });
 
