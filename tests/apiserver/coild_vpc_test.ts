@@ -162,9 +162,9 @@ Deno.test("coild --addresses=vpc waits for EC2 at start and at its end, and refu
       output,
       /this node's pods have addresses of the VPC; remove annotation/,
     );
-    // As long as it is there, an address is kept for it.
+    // As long as it is there, an address is kept for it, which goes when it has been unused for 30 s.
     await lab.deletePod(pod);
-    await vpc.site.expectLayout(lab.node(), [1]);
+    await vpc.site.expectLayout(lab.node(), [1], { timeoutMs: 90_000 });
   });
 
   await t.step("SIGTERM while a call is under way", async () => {
