@@ -9,6 +9,7 @@
 import { Gate, TaskGroup, untilAborted } from "../../lib/async/mod.ts";
 import { FAMILIES, valuesOf } from "../../lib/inet/mod.ts";
 import { KubeClient, KubeMetrics } from "../../lib/kube/mod.ts";
+import { HeapKeeper } from "../../lib/linux/mod.ts";
 import { announceAudience, VERSION } from "../../lib/names/mod.ts";
 import {
   configureLogging,
@@ -105,6 +106,8 @@ export interface GatewayDependencies {
   readonly statusIntervalMs?: number;
   /** How long it drains at least. Default 5 s. */
   readonly leastDrainMs?: number;
+  /** Replaced in tests. */
+  readonly heap?: Pick<HeapKeeper, "run">;
 }
 
 /** Runs the gateway until the signal aborts and it has drained. */
@@ -119,6 +122,8 @@ export async function runGateway(
   // The tasks go on after the signal, until the gateway has drained.
   await using tasks = new TaskGroup();
   serve(gateway, tasks);
+  const { heap = new HeapKeeper() } = parts;
+  tasks.run("memory", (s) => heap.run(s));
   const listed = new Gate();
   tasks.run("clients", (s) => watcher.run(s, () => listed.open()));
   tasks.run("kernel", async (s) => {
