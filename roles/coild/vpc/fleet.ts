@@ -36,6 +36,9 @@ const PLAN_MS = 60_000;
 /** While the kernel lacks something, it is tried again so often. */
 const RETRY_MS = 500;
 
+/** A plan takes as long as a quarter of an ADD: it waits until those that changed something have their answers. */
+const SOON_MS = 20;
+
 export interface FleetOptions {
   readonly options: VpcOptions;
   readonly env: Pick<Deno.Env, "get">;
@@ -70,6 +73,7 @@ export class VpcFleet implements Disposable {
   readonly #failures = new RepeatFilter();
   #woken = new Gate();
   #changed = new Gate();
+  #soon: Disposable | undefined;
 
   constructor(options: FleetOptions) {
     this.#options = options;
@@ -167,9 +171,17 @@ export class VpcFleet implements Disposable {
     return this.#granted.subscribe(listener);
   }
 
-  /** Asks for a plan: pods came, went or wait. */
+  /** Asks for a plan at once. */
   wake(): void {
     this.#woken.open();
+  }
+
+  /** Asks for one plan for all pods that come or go now. */
+  wakeSoon(): void {
+    this.#soon ??= this.#clock.after(SOON_MS, () => {
+      this.#soon = undefined;
+      this.wake();
+    });
   }
 
   /** Waits until a plan was made, with all that had been shown before. */
@@ -212,6 +224,7 @@ export class VpcFleet implements Disposable {
   }
 
   [Symbol.dispose](): void {
+    this.#soon?.[Symbol.dispose]();
     this.#account[Symbol.dispose]();
   }
 

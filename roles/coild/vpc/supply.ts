@@ -128,7 +128,7 @@ export function supplyOfVpc(options: VpcSupplyOptions): VpcSupply {
       stock: source.stock,
       rest: "strict",
       returnDelayMs: 0,
-      onLook: () => fleet.wake(),
+      onLook: () => fleet.wakeSoon(),
     },
     synced: Promise.resolve(),
     loops: {

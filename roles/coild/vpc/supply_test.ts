@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { untilPasses } from "../../../lib/async/testing.ts";
+import { untilPasses, untilQuiet } from "../../../lib/async/testing.ts";
 import { Address, valuesOf } from "../../../lib/inet/mod.ts";
 import { VpcHostProblem } from "../../../lib/vpc/mod.ts";
 import { CLUSTER, INSTANCE } from "../../../tests/lab/cloud/testing.ts";
@@ -201,6 +201,24 @@ test("a stop waits for a call that is under way, and the next process does not m
   await using second = node.process(BARE);
   await second.ready;
   assert.equal((await node.changes())[call], 1);
+});
+
+test("a plan for pods that come waits until they have their addresses, and is one for all", async () => {
+  await using node = await SimulatedNode.start();
+  let looks = 0;
+  // Each plan asks for it.
+  Object.defineProperty(node, "scheduling", { get: () => void looks++ });
+  await using coild = node.process(["--vpc-mode=address", "--min-ips=3"]);
+  await untilPasses(() => assert.equal(coild.ipam.blocks().length, 3));
+  node.held = [];
+  await untilQuiet(() => looks, 100);
+  const before = looks;
+  for (const pod of podsOf(3)) await coild.add(pod);
+  await untilQuiet(() => looks, 100);
+  assert.equal(looks, before);
+  assert.equal(node.held.length, 1);
+  node.held[0]?.();
+  await untilPasses(() => assert.ok(looks > before));
 });
 
 test("a stop sends EC2 no change that has waited to be sent again", async () => {

@@ -98,6 +98,8 @@ export class SimulatedNode implements AsyncDisposable {
   failsUntilMs: number = -Infinity;
   /** How far the clock by which ENIs are planned is turned. */
   aheadMs = 0;
+  /** What waits for that clock, while it is held. */
+  held: (() => void)[] | undefined;
   /** Which pods the node is to have. */
   scheduling: NodeScheduling | undefined;
   /** The node's pods, as the API server shows them. */
@@ -159,7 +161,11 @@ export class SimulatedNode implements AsyncDisposable {
       onAttempt,
       clock: {
         nowMs: () => performance.now() + this.aheadMs,
-        after: startTimer,
+        after: (ms, callback) => {
+          if (this.held === undefined) return startTimer(ms, callback);
+          this.held.push(callback);
+          return new DisposableStack();
+        },
       },
     });
     const ipam = new NodeIpam({
