@@ -164,6 +164,8 @@ Deno.test("coild --addresses=vpc waits for EC2 at start and at its end, and refu
     );
     // As long as it is there, an address is kept for it, which goes when it has been unused for 30 s.
     await lab.deletePod(pod);
+    // EC2 may be asked for it until coild has seen that it is gone.
+    await vpc.site.quiet();
     await vpc.site.expectLayout(lab.node(), [1], { timeoutMs: 90_000 });
   });
 
