@@ -180,10 +180,20 @@ export class Installation implements AsyncDisposable {
   /** Waits until the newest of Coil's programs serve. */
   async rolledOut(): Promise<void> {
     for (const what of this.workloads) {
-      await this.plane.kubectl(
-        ...["-n", NAMESPACE, "rollout", "status", what, ROLLOUT],
-      );
+      try {
+        await this.#kubectl("rollout", "status", what, ROLLOUT);
+      } catch (cause) {
+        const pods = await this.#kubectl("describe", "pods");
+        const logs = await this.#kubectl("logs", what, "--tail=30").catch(
+          String,
+        );
+        throw new Error(`${what} does not serve\n${pods}\n${logs}`, { cause });
+      }
     }
+  }
+
+  #kubectl(...args: readonly string[]): Promise<string> {
+    return this.plane.kubectl("-n", NAMESPACE, ...args);
   }
 
   async #install(): Promise<void> {
