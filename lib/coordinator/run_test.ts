@@ -9,7 +9,7 @@ const KEY = "ipam.spidernet.io/default-route-nic";
 const RESULT = { cniVersion: "1.0.0", ips: [{ address: "10.7.0.100/24" }] };
 const ARGS = { K8S_POD_NAMESPACE: "apps", K8S_POD_NAME: "web" };
 
-/** Makes a call that needs no kernel; what was asked and said meanwhile. */
+/** Makes a call that needs no kernel. Returns its outcome, and what was asked and said during it. */
 async function run(
   { ifname = "net1", config = {}, annotations, command = "ADD" }: {
     readonly ifname?: string;

@@ -95,13 +95,16 @@ Deno.test("staleSteps() removes rules of the table from sources that no interfac
   ]);
 });
 
+const { index: _index, ...WANTED } = route("10.7.0.0/24");
+
+/** The route to the interface's network. */
+const PLANNED: Step = {
+  kind: "route",
+  place: "pod",
+  route: { ...WANTED, device: "net1" },
+};
+
 Deno.test("staleSteps() removes routes of the interface's own table that are not planned", () => {
-  const { index: _index, ...wanted } = route("10.7.0.0/24");
-  const planned: Step = {
-    kind: "route",
-    place: "pod",
-    route: { ...wanted, device: "net1" },
-  };
   const routes = [
     route("10.7.0.0/24"),
     route("10.9.0.0/24"),
@@ -110,24 +113,18 @@ Deno.test("staleSteps() removes routes of the interface's own table that are not
     // Its link is gone.
     route("10.9.0.0/24", { index: 99 }),
   ];
-  assert.deepEqual(stale({ pod: { routes }, steps: [planned] }), [
+  assert.deepEqual(stale({ pod: { routes }, steps: [PLANNED] }), [
     "ip -n POD route delete 10.9.0.0/24 dev net1 table 101 proto 32 scope link",
   ]);
 });
 
 Deno.test("staleSteps() leaves the route that the planned one takes the place of, and removes those beside it", () => {
-  const { index: _index, ...wanted } = route("10.7.0.0/24");
-  const planned: Step = {
-    kind: "route",
-    place: "pod",
-    route: { ...wanted, device: "net1" },
-  };
   const routes = [
     route("10.7.0.0/24", { index: ETH0 }),
     route("10.7.0.0/24", { index: ETH0, scope: "global" }),
     route("10.7.0.0/24"),
   ];
-  assert.deepEqual(stale({ pod: { routes }, steps: [planned] }), [
+  assert.deepEqual(stale({ pod: { routes }, steps: [PLANNED] }), [
     "ip -n POD route delete 10.7.0.0/24 dev eth0 table 101 proto 32",
   ]);
 });
