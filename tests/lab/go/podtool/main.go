@@ -9,6 +9,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,9 +17,11 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"os"
 	"os/signal"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -132,9 +135,17 @@ func show(text string, err error) error {
 // get uses a new connection every time: an old one could hide that no new one comes about.
 func get(url string) (string, error) {
 	client := http.Client{Timeout: requestTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
-	response, err := client.Get(url)
+	var connected atomic.Bool
+	trace := httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	request, err := http.NewRequestWithContext(httptrace.WithClientTrace(context.Background(), &trace), "GET", url, nil)
 	if err != nil {
 		return "", err
+	}
+	start := time.Now()
+	response, err := client.Do(request)
+	if err != nil {
+		return "", fmt.Errorf("%s to %s, connected: %t: %w",
+			start.Format(time.StampMilli), time.Now().Format(time.StampMilli), connected.Load(), err)
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
