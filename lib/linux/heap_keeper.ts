@@ -17,6 +17,12 @@ const WORTH_BYTES = 3 * 1024 * 1024;
 const LONG_REST_LOOKS = 4;
 const LEAST_BYTES = 1024 * 1024;
 
+/**
+ * After as many, pages of the executable are given back when so much more of files is in memory than right after the last
+ * time. A second without work needs half of that, a look at something outside of the process twice.
+ */
+const FILE_BYTES = 8 * 1024 * 1024;
+
 /** So many measurements after a collection during work, its pages are returned to the kernel, even if some work goes on. */
 const PAGES_LOOKS = 30;
 
@@ -35,8 +41,13 @@ export interface HeldMemory {
   readonly heap: number;
   /** Pages in memory, without those of files. */
   readonly resident: number;
+  /** Pages of files in memory. */
+  readonly files: number;
 }
 
+const NOTHING: HeldMemory = { heap: 0, resident: 0, files: 0 };
+
+/** How a {@linkcode HeapKeeper} works. */
 export interface HeapKeeperOptions {
   /** Whether a caller waits for an answer, and so would wait for the collection too. */
   readonly isBusy?: () => boolean;
@@ -80,7 +91,7 @@ export class HeapKeeper {
     this.#measure = options.measure ?? measureOwn;
     this.#collect = options.collect ?? heapCollector();
     this.#releaseFile = options.releaseFile ?? filePagesReleaser();
-    this.#floor = { heap: 0, resident: 0 };
+    this.#floor = NOTHING;
   }
 
   /** Counts objects received or processed; collects in the middle of a long list. */
@@ -110,8 +121,16 @@ export class HeapKeeper {
     // V8 keeps the pages that a collection empties, and frees them in the next.
     const owesPages = this.#keepsPages && !isWaitedFor &&
       ++this.#looks >= PAGES_LOOKS;
-    if (!owesPages && this.#growth(held) < this.#worthBytes) return;
-    this.#clean(isBusy && !owesPages ? 1 : 2);
+    if (owesPages || this.#growth(held) >= this.#worthBytes) {
+      this.#clean(isBusy && !owesPages ? 1 : 2);
+    } else if (
+      this.#rests >= LONG_REST_LOOKS &&
+      held.files - this.#floor.files >= FILE_BYTES
+    ) {
+      this.#releaseFile();
+      this.#floor = { ...this.#floor, files: this.#measure().files };
+      this.#rests = 0;
+    }
   }
 
   /** Growth that is worth a collection: less, the longer the process has been idle. */
@@ -146,16 +165,15 @@ export function measureOwn(): HeldMemory {
   const { used_heap_size, external_memory } = process
     .getBuiltinModule("node:v8").getHeapStatistics();
   const heap = used_heap_size + external_memory;
-  return { heap, resident: tryResident() ?? 0 };
+  return { ...NOTHING, ...tryPages(), heap };
 }
 
 /** Undefined while the process has no free file descriptor: then the heap alone counts. */
-function tryResident(): number | undefined {
+function tryPages(): Omit<HeldMemory, "heap"> | undefined {
   try {
-    const [, resident = 0, ofFiles = 0] = Deno.readTextFileSync(
-      "/proc/self/statm",
-    ).split(" ").map(Number);
-    return (resident - ofFiles) * PAGE_BYTES;
+    const [, all = 0, files = 0] = Deno.readTextFileSync("/proc/self/statm")
+      .split(" ").map((pages) => Number(pages) * PAGE_BYTES);
+    return { resident: all - files, files };
   } catch {
     return undefined;
   }

@@ -14,6 +14,8 @@ function setUp(options: { readonly busyBytes?: number } = {}) {
     garbage: 0,
     /** What a collection cannot give back. */
     rest: 40 * MIB,
+    /** Pages of the executable; a release leaves some of the libraries'. */
+    files: 0,
     isBusy: false,
     collections: [] as number[],
     releases: 0,
@@ -23,13 +25,16 @@ function setUp(options: { readonly busyBytes?: number } = {}) {
     isBusy: () => state.isBusy,
     measure: () => {
       const heap = state.live + state.garbage;
-      return { heap, resident: heap + state.rest };
+      return { heap, resident: heap + state.rest, files: state.files };
     },
     collect: (times) => {
       state.garbage = 0;
       state.collections.push(times);
     },
-    releaseFile: () => void state.releases++,
+    releaseFile() {
+      state.files = 10 * MIB;
+      state.releases++;
+    },
   });
   // The first look sees all that the start left, the next one that all is at rest.
   keeper.look();
@@ -59,6 +64,28 @@ Deno.test("HeapKeeper gives pages of the executable back at rest, not during wor
   state.isBusy = false;
   keeper.look();
   assert.deepEqual([state.collections, state.releases], [[1, 2], 1]);
+});
+
+Deno.test("HeapKeeper.look() gives pages of the executable back that work has needed since, after a long rest, without a collection", () => {
+  const { state, keeper } = setUp();
+  const looks = (count: number) => {
+    for (let i = 0; i < count; i++) keeper.look();
+    return state.releases;
+  };
+  state.releases = 0;
+  // What a second without work needs.
+  state.files = 17 * MIB;
+  assert.equal(looks(20), 0);
+  state.garbage += MIB / 2;
+  state.files = 18 * MIB;
+  assert.deepEqual([looks(4), looks(1), looks(20)], [0, 1, 1]);
+  // What needs them each second gets them each second, and not for long.
+  for (let i = 0; i < 20; i++) {
+    state.files = 30 * MIB;
+    looks(1);
+  }
+  assert.equal(state.releases, 6);
+  assert.deepEqual(state.collections, []);
 });
 
 Deno.test("HeapKeeper.look() leaves alone what is not worth it", () => {
@@ -167,16 +194,22 @@ Deno.test("HeapKeeper.note() does not wait for the next look when many objects w
   assert.equal(state.collections.length, 1);
 });
 
-Deno.test("measureOwn() counts what V8 holds outside of its heap, and the process's pages without those of files", () => {
+Deno.test("measureOwn() counts what V8 holds outside of its heap, and the process's pages, those of files apart", () => {
   const before = measureOwn();
   const outside = new Uint8Array(64 * MIB).fill(1);
-  const { heap, resident } = measureOwn();
+  const { heap, resident, files } = measureOwn();
   const grown = heap - before.heap;
   assert.ok(Math.abs(grown - outside.length) < 8 * MIB, `${grown} bytes`);
   const status = Deno.readTextFileSync("/proc/self/status");
   const own = 1024 * Number(/^RssAnon:\s+(\d+) kB$/m.exec(status)?.[1]);
   assert.ok(own > outside.length, `${own} bytes`);
   assert.ok(Math.abs(resident - own) < 8 * MIB, `${resident} and ${own} bytes`);
+  const ofFiles = 1024 * Number(/^RssFile:\s+(\d+) kB$/m.exec(status)?.[1]);
+  assert.ok(ofFiles > 8 * MIB, `${ofFiles} bytes`);
+  assert.ok(
+    Math.abs(files - ofFiles) < 8 * MIB,
+    `${files} and ${ofFiles} bytes`,
+  );
 });
 
 Deno.test("HeapKeeper's own collector gives memory back", () => {

@@ -36,7 +36,7 @@ export class SimController {
       concurrentRequests: 4,
       // The heap is the test's, and the seconds are simulated.
       heap: new HeapKeeper({
-        measure: () => ({ heap: 0, resident: 0 }),
+        measure: () => ({ heap: 0, resident: 0, files: 0 }),
         collect: () => {},
       }),
     }).catch((error: unknown) => {
