@@ -43,6 +43,8 @@ export class CloudView {
   #look: Ec2Look | undefined;
   #sight: Sight | undefined;
   #ended: readonly Call[] = [];
+  /** Until something else is seen: making it takes most of a plan's time. */
+  #scene: Scene | undefined;
   readonly #open = new Set<Call>();
 
   /** `enisOf` puts the ENIs of a list into the terms of the plan; `families` are those of pods. */
@@ -74,6 +76,10 @@ export class CloudView {
 
   /** All together; undefined before both have shown something. Forgets calls that are settled. */
   scene(): Scene | undefined {
+    return this.#scene ??= this.#newScene();
+  }
+
+  #newScene(): Scene | undefined {
     const [look, sight] = [this.#look, this.#sight];
     if (look === undefined || sight === undefined) return undefined;
     const { lookedAt } = look;
@@ -84,12 +90,14 @@ export class CloudView {
   /** Takes EC2's list. */
   saw(look: Ec2Look): void {
     this.#look = look;
+    this.#scene = undefined;
   }
 
   /** Takes what the metadata service shows. Returns whether it is news that EC2 has not explained: something came, or went. */
   sawMetadata(sight: Sight): boolean {
     const [look, before] = [this.#look, this.#sight];
     this.#sight = sight;
+    this.#scene = undefined;
     if (look === undefined || before === undefined) return false;
     if (textOf(sight) === textOf(before)) return false;
     const merged = this.#merge(look, sight);
@@ -113,6 +121,7 @@ export class CloudView {
   ): void {
     this.#open.delete(call);
     this.#ended = [...this.#ended, { action: call.action, ended }];
+    this.#scene = undefined;
   }
 
   /** Whether EC2's next list may show what is awaited. */

@@ -71,6 +71,22 @@ Deno.test("a view is there when both have shown something", () => {
   assert.equal(view.mayHaveLoose, false);
 });
 
+Deno.test("a view puts all together once, until something else is seen", () => {
+  const view = viewOf(eniOf("e", "attached", A));
+  view.sawMetadata(sightOf({ e: [A] }));
+  const changes = [
+    () => view.saw({ enis: [], lookedAt: 1 }),
+    () => view.sawMetadata(sightOf({ e: [A, B] })),
+    () => view.end(ASSIGN, { at: 2, outcome: { kind: "unknown" } }),
+  ];
+  for (const change of changes) {
+    const before = view.scene();
+    assert.equal(view.scene(), before);
+    change();
+    assert.notEqual(view.scene(), before);
+  }
+});
+
 Deno.test("a view awaits the metadata while they are behind, and ahead", () => {
   const view = viewOf(eniOf("e", "attached", A));
   const awaits = (enis: Readonly<Record<string, readonly string[]>>) => {

@@ -1,5 +1,6 @@
 import {
   type Clock,
+  Gate,
   jittered,
   sleep,
   systemClock,
@@ -26,6 +27,7 @@ export class KernelRests implements RestStore {
   readonly #table: Table;
   readonly #cooldownMs: number;
   readonly #clock: Clock;
+  #begun = new Gate();
 
   /** `clock`: by which it looks for rests that are over. Default: the machine's. */
   constructor(
@@ -48,23 +50,34 @@ export class KernelRests implements RestStore {
 
   async begin(addresses: DualStack<Address>): Promise<void> {
     await this.#table.begin(valuesOf(addresses));
+    this.#begun.open();
   }
 
-  /** Forgets rests that are over, until the signal. */
+  /** Forgets rests that are over, until the signal. While nothing rests, the kernel is left alone. */
   async run(signal: AbortSignal): Promise<void> {
     for (;;) {
       await sleep(jittered(SWEEP_MS), { signal, clock: this.#clock });
-      try {
-        const over = (await this.#table.list())
-          .filter(({ seconds }) => seconds * 1_000 >= this.#cooldownMs);
-        if (over.length === 0) continue;
+      const begun = this.#begun = new Gate();
+      if (await this.#sweep()) await begun.wait({ signal });
+    }
+  }
+
+  /** Returns whether nothing rests any longer. */
+  async #sweep(): Promise<boolean> {
+    try {
+      const all = await this.#table.list();
+      const over = all
+        .filter(({ seconds }) => seconds * 1_000 >= this.#cooldownMs);
+      if (over.length > 0) {
         await this.#table.end(over.map(({ address }) => address));
-      } catch (err) {
-        log.warn(
-          "Cannot delete expired entries of the cooldown table; retrying",
-          { err },
-        );
       }
+      return over.length === all.length;
+    } catch (err) {
+      log.warn(
+        "Cannot delete expired entries of the cooldown table; retrying",
+        { err },
+      );
+      return false;
     }
   }
 }

@@ -11,6 +11,7 @@ const COOLDOWN_MS = 30_000;
 class Table {
   readonly ages = new Map<string, number>();
   isBroken = false;
+  lists = 0;
   readonly ended: string[][] = [];
 
   begin(addresses: readonly Address[]): Promise<void> {
@@ -25,6 +26,7 @@ class Table {
   }
 
   list() {
+    this.lists++;
     if (this.isBroken) return Promise.reject(new Error("EINTR"));
     const found = [...this.ages].map(([text, seconds]) => (
       { address: Address.parse(text), seconds }
@@ -72,4 +74,44 @@ Deno.test("KernelRests takes what has rested out of the table, now and then, als
   await clock.advance(200_000);
   assert.deepEqual(table.ended, [["10.0.1.5", "10.0.1.6"]]);
   assert.deepEqual([...table.ages.keys()], ["10.0.1.4"]);
+});
+
+Deno.test("KernelRests leaves the kernel alone while nothing rests, and looks again when something does", async () => {
+  const table = new Table();
+  const clock = new FakeClock();
+  const rests = new KernelRests(table, { cooldownMs: COOLDOWN_MS, clock });
+  await using tasks = new TaskGroup();
+  tasks.run("rests", (signal) => rests.run(signal));
+  table.ages.set("10.0.1.4", 31);
+  await clock.advance(600_000);
+  assert.deepEqual([table.lists, table.ended.length], [1, 1]);
+  await rests.begin({ ipv4: Address.parse("10.0.1.5") });
+  await clock.advance(600_000);
+  assert.ok(table.lists > 5, `${table.lists} lists`);
+  table.ages.set("10.0.1.5", 30);
+  await clock.advance(60_000);
+  assert.deepEqual(table.ended, [["10.0.1.4"], ["10.0.1.5"]]);
+  const { lists } = table;
+  await clock.advance(600_000);
+  assert.equal(table.lists, lists);
+});
+
+Deno.test("KernelRests looks again when something begins to rest during a look", async () => {
+  const table = new Table();
+  const clock = new FakeClock();
+  const rests = new KernelRests({
+    begin: (addresses) => table.begin(addresses),
+    end: (addresses) => table.end(addresses),
+    async list() {
+      const seen = await table.list();
+      if (table.lists === 1) {
+        await rests.begin({ ipv4: Address.parse("10.0.1.5") });
+      }
+      return seen;
+    },
+  }, { cooldownMs: COOLDOWN_MS, clock });
+  await using tasks = new TaskGroup();
+  tasks.run("rests", (signal) => rests.run(signal));
+  await clock.advance(120_000);
+  assert.ok(table.lists > 1, `${table.lists} lists`);
 });
