@@ -8,8 +8,10 @@ import { type Figure, figure } from "../figures.ts";
 import { memoryOf } from "../process_memory.ts";
 import { addPod, requestsIn, type VpcBench } from "./site.ts";
 
-/** Until garbage is collected. */
-const REST_MS = 3_000;
+/** Until garbage is collected and pages of the executable are given back. */
+const REST_MS = 8_000;
+/** Each second for so long: looks at the metadata, each 30 s, need pages for some seconds. */
+const MEMORY_SAMPLES = 30;
 const PODS = 110;
 const SIDES = ["pools", "vpc"] as const;
 
@@ -24,7 +26,7 @@ export async function warmFigures(
     readonly rounds: number;
   },
 ): Promise<Figure[]> {
-  const idle = memory(bench, "idle");
+  const idle = await memory(bench, "idle");
   bench.log("one pod at a time");
   const { figures, requests } = await oneByOne(bench, { upstream, rounds });
   bench.log(`${PODS} pods on each node`);
@@ -41,15 +43,28 @@ export async function warmFigures(
       target: "one look each 30 s",
     }),
     ...idle,
-    ...memory(bench, `${PODS}`),
+    ...await memory(bench, `${PODS}`),
   ];
 }
 
-function memory({ cluster, nodes }: VpcBench, when: string): Figure[] {
-  return SIDES.map((side) => {
-    const { residentMiB } = memoryOf(cluster.daemonOf(nodes[side])?.pid ?? 0);
-    return figure(`vpc.rss.${side}.${when}`, "MiB", [residentMiB]);
+async function memory(
+  { cluster, nodes }: VpcBench,
+  when: string,
+): Promise<Figure[]> {
+  const held = { pools: [] as number[], vpc: [] as number[] };
+  for (let n = 0; n < MEMORY_SAMPLES; n++) {
+    await sleep(1_000);
+    for (const side of SIDES) {
+      const { pid = 0 } = cluster.daemonOf(nodes[side]) ?? {};
+      held[side].push(memoryOf(pid).residentMiB);
+    }
+  }
+  const pools = figure(`vpc.rss.pools.${when}`, "MiB", held.pools);
+  const vpc = figure(`vpc.rss.vpc.${when}`, "MiB", held.vpc);
+  const more = figure(`vpc.rss.more.${when}`, "MiB", [vpc.p50 - pools.p50], {
+    target: "≤ 6",
   });
+  return [pools, vpc, more];
 }
 
 async function oneByOne(
