@@ -18,6 +18,14 @@ Deno.test("isLogged() knows upstream's levels, in any case", () => {
   }
 });
 
+Deno.test("parseLogOptions() reads upstream's levels as Coil's", () => {
+  const levels = ["debug", "info", "warn", "error", "fatal", "panic"];
+  assert.deepEqual(
+    levels.map((logLevel) => parseLogOptions({ logLevel }).level),
+    ["debug", "info", "warn", "error", "none", "none"],
+  );
+});
+
 Deno.test("logOptionsOf() takes nothing of what cannot be used", () => {
   const of = (logOptions: Parameters<typeof logOptionsOf>[0]["raw"][string]) =>
     logOptionsOf({ raw: { logOptions } });

@@ -61,6 +61,7 @@ export class DefaultsKeeper {
       },
     });
     this.#writer = new CoalescedRunner(() => this.#write(), {
+      // mutate: only tests want another.
       minIntervalMs: options.writeMs ?? WRITE_INTERVAL_MS,
     });
   }

@@ -60,6 +60,7 @@ export class CoordinatorUpkeep {
   constructor(options: CoordinatorUpkeepOptions) {
     this.#with = options;
     this.#runner = new CoalescedRunner(() => this.#look(), {
+      // mutate: only tests want another.
       minIntervalMs: options.leastMs ?? LEAST_MS,
     });
   }
