@@ -1,9 +1,11 @@
 import assert from "node:assert/strict";
 import { CniError, parseConfig } from "../cni/mod.ts";
 import type { JsonObject } from "../json/mod.ts";
+import type { Netns } from "../linux/mod.ts";
 import { NOTHING_SHARED, readShared } from "./config/shared.ts";
-import type { Outside } from "./kernel/ports.ts";
+import type { Filters, Outside } from "./kernel/ports.ts";
 import { type CoordinatorCall, runCoordinator } from "./run.ts";
+import { FakeNetwork, linkOf } from "./testing.ts";
 
 const KEY = "ipam.spidernet.io/default-route-nic";
 const RESULT = { cniVersion: "1.0.0", ips: [{ address: "10.7.0.100/24" }] };
@@ -102,4 +104,67 @@ Deno.test("runCoordinator() says in STATUS what is missing, by the code for that
   await assert.rejects(run({ command: "STATUS" }), isCode(50, /./));
   const config = { podRPFilter: 7 };
   await assert.rejects(run({ command: "STATUS", config }), isCode(50, /./));
+});
+
+/** Makes a DEL of net2 in a pod of three interfaces. Returns by which of them it looked for the pod's link to the host, and what it closed. */
+async function deleted(config: JsonObject, later?: Outside["later"]) {
+  const asked: string[] = [];
+  const closed: string[] = [];
+  const close = (what: string) => ({
+    [Symbol.dispose]: () => void closed.push(what),
+    [Symbol.asyncDispose]: () => Promise.resolve(void closed.push(what)),
+  });
+  const netns = close("netns") as unknown as Netns; // handed on
+  const links = ["eth0", "net1", "net2"].map((name, n) => linkOf(n, { name }));
+  const outside = {
+    openPodNetns: () => netns,
+    openRoutes: (side) =>
+      Object.assign(
+        new FakeNetwork(side === netns ? { links } : {}),
+        close(side === netns ? "pod" : "host"),
+      ),
+    openFilters: () => close("filters") as Partial<Filters> as Filters,
+    findHostEnd({ link }) {
+      asked.push(link.name);
+      return Promise.resolve(undefined);
+    },
+    later,
+  } as Partial<Outside> as Outside; // all that is used
+  const call: CoordinatorCall = {
+    command: "DEL",
+    conf: parseConfig(JSON.stringify({
+      cniVersion: "1.0.0",
+      name: "n",
+      type: "coordinator",
+      ...config,
+    })),
+    request: {
+      containerId: "cid",
+      ifname: "net2",
+      netns: "/run/netns/none",
+      args: ARGS,
+      ips: [],
+      validAttachments: [],
+    },
+  };
+  await runCoordinator(outside, call);
+  return { asked, closed };
+}
+
+Deno.test("runCoordinator() goes by the configuration's first interface in DEL, and by no configuration that ADD would refuse", async () => {
+  const asked = async (config: JsonObject) => (await deleted(config)).asked;
+  assert.deepEqual(await asked({}), ["eth0"]);
+  assert.deepEqual(await asked({ podDefaultCniNic: "net1" }), ["net1"]);
+  const refused = { podDefaultCniNic: "net1", podRPFilter: 7 };
+  assert.deepEqual(await asked(refused), ["eth0"]);
+});
+
+Deno.test("runCoordinator() closes all that it has opened, and the pod's tables when its caller says so", async () => {
+  const all = ["filters", "host", "netns", "pod"];
+  assert.deepEqual((await deleted({})).closed.sort(), all);
+  const work: (() => Promise<void>)[] = [];
+  const { closed } = await deleted({}, (fn) => void work.push(fn));
+  assert.deepEqual(closed.sort(), all.slice(1));
+  await work[0]?.();
+  assert.deepEqual(closed.sort(), all);
 });
