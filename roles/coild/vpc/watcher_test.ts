@@ -53,7 +53,8 @@ Deno.test("Watcher looks once, when it is asked, and now and then", async () => 
   site.watcher.ask();
   assert.equal(await site.looksIn(0), 1);
   assert.equal(await site.looksIn(CALM_MS / 2 - 1), 0);
-  assert.equal(await site.looksIn(CALM_MS + 1), 1);
+  // Half to one and a half times as long.
+  assert.match(`${await site.looksIn(CALM_MS + 1)}`, /^[12]$/);
 });
 
 Deno.test("Watcher looks soon while something is awaited, and then less and less often, until it is asked", async () => {
