@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { Address } from "../../inet/mod.ts";
+import { Address, Prefix } from "../../inet/mod.ts";
 import { MAIN_TABLE, type Route } from "../../netlink/mod.ts";
 import { addressEntry } from "../../netlink/testing.ts";
 import { COORDINATOR_PROTOCOL } from "../../names/mod.ts";
@@ -23,10 +23,13 @@ function defaultOf(nic: string, table = MAIN_TABLE): Route {
   };
 }
 
-/** What is done about default routes by an ADD of net1 in underlay mode. */
+/** What is done about default routes, or what `of` says, by an ADD of net1 in underlay mode. */
 function movesOf(
   routes: readonly Route[],
-  defaultRouteNic?: string,
+  { defaultRouteNic, of = "default" }: {
+    readonly defaultRouteNic?: string;
+    readonly of?: string;
+  } = {},
 ): string[] {
   const rest = { mtu: 1500, up: true, lowerUp: true, group: 0, flags: 0 };
   const links = NICS.map((name, index) => ({ name, index, ...rest }));
@@ -47,7 +50,7 @@ function movesOf(
     settings: { firstNic: "eth0", tunePodRoutes: true, defaultRouteNic },
   });
   return renderPlan({ steps }, { netns: "P" }).split("\n").filter((line) =>
-    line.includes("default")
+    line.includes(of)
   ).map((line) => line.replace("ip -n P route ", ""));
 }
 
@@ -65,11 +68,35 @@ Deno.test("planMoves() leaves the main table to the interface that alone has a d
   ]);
 });
 
+Deno.test("planMoves() keeps of an interface's table its own default route alone, where the main table has none", () => {
+  const network = Prefix.parse("10.5.0.0/16");
+  const kept = movesOf(KEPT_BY_NET1);
+  const withKept = (route: Route) => movesOf([...KEPT_BY_NET1, route], all);
+  const all = { of: "eth0 table 200" };
+  assert.deepEqual(movesOf(KEPT_BY_NET1, all), kept);
+  // A network that the interface no longer has.
+  const former = { ...defaultOf("eth0", 200), destination: network };
+  assert.deepEqual(withKept(former), kept);
+  // Another network of the main table.
+  const other = { ...defaultOf("eth0"), destination: network };
+  assert.deepEqual(withKept(other), [
+    "replace 10.5.0.0/16 via 10.0.0.1 dev eth0 table 200 proto 32",
+    ...kept,
+  ]);
+  // Of another program, or in another table.
+  const foreign = { ...defaultOf("eth0", 200), protocol: 3 };
+  assert.deepEqual(movesOf([defaultOf("net1"), foreign]), []);
+  assert.deepEqual(movesOf([defaultOf("net1"), defaultOf("eth0", 107)]), []);
+});
+
 Deno.test("planMoves() gives the interface that is named now its default route in the main table back", () => {
   const eth0 = "replace default via 10.0.0.1 dev eth0 table 200 proto 32";
-  assert.deepEqual(movesOf(KEPT_BY_NET1, "eth0"), [eth0, ...EXCHANGED]);
+  assert.deepEqual(movesOf(KEPT_BY_NET1, { defaultRouteNic: "eth0" }), [
+    eth0,
+    ...EXCHANGED,
+  ]);
   const kept = [defaultOf("eth0"), defaultOf("net1", 101)];
-  assert.deepEqual(movesOf(kept, "net1"), [
+  assert.deepEqual(movesOf(kept, { defaultRouteNic: "net1" }), [
     eth0,
     "delete default via 10.0.0.1 dev eth0 proto 3",
     "replace default via 10.1.0.1 dev net1 proto 3",
@@ -79,7 +106,9 @@ Deno.test("planMoves() gives the interface that is named now its default route i
 Deno.test("planMoves() does not replace the default route of an interface whose ADD is still to come", () => {
   const routes = [defaultOf("net2"), ...KEPT_BY_NET1];
   assert.deepEqual(
-    movesOf(routes, "eth0").filter((line) => /replace.*eth0 proto/.test(line)),
+    movesOf(routes, { defaultRouteNic: "eth0" }).filter((line) =>
+      /replace.*eth0 proto/.test(line)
+    ),
     [],
   );
 });
