@@ -118,6 +118,29 @@ Deno.test("VpcHostKeeper asks the kernel for what ENIs and flags say, once", asy
   assert.equal(host.asked.length, 2);
 });
 
+Deno.test("VpcHostKeeper has one rule for all IPv6 addresses of an ENI", async () => {
+  const host = new FakeHost();
+  const keeper = new VpcHostKeeper(host, optionsOf("--ip-family=dual"));
+  const { enis: [eni], ...rest } = sightOf(0);
+  const ipv6 = Prefix.parse("2001:db8:0:1:5::/80");
+  const sight: Sight = { ...rest, enis: eni ? [{ ...eni, ipv6 }] : [] };
+  // An IPv6 address that EC2 shows beside it.
+  const list: Ec2Eni[] = [{
+    id: "eni-0",
+    subnet: "subnet-1",
+    ownership: "primary",
+    address: Address.parse("10.0.1.4"),
+    blocks: [Prefix.parse("10.0.1.104/32"), Prefix.parse("2001:db8::7/128")],
+  }];
+  await keeper.follow(mergeEnis(list, sight.enis), sight);
+  const [asked] = host.asked;
+  assert.deepEqual(asked?.enis[0]?.blocks.map(String), [
+    "10.0.1.104/32",
+    `${ipv6}`,
+  ]);
+  assert.deepEqual(asked?.families, ["ipv4", "ipv6"]);
+});
+
 Deno.test("VpcHostKeeper leaves alone an ENI that is not for pods, and one of which nothing is known yet", async () => {
   const host = new FakeHost();
   const keeper = new VpcHostKeeper(host, optionsOf());
