@@ -1,15 +1,15 @@
 import { Address } from "../inet/mod.ts";
-import type {
-  AddressEntry,
-  Link,
-  LinkSelector,
-  Neighbour,
+import {
+  type AddressEntry,
+  type Link,
+  type LinkSelector,
+  type Neighbour,
   NetlinkError,
-  Request,
-  Route,
-  Rule,
+  type Request,
+  type Route,
+  type Rule,
 } from "../netlink/mod.ts";
-import { bytesOf } from "../netlink/testing.ts";
+import { bytesOf, linkMessage } from "../netlink/testing.ts";
 import type { Routes } from "./kernel/ports.ts";
 import { renderStep } from "./state/step_text.ts";
 import type { Step } from "./state/steps.ts";
@@ -67,6 +67,9 @@ export interface NetworkState {
   routes: Route[];
   neighbours: Neighbour[];
 }
+
+/** ENODEV */
+const ABSENT = 19;
 
 /** A network namespace in memory: what is asked of it is noted, and changes nothing. */
 export class FakeNetwork implements Routes {
@@ -140,7 +143,24 @@ export class FakeNetwork implements Routes {
     const texts = requests.map((request) => request.describe());
     this.sent.push(...texts);
     this.bytes.push(...requests.map(bytesOf));
-    return Promise.resolve(texts.map((text) => this.answer(text)));
+    return Promise.resolve(
+      requests.map((request, i) =>
+        this.answer(texts[i] ?? "") ?? this.#showLink(request)
+      ),
+    );
+  }
+
+  /** Answers `linkGet()`, nothing else. */
+  #showLink(request: Request): NetlinkError | undefined {
+    const what = request.describe();
+    const [text, name, index] = /^get link (?:"(.+)"|(\d+))$/.exec(what) ?? [];
+    if (text === undefined || request.onReply === undefined) return undefined;
+    const link = this.#state.links?.find((link) =>
+      link.name === name || `${link.index}` === index
+    );
+    if (link === undefined) return new NetlinkError(what, { errno: ABSENT });
+    request.onReply(linkMessage(link));
+    return undefined;
   }
 
   [Symbol.dispose](): void {}

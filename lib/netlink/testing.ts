@@ -6,10 +6,21 @@
 
 import { Address } from "../inet/mod.ts";
 import type { Bytes } from "../linux/mod.ts";
+import {
+  IFLA_ADDRESS,
+  IFLA_IFALIAS,
+  IFLA_IFNAME,
+  IFLA_INFO_KIND,
+  IFLA_LINK,
+  IFLA_LINKINFO,
+  IFLA_MTU,
+  type Link,
+} from "./link/link.ts";
 import type { Transport } from "./connection/connection.ts";
 import { type Message, parseMessages } from "./message/message_reader.ts";
 import { MessageWriter } from "./message/message_writer.ts";
 import type { Request } from "./message/request.ts";
+import { parseMac } from "./message/names.ts";
 import type { AddressEntry } from "./route/address.ts";
 
 /** Bytes as hexdump(1) or strace(1) shows them: two digits each, blanks between. */
@@ -50,6 +61,36 @@ export function addressEntry(
     flags: 0,
     ...changes,
   };
+}
+
+/** The kernel's answer to `linkGet()`: name, kind, addresses and state of the link. */
+export function linkMessage(link: Link): Message {
+  const { index, flags, mac, alias, kind, peerIndex } = link;
+  return messageOf((writer) => {
+    writer.u32(0); // family and type
+    writer.u32(index);
+    writer.u32(flags);
+    writer.u32(0);
+    writer.attributeString(IFLA_IFNAME, link.name);
+    writer.attributeU32(IFLA_MTU, link.mtu);
+    if (mac) writer.attributeBytes(IFLA_ADDRESS, parseMac(mac));
+    if (alias) writer.attributeString(IFLA_IFALIAS, alias);
+    if (peerIndex) writer.attributeU32(IFLA_LINK, peerIndex);
+    if (kind) {
+      writer.nest(
+        IFLA_LINKINFO,
+        () => writer.attributeString(IFLA_INFO_KIND, kind),
+      );
+    }
+  });
+}
+
+function messageOf(body: (writer: MessageWriter) => void): Message {
+  const writer = new MessageWriter();
+  writer.message({ type: 0, flags: 0, sequence: 0 }, () => body(writer));
+  const [message] = parseMessages(writer.bytes());
+  if (message !== undefined) return message;
+  throw new Error("Cannot go on: nothing was written");
 }
 
 /** A reply: a message without its header. */
