@@ -1,7 +1,15 @@
 import assert from "node:assert/strict";
 import { KeyedMutex } from "../../../lib/async/mod.ts";
-import { parseConfig } from "../../../lib/cni/mod.ts";
-import { NOTHING_SHARED, readShared } from "../../../lib/coordinator/mod.ts";
+import { CniError, parseConfig } from "../../../lib/cni/mod.ts";
+import {
+  NOTHING_SHARED,
+  type Probes,
+  readShared,
+} from "../../../lib/coordinator/mod.ts";
+import { FakeNetwork, linkOf } from "../../../lib/coordinator/testing.ts";
+import { Address } from "../../../lib/inet/mod.ts";
+import { CONTAINER_ID_ANNOTATION } from "../../../lib/names/mod.ts";
+import { addressEntry } from "../../../lib/netlink/testing.ts";
 import type { PluginCall } from "../../../lib/plugin/mod.ts";
 import { createRegistry } from "../../../lib/telemetry/mod.ts";
 import { settle } from "../../../lib/async/testing.ts";
@@ -173,4 +181,86 @@ Deno.test("CoordinatorCalls makes calls for one container one after the other, a
   }
   assert.equal(lab.asked.length, 3);
   await Promise.all(calls);
+});
+
+/** Makes an ADD whose probes find that; what the pod's owner is shown. */
+async function eventsOf(
+  probes: Partial<Probes>,
+  args: Readonly<Record<string, string>> = ARGS,
+) {
+  loggedLines();
+  const closed = {
+    [Symbol.dispose]() {},
+    [Symbol.asyncDispose]: () => Promise.resolve(),
+  };
+  const network = {
+    links: [linkOf(2, { name: "eth0" })],
+    addresses: [addressEntry(2, "10.6.0.100/24")],
+    routes: [
+      {
+        family: "ipv4",
+        destination: undefined,
+        gateway: Address.parse("10.6.0.1"),
+        index: 2,
+        table: 254,
+        protocol: 3,
+        scope: "global",
+        type: "unicast",
+      } as const,
+    ],
+  };
+  const machine = {
+    shared: () => readShared(NOTHING_SHARED),
+    probes: {
+      findConflict: () => Promise.resolve(undefined),
+      answers: () => Promise.resolve(true),
+      ...probes,
+    },
+    openPodNetns: () => closed,
+    openFilters: () => closed,
+    openRoutes: () => new FakeNetwork(network),
+  } as unknown as CoordinatorCallsOptions["machine"]; // all that is used
+  const events: unknown[] = [];
+  const calls = new CoordinatorCalls({
+    machine,
+    pods: { find: () => Promise.reject(new PodNotFoundError("web")) },
+    events: {
+      record: ({ namespace, name }, { type, reason, annotations }) =>
+        events.push([namespace, name, type, reason, annotations]),
+    },
+    metrics: new CoordinatorMetrics(createRegistry(), {
+      ageSeconds: 1,
+      countPods: () => Promise.resolve(0),
+    }),
+    locks: new KeyedMutex(),
+  });
+  const call = {
+    command: "ADD",
+    conf: parseConfig(JSON.stringify({
+      cniVersion: "1.0.0",
+      name: "n",
+      type: "coordinator",
+      serviceCIDR: ["10.96.0.0/12"],
+      detectGateway: true,
+      detectIPConflict: true,
+      prevResult: { cniVersion: "1.0.0" },
+    })),
+    request: { containerId: "cid", ifname: "eth0", netns: "/x", args },
+  } as unknown as PluginCall; // all that is used
+  const { signal } = new AbortController();
+  await assert.rejects(calls.perform(call, { signal }), CniError);
+  return events;
+}
+
+Deno.test("CoordinatorCalls shows the pod's owner which machine has its address, or that its gateway is silent", async () => {
+  const answers = () => Promise.resolve(false);
+  const findConflict = () => Promise.resolve("02:00:00:00:00:99");
+  const annotations = { [CONTAINER_ID_ANNOTATION]: "cid" };
+  const of = (reason: string) => [
+    ["apps", "web", "Warning", reason, annotations],
+  ];
+  assert.deepEqual(await eventsOf({ answers }), of("GatewayUnreachable"));
+  assert.deepEqual(await eventsOf({ findConflict }), of("AddressConflict"));
+  const { K8S_POD_NAME: _, ...nameless } = ARGS;
+  assert.deepEqual(await eventsOf({ answers }, nameless), []);
 });
