@@ -5,9 +5,12 @@ import {
   type AnnouncedPod,
   formatAnnouncement,
   formatLossReport,
+  formatSourceReport,
   LOSSES_PATH,
   type LossReport,
   parseRefusal,
+  type SourceReport,
+  SOURCES_PATH,
 } from "./wire.ts";
 import type { NamespacedName } from "../names/mod.ts";
 
@@ -143,6 +146,18 @@ export class AnnounceClient implements Disposable {
     this.#closeIdle();
     const body = formatLossReport({ egress: target.egress, ...report });
     return await this.#post(target, { path: LOSSES_PATH, body, signal });
+  }
+
+  /** Reports to a gateway with which other sources its packets leave the node. Waits, and never throws, as `announce()`. */
+  async reportSources(
+    target: AnnounceTarget,
+    { translated, signal }: Pick<SourceReport, "translated"> & {
+      readonly signal: AbortSignal;
+    },
+  ): Promise<AnnounceOutcome> {
+    this.#closeIdle();
+    const body = formatSourceReport({ egress: target.egress, translated });
+    return await this.#post(target, { path: SOURCES_PATH, body, signal });
   }
 
   /** Closes the connections. */

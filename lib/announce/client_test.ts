@@ -10,6 +10,8 @@ import {
   LOSSES_PATH,
   parseAnnouncement,
   parseLossReport,
+  parseSourceReport,
+  SOURCES_PATH,
 } from "./mod.ts";
 
 const LOCAL = Address.parse("127.0.0.1");
@@ -93,6 +95,7 @@ Deno.test("announce() is understood by the server's half", async () => {
   using client = bed.client();
   let told: Announcement | undefined;
   const handle = announceHandler({
+    takeSources: () => assert.fail("no report was sent"),
     takeLosses: () => assert.fail("taken for a report"),
     authenticate: (token) =>
       Promise.resolve(
@@ -321,5 +324,27 @@ Deno.test("AnnounceClient reports lost gateways with the token of their Egress",
     egress: EGRESS,
     losses: [{ gateway, seconds: 3, ended: 12 }],
     suspects: [LOCAL],
+  });
+});
+
+Deno.test("AnnounceClient reports translated sources with the token of the gateway's Egress", async () => {
+  await using bed = await Bed.start();
+  using client = bed.client();
+  const [source, seenAs, destination] = ["10.1.9.9", "192.0.2.1", "fd00::1"]
+    .map(Address.parse) as [Address, Address, Address];
+  const translated = [{ source, seenAs, destination }];
+  const outcome = await client.reportSources(
+    { egress: EGRESS, address: LOCAL },
+    { translated, signal: new AbortController().signal },
+  );
+  assert.equal(outcome.result, "accepted");
+  const [sent] = bed.requests;
+  assert.deepEqual([sent?.path, sent?.token], [
+    SOURCES_PATH,
+    "Bearer for.internet",
+  ]);
+  assert.deepEqual(parseSourceReport(sent?.body ?? ""), {
+    egress: EGRESS,
+    translated,
   });
 });

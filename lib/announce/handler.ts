@@ -9,6 +9,9 @@ import {
   MAX_TEXT_CHARS,
   parseAnnouncement,
   parseLossReport,
+  parseSourceReport,
+  type SourceReport,
+  SOURCES_PATH,
 } from "./wire.ts";
 
 const log = getLogger("announce");
@@ -43,6 +46,8 @@ export interface AnnounceHandlerOptions {
   ) => Promise<Verdict>;
   /** Decides on a report of lost gateways, and takes it. */
   readonly takeLosses: (report: LossReport, caller: Caller) => Verdict;
+  /** Decides on a report of translated sources, and takes it. */
+  readonly takeSources: (report: SourceReport, caller: Caller) => Verdict;
   /** Called with the status of every answer. */
   readonly onAnswer?: (status: number) => void;
 }
@@ -70,16 +75,15 @@ async function answer(
   options: AnnounceHandlerOptions & { readonly peer: string },
 ): Promise<Response> {
   const { pathname } = new URL(request.url);
-  if (pathname !== ANNOUNCE_PATH && pathname !== LOSSES_PATH) {
-    return refuse(404, "not found");
-  }
+  const parser = PARSERS[pathname];
+  if (parser === undefined) return refuse(404, "not found");
   if (request.method !== "POST") return refuse(405, "only POST is supported");
   const token = bearerTokenOf(request);
   if (token === undefined) return refuse(401, "a bearer token is needed");
   try {
     return await withTimeout(
       ANSWER_MS,
-      (signal) => decide(request, { ...options, pathname, token, signal }),
+      (signal) => decide(request, { ...options, parser, token, signal }),
     );
   } catch (err) {
     // The caller says so in its log; here any peer could fill the log with it.
@@ -90,11 +94,11 @@ async function answer(
 
 async function decide(
   request: Request,
-  { admit, authenticate, takeLosses, pathname, peer, token, signal }:
+  { authenticate, parser, peer, token, signal, ...takers }:
     & AnnounceHandlerOptions
     & {
       readonly peer: string;
-      readonly pathname: string;
+      readonly parser: Parser;
       readonly token: string;
       readonly signal: AbortSignal;
     },
@@ -103,24 +107,38 @@ async function decide(
   if (caller === undefined) return refuse(401, "the token is not valid here");
   // A body that never ends must not hold the answer.
   const text = await abortable(readText(request, MAX_TEXT_CHARS), signal);
-  const message = parse(text ?? "", pathname);
+  const message = tryParse(text ?? "", parser);
   if (message instanceof SyntaxError) return refuse(400, message.message);
-  const verdict = "losses" in message
-    ? takeLosses(message, caller)
-    : await admit(message, { caller, signal });
+  const verdict = await take(message, { ...takers, caller, signal });
   return verdict.status === 204
     ? new Response(null, { status: 204 })
     : refuse(verdict.status, verdict.reason);
 }
 
-function parse(
-  text: string,
-  pathname: string,
-): Announcement | LossReport | SyntaxError {
+type Message = Announcement | LossReport | SourceReport;
+type Parser = (text: string) => Message;
+
+/** By the path that the message is sent to. */
+const PARSERS: Readonly<Record<string, Parser>> = {
+  [ANNOUNCE_PATH]: parseAnnouncement,
+  [LOSSES_PATH]: parseLossReport,
+  [SOURCES_PATH]: parseSourceReport,
+};
+
+async function take(
+  message: Message,
+  { admit, takeLosses, takeSources, caller, signal }:
+    & Pick<AnnounceHandlerOptions, "admit" | "takeLosses" | "takeSources">
+    & { readonly caller: Caller; readonly signal: AbortSignal },
+): Promise<Verdict> {
+  if ("losses" in message) return takeLosses(message, caller);
+  if ("translated" in message) return takeSources(message, caller);
+  return await admit(message, { caller, signal });
+}
+
+function tryParse(text: string, parser: Parser): Message | SyntaxError {
   try {
-    return pathname === LOSSES_PATH
-      ? parseLossReport(text)
-      : parseAnnouncement(text);
+    return parser(text);
   } catch (error) {
     if (error instanceof SyntaxError) return error;
     throw error;

@@ -8,6 +8,7 @@ import {
   LOSSES_PATH,
   parseAnnouncement,
   parseRefusal,
+  SOURCES_PATH,
 } from "./mod.ts";
 
 const TEXT = JSON.stringify({
@@ -20,6 +21,7 @@ const OPEN: AnnounceHandlerOptions = {
   authenticate: () => Promise.resolve({ username: "coild", nodeName: "n1" }),
   admit: () => Promise.resolve({ status: 204 }),
   takeLosses: () => ({ status: 204 }),
+  takeSources: () => ({ status: 204 }),
 };
 
 const PEER = "192.0.2.1";
@@ -184,5 +186,34 @@ Deno.test("announceHandler() hands a report of lost gateways and its sender on",
   assert.ok(JSON.stringify(long).length > 7_000);
   assert.equal((await send({ ...long, more: "x".repeat(1_500) })).status, 403);
   const { status } = await send({ ...report, losses: [{ gateway: "x" }] });
+  assert.equal(status, 400);
+});
+
+Deno.test("announceHandler() hands a report of translated sources and its sender on", async () => {
+  const translated = [{
+    source: "10.1.9.9",
+    seenAs: "192.0.2.1",
+    destination: "203.0.113.9",
+  }];
+  const report = { egress: { namespace: "nat", name: "internet" }, translated };
+  const seen: unknown[] = [];
+  const handle = announceHandler({
+    ...OPEN,
+    admit: () => assert.fail("taken for an announcement"),
+    takeLosses: () => assert.fail("taken for a report of lost gateways"),
+    takeSources: ({ egress, translated }, { nodeName }) => {
+      const texts = translated.map((each) => each.seenAs.toString());
+      seen.push(egress, texts, nodeName);
+      return { status: 403, reason: "not here" };
+    },
+  });
+  const send = (body: unknown) =>
+    handle(request({ path: SOURCES_PATH, body: JSON.stringify(body) }), PEER);
+  assert.deepEqual(await refusal(await send(report)), {
+    status: 403,
+    reason: "not here",
+  });
+  assert.deepEqual(seen, [report.egress, ["192.0.2.1"], "n1"]);
+  const { status } = await send({ ...report, translated: ["x"] });
   assert.equal(status, 400);
 });

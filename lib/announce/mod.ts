@@ -1,7 +1,8 @@
 /**
  * How a node's daemon announces a client's address to an egress gateway before
- * the API server knows it, and which other gateways the node has lost: the
- * messages, the client's half and the server's half.
+ * the API server knows it, which other gateways the node has lost, and with
+ * which other sources a gateway's packets leave its node: the messages, the
+ * client's half and the server's half.
  *
  * @module
  */
@@ -25,10 +26,16 @@ export {
   formatAnnouncement,
   formatLossReport,
   formatRefusal,
+  formatSourceReport,
   LOSSES_PATH,
   type LossReport,
+  MAX_TRANSLATED,
   parseAnnouncement,
   parseLossReport,
   parseRefusal,
+  parseSourceReport,
   type ReportedLoss,
+  type SourceReport,
+  SOURCES_PATH,
+  type TranslatedSource,
 } from "./wire.ts";

@@ -12,6 +12,9 @@ export const ANNOUNCE_PATH = "/v1/clients";
 /** Path that reports of lost gateways are sent to, by POST. */
 export const LOSSES_PATH = "/v1/losses";
 
+/** Path that translated sources are reported to, by POST. */
+export const SOURCES_PATH = "/v1/sources";
+
 /** The pod that an announcement is about. */
 export interface AnnouncedPod extends NamespacedName {
   /** UID of the pod in the API: a later pod of that name is another one. */
@@ -46,6 +49,26 @@ export interface LossReport {
   /** Those that work, and to or from which many packets are lost. */
   readonly suspects: readonly Address[];
 }
+
+/** Packets of a gateway that leave its node with another source. */
+export interface TranslatedSource {
+  /** The gateway's. */
+  readonly source: Address;
+  /** The source that they leave with. */
+  readonly seenAs: Address;
+  /** Where one of them went. */
+  readonly destination: Address;
+}
+
+/** What the node of a gateway makes of the gateway's source addresses. */
+export interface SourceReport {
+  /** The Egress of the gateway. */
+  readonly egress: NamespacedName;
+  readonly translated: readonly TranslatedSource[];
+}
+
+/** The most translated sources that are reported of a gateway. */
+export const MAX_TRANSLATED = 8;
 
 /** Clients use no more gateways of an Egress. */
 const MAX_LOSSES = 64;
@@ -114,7 +137,7 @@ export function formatLossReport(
 export function parseLossReport(text: string): LossReport {
   return parse(text, "loss report", (message) => ({
     egress: egressOf(message),
-    losses: lossesOf(message, "losses").map((value) => {
+    losses: entriesOf(message, "losses").map((value) => {
       const loss = objectOf(value, "losses");
       return {
         gateway: addressOf(loss["gateway"], "gateway"),
@@ -122,21 +145,54 @@ export function parseLossReport(text: string): LossReport {
         ended: countOf(loss, "ended"),
       };
     }),
-    suspects: lossesOf(message, "suspects")
+    suspects: entriesOf(message, "suspects")
       .map((value) => addressOf(value, "suspects")),
   }));
 }
 
-function lossesOf(
+/** Returns the report as JSON; what is above the limit is left out. */
+export function formatSourceReport(
+  { egress, translated }: SourceReport,
+): string {
+  return JSON.stringify({
+    egress: { namespace: egress.namespace, name: egress.name },
+    translated: translated.slice(0, MAX_TRANSLATED).map((each) => ({
+      source: each.source.toString(),
+      seenAs: each.seenAs.toString(),
+      destination: each.destination.toString(),
+    })),
+  });
+}
+
+/**
+ * Parses a report of translated sources, as {@linkcode parseAnnouncement}.
+ *
+ * @throws {SyntaxError} when it is not one; the message names the member
+ */
+export function parseSourceReport(text: string): SourceReport {
+  return parse(text, "source report", (message) => ({
+    egress: egressOf(message),
+    translated: entriesOf(message, "translated", MAX_TRANSLATED)
+      .map((value) => {
+        const each = objectOf(value, "translated");
+        return {
+          source: addressOf(each["source"], "source"),
+          seenAs: addressOf(each["seenAs"], "seenAs"),
+          destination: addressOf(each["destination"], "destination"),
+        };
+      }),
+  }));
+}
+
+function entriesOf(
   message: JsonObject,
-  member: "losses" | "suspects",
+  member: string,
+  most = MAX_LOSSES,
 ): readonly unknown[] {
   const entries = message[member];
   if (!Array.isArray(entries)) return [];
-  if (entries.length <= MAX_LOSSES) return entries;
-  throw new SyntaxError(
-    `"${member}" has more than ${MAX_LOSSES} entries`,
-  );
+  if (entries.length <= most) return entries;
+  throw new SyntaxError(`"${member}" has more than ${most} entries`);
 }
 
 /** Returns the body of a refusal: JSON with the reason. */

@@ -5,9 +5,11 @@ import {
   formatAnnouncement,
   formatLossReport,
   formatRefusal,
+  formatSourceReport,
   parseAnnouncement,
   parseLossReport,
   parseRefusal,
+  parseSourceReport,
 } from "./mod.ts";
 
 const MESSAGE = {
@@ -148,6 +150,48 @@ Deno.test("parseLossReport() reads the report of a node that knows no suspects, 
   const wrong = JSON.stringify({ ...REPORT, suspects: ["nat-1"] });
   assert.throws(() => parseLossReport(wrong), /"suspects" has "nat-1"/);
 });
+
+const SOURCES = {
+  egress: MESSAGE.egress,
+  translated: [{
+    source: "10.1.9.9",
+    seenAs: "192.0.2.1",
+    destination: "203.0.113.9",
+  }],
+};
+
+Deno.test("parseSourceReport() reads what formatSourceReport() writes, which leaves out what is too much", () => {
+  const [each] = SOURCES.translated;
+  assert.ok(each);
+  const translated = Array(9).fill({
+    source: Address.parse(each.source),
+    seenAs: Address.parse(each.seenAs),
+    destination: Address.parse(each.destination),
+  });
+  for (const count of [0, 1, 8, 9]) {
+    const few = translated.slice(0, count);
+    const text = formatSourceReport({ ...SOURCES, translated: few });
+    assert.deepEqual(parseSourceReport(text), {
+      ...SOURCES,
+      translated: few.slice(0, 8),
+    });
+  }
+  const text = formatSourceReport({ ...SOURCES, translated: [translated[0]] });
+  assert.deepEqual(JSON.parse(text), SOURCES);
+  const long = JSON.stringify({ ...SOURCES, translated: Array(9).fill(each) });
+  assert.throws(() => parseSourceReport(long), /"translated" has more than 8/);
+});
+
+for (const member of ["source", "seenAs", "destination"]) {
+  Deno.test(`parseSourceReport() refuses a report whose ${member} is not an address`, () => {
+    for (const wrong of ["nat-1", 7, undefined]) {
+      const translated = [{ ...SOURCES.translated[0], [member]: wrong }];
+      const text = JSON.stringify({ ...SOURCES, translated });
+      const reason = new RegExp(`Cannot parse source report: "${member}" has`);
+      assert.throws(() => parseSourceReport(text), reason);
+    }
+  });
+}
 
 for (
   const [what, change, reason] of [

@@ -42,6 +42,7 @@ import type { DataPlane } from "./base/ports.ts";
 import { observeReadings } from "./observe/reading_metrics.ts";
 import { Readings } from "./observe/readings.ts";
 import { ReportedLosses } from "./observe/reported_losses.ts";
+import { TranslatedSources } from "./observe/translated_sources.ts";
 import { serve } from "./servers.ts";
 import { TokenReviews } from "./admission/token_reviews.ts";
 
@@ -181,10 +182,16 @@ function connect(parts: GatewayDependencies, stack: AsyncDisposableStack) {
       onChange: () => reports.status.trigger(),
     }),
   );
+  const translated = new TranslatedSources({
+    identity,
+    user: options.announceUser,
+    onChange: () => reports.status.trigger(),
+  });
   const reports = connectReports(parts, {
     metrics,
     lifecycle,
     losses,
+    translated,
     ...clients,
   });
   const { readings, status, limited } = reports;
@@ -221,6 +228,7 @@ function connect(parts: GatewayDependencies, stack: AsyncDisposableStack) {
     limited,
     lifecycle,
     losses,
+    translated,
     ending,
     admission,
     reviews: new TokenReviews(client, {
@@ -277,14 +285,16 @@ function connectClients(
 /** What the gateway reports of itself. */
 function connectReports(
   { identity, kernel, client, registry, statusIntervalMs }: GatewayDependencies,
-  { metrics, lifecycle, losses, clients, announced, sync, watcher }:
+  { metrics, lifecycle, losses, translated, clients, announced, ...rest }:
     & {
       readonly metrics: EgressMetrics;
       readonly lifecycle: Lifecycle;
       readonly losses: ReportedLosses;
+      readonly translated: TranslatedSources;
     }
     & ReturnType<typeof connectClients>,
 ) {
+  const { sync, watcher } = rest;
   const readings = new Readings({
     kernel,
     onFailure: (name) => metrics.readingFailed(name),
@@ -296,6 +306,7 @@ function connectReports(
       draining: lifecycle.isDraining,
       limited,
       losses,
+      translated,
       readings,
     });
   const status = new GatewayStatusWriter({

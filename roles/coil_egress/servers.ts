@@ -11,6 +11,7 @@ import type { EgressOptions } from "./flags.ts";
 import type { Lifecycle } from "./lifecycle/lifecycle.ts";
 import type { EgressMetrics } from "./observe/metrics.ts";
 import type { ReportedLosses } from "./observe/reported_losses.ts";
+import type { TranslatedSources } from "./observe/translated_sources.ts";
 
 /** A node may start all its pods at the same time, and each announces itself; a kept connection outlives those of coild. */
 const ANNOUNCE_LIMITS = {
@@ -29,12 +30,13 @@ export interface ServedGateway {
   readonly reviews: TokenReviews;
   readonly admission: Admission;
   readonly losses: ReportedLosses;
+  readonly translated: TranslatedSources;
 }
 
 /** Starts the servers. */
 export function serve(gateway: ServedGateway, tasks: TaskGroup): void {
   const { options, registry, lifecycle, metrics } = gateway;
-  const { reviews, admission, losses } = gateway;
+  const { reviews, admission, losses, translated } = gateway;
   const { signal } = tasks;
   tasks.runAll(serveMonitoring({
     ...options,
@@ -48,6 +50,7 @@ export function serve(gateway: ServedGateway, tasks: TaskGroup): void {
       authenticate: (token, peer) => reviews.callerOf(token, peer),
       admit: (announcement, rest) => admission.admit(announcement, rest),
       takeLosses: (report, caller) => losses.take(report, caller),
+      takeSources: (report, caller) => translated.take(report, caller),
       onAnswer: (status) => metrics.announced(status),
     }),
     { flag: "--announce-addr", limits: ANNOUNCE_LIMITS, signal },

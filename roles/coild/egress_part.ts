@@ -18,6 +18,7 @@ import type { EgressPlane } from "./egress/plane.ts";
 import { EgressReconciler } from "./egress/reconciler.ts";
 import { EgressReports } from "./clients/reports.ts";
 import { EgressSetup } from "./egress/setup.ts";
+import { SourceLook } from "./gateways/source_look.ts";
 import { EgressSource } from "./gateways/source.ts";
 import {
   answering,
@@ -134,6 +135,13 @@ export function connectEgress(dependencies: EgressDependencies): EgressPart {
     pods,
     source,
   });
+  const look = new SourceLook({
+    client,
+    announcer,
+    pods,
+    port: options.egressPort,
+    clock: dependencies.clock,
+  });
   const inspector = new EgressInspector({
     ...shared,
     reconciler,
@@ -150,6 +158,7 @@ export function connectEgress(dependencies: EgressDependencies): EgressPart {
       "egress kernel": () => reportKernel(plane),
       "egress reconciler": (signal) => reconciler.run(signal),
       "egress inspector": (signal) => inspector.run(signal),
+      "gateway sources": (signal) => look.run(signal),
     },
   };
 }

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import type { EgressTranslation } from "../../lib/api/mod.ts";
 import { eventually, sleep } from "../lab/mod.ts";
 import { EgressLab, IMAGE } from "./controller_egress_lab.ts";
 import { COIL_API } from "./crds.ts";
@@ -291,6 +292,41 @@ Deno.test("coil-controller says in an Egress' status how it is", async (t) => {
       const { status } = await lab.egress(KEY);
       assert.equal(status?.lostGateways, undefined);
       assert.ok(!status?.conditions?.some((each) => each.type === type));
+    },
+  );
+
+  await t.step(
+    "a node that translates a gateway's source is named as long as it does",
+    async () => {
+      const translation = {
+        address: "10.2.0.1",
+        seenAs: "192.0.2.1",
+        destination: "203.0.113.9",
+      };
+      const report = (translated: readonly EgressTranslation[]) =>
+        lab.reportGateway(KEY, {
+          name: "nat-1",
+          node: "w1",
+          addresses: [translation.address],
+          ...translated.length > 0 && { translated },
+        });
+      await report([translation]);
+      const type = "SourcesTranslated";
+      const { message } = await lab.awaitCondition(
+        KEY,
+        type,
+        "True NodeMasquerades",
+      );
+      assert.match(
+        message,
+        /^packets of nat-1 on node w1 leave the node as 192\.0\.2\.1, not as 10\.2\.0\.1 /,
+      );
+      await lab.awaitEvents(KEY, "Warning SourcesTranslated");
+      await report([]);
+      await eventually(
+        "the end of it",
+        async () => await lab.condition(KEY, type) === undefined,
+      );
     },
   );
 

@@ -106,6 +106,8 @@ export interface GatewayOptions extends
   readonly isAlone?: boolean;
   readonly kernel?: ClientsKernel;
   readonly pod?: string;
+  /** Its node, where that matters. */
+  readonly node?: string;
   readonly args?: readonly string[];
 }
 
@@ -352,7 +354,7 @@ export class EgressLab implements AsyncDisposable {
 
   /** Starts a gateway. */
   async startGateway(options: GatewayOptions = {}): Promise<RunningGateway> {
-    const { kernel = new ClientsKernel(), pod = "internet-0", ...more } =
+    const { kernel = new ClientsKernel(), pod = "internet-0", node, ...more } =
       options;
     const controller = options.isAlone === true
       ? undefined
@@ -381,6 +383,7 @@ export class EgressLab implements AsyncDisposable {
         egress: EGRESS,
         pod,
         addresses: ADDRESSES,
+        node,
       },
       options: parseEgressFlags([
         `--health-addr=${health}`,

@@ -50,6 +50,11 @@ Deno.test("coil egress show tells clients, gateways and sources", async (t) => {
           name: "internet-1",
           probingNodes: 12,
           draining: true,
+          translated: [{
+            address: "10.2.1.8",
+            seenAs: "192.0.2.12",
+            destination: "203.0.113.9",
+          }],
           losses: [{
             address: "10.2.0.8",
             nodes: 2,
@@ -86,6 +91,7 @@ Deno.test("coil egress show tells clients, gateways and sources", async (t) => {
       sources: [0, 1].map((i) => ({
         egress: "nat/office",
         address: `10.2.${i}.6`,
+        seenAs: [],
         gateway: `nat/office-${i}`,
         node: `node${i + 1}`,
         state: "ready",

@@ -13,8 +13,10 @@ import {
 } from "../../lib/api/mod.ts";
 import {
   formatAnnouncement,
+  formatSourceReport,
   parseAnnouncement,
   parseRefusal,
+  parseSourceReport,
 } from "../../lib/announce/wire.ts";
 import {
   CniError,
@@ -76,6 +78,12 @@ function readResult({ text }: Input): void {
     JSON.stringify(convertResult(again, "1.1.0")),
     JSON.stringify(convertResult(result, "1.1.0")),
   );
+}
+
+/** A report that was read and written is read as the same. */
+function readSourceReport({ text }: Input): void {
+  const report = parseSourceReport(text);
+  assert.deepEqual(parseSourceReport(formatSourceReport(report)), report);
 }
 
 function readAnnouncement({ text }: Input): void {
@@ -194,6 +202,7 @@ export const CALL_TARGETS: readonly Target[] = [
     run: readResult,
   },
   { name: "announcement", kind: "json", run: readAnnouncement },
+  { name: "source-report", kind: "json", run: readSourceReport },
   { name: "annotations", kind: "json", run: readAnnotations },
   { name: "objects", kind: "json", run: readObjects },
   { name: "address", kind: "text", mayThrow: () => false, run: readAddress },

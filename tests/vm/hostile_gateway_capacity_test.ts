@@ -159,6 +159,7 @@ Deno.test("source ports to one destination are reported before they run out", as
     const report = gatewayReport({
       draining: false,
       losses: { list: () => [], suspects: () => [] },
+      translated: { list: () => [] },
       limited: {
         names: () => [],
         limits: server.limits,

@@ -124,6 +124,16 @@ export interface EgressSuspect {
   readonly nodeNames: readonly string[];
 }
 
+/** With which other source the packets of a gateway leave its node, as coild there found. */
+export interface EgressTranslation {
+  /** The gateway's. */
+  readonly address: string;
+  /** The source that they leave with. */
+  readonly seenAs: string;
+  /** Where one of them went. */
+  readonly destination: string;
+}
+
 /** Report of one pod of an {@linkcode Egress}. */
 export interface EgressGatewayStatus {
   /** Name of the pod. */
@@ -156,6 +166,8 @@ export interface EgressGatewayStatus {
   readonly losses?: readonly EgressLoss[];
   /** Other gateways of which nodes lose many packets now. */
   readonly suspects?: readonly EgressSuspect[];
+  /** How its node translates its source addresses; absent where that was not seen within the last ten minutes. */
+  readonly translated?: readonly EgressTranslation[];
   /** RFC 3339 time of this report. */
   readonly updatedAt?: string;
 }

@@ -1,7 +1,7 @@
 import { type ConditionDraft, conditionOf } from "../base/condition.ts";
 import type { Egress, EgressGatewayStatus } from "./egress.ts";
 import { parseDestinations } from "./egress_destinations.ts";
-import { lossText, lostGateways } from "./egress_losses.ts";
+import { gatewayText, lossText, lostGateways } from "./egress_losses.ts";
 
 /** Condition of an Egress: a gateway serves its clients. */
 export const EGRESS_READY = "Ready";
@@ -15,6 +15,8 @@ export const EGRESS_CAPACITY_LOW = "CapacityLow";
 export const EGRESS_CLIENTS_LIMITED = "ClientsLimited";
 /** Condition of an Egress, there only while it is true: nodes get no answer from a gateway. */
 export const EGRESS_GATEWAYS_LOST = "GatewaysLost";
+/** Condition of an Egress, there only while it is true: the packets of a gateway leave its node with another source. */
+export const EGRESS_SOURCES_TRANSLATED = "SourcesTranslated";
 /** Condition of an Egress, there only while it is true: destinations that are there twice, or have host bits. */
 export const EGRESS_REDUNDANT = "RedundantDestinations";
 
@@ -77,6 +79,7 @@ export function egressConditions(
     capacityCondition(egress, observation),
     ...limitedCondition(observation),
     ...lostCondition(observation),
+    ...translatedCondition(observation),
     ...redundantCondition(egress),
   ];
 }
@@ -237,6 +240,27 @@ function lostCondition({ gateways }: EgressObservation): ConditionDraft[] {
     status: "True",
     reason: "NoAnswer",
     message: cut(lost.map(lossText)),
+  }];
+}
+
+function translatedCondition(
+  { gateways }: EgressObservation,
+): ConditionDraft[] {
+  const sentences = gateways.flatMap((gateway) =>
+    (gateway.translated ?? []).map((each) =>
+      `packets of ${
+        gatewayText(gateway)
+      } leave the node as ${each.seenAs}, not as ${each.address} (for example to ${each.destination})`
+    )
+  );
+  if (sentences.length === 0) return [];
+  return [{
+    type: EGRESS_SOURCES_TRANSLATED,
+    status: "True",
+    reason: "NodeMasquerades",
+    message: `${
+      cut(sentences)
+    }. Exclude the gateways' addresses or the destinations from the masquerading of these nodes`,
   }];
 }
 

@@ -3,6 +3,7 @@ import {
   APP_INSTANCE_LABEL,
   APP_NAME,
   APP_NAME_LABEL,
+  type NamespacedName,
 } from "../../names/mod.ts";
 import type { V1Pod } from "../../kube/mod.ts";
 
@@ -47,4 +48,13 @@ export function isGatewayPod(pod: V1Pod | undefined): boolean {
     Object.entries(GATEWAY_LABELS).every(([key, value]) =>
       labels[key] === value
     );
+}
+
+/** The Egress of a gateway pod, by its labels; undefined of other pods. */
+export function gatewayEgress(pod: V1Pod): NamespacedName | undefined {
+  const { namespace, labels } = pod.metadata ?? {};
+  const name = labels?.[APP_INSTANCE_LABEL];
+  return namespace && name && isGatewayPod(pod)
+    ? { namespace, name }
+    : undefined;
 }

@@ -266,6 +266,25 @@ Deno.test("egressStatus() has gateways that nodes have lost, by name and in word
   assert.equal(fine.conditions?.length, 4);
 });
 
+Deno.test("egressStatus() says which sources of gateways their nodes translate, and how", () => {
+  const translation = {
+    address: "10.2.0.1",
+    seenAs: "192.0.2.1",
+    destination: "203.0.113.9",
+  };
+  const [a, b] = LOSING.map(({ name, node }) => ({ name, node: node ?? "w2" }));
+  assert.ok(a && b);
+  const gateways = [a, { ...b, translated: [translation] }];
+  assertHas({ gateways }, "SourcesTranslated=True NodeMasquerades");
+  const message = statusOf({ gateways }).conditions
+    ?.find(({ type }) => type === "SourcesTranslated")?.message;
+  assert.equal(
+    message,
+    "packets of b on node w2 leave the node as 192.0.2.1, not as 10.2.0.1 (for example to 203.0.113.9). Exclude the gateways' addresses or the destinations from the masquerading of these nodes",
+  );
+  assert.equal(statusOf({ gateways: [a] }).conditions?.length, 4);
+});
+
 Deno.test("isEgressStatusNews() is true of another gateway that is lost", () => {
   const [a, b] = LOSING.map(({ name }) => name);
   assert.ok(a && b);

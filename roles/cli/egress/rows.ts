@@ -2,6 +2,7 @@ import type {
   Egress,
   EgressClientSlice,
   EgressGatewayStatus,
+  EgressTranslation,
 } from "../../../lib/api/mod.ts";
 import {
   gatewayLosses,
@@ -39,6 +40,8 @@ export interface GatewayRow {
   readonly node: string;
   readonly addresses: readonly string[];
   readonly state: GatewayState;
+  /** Other sources with which its packets leave its node. */
+  readonly translated: readonly EgressTranslation[];
   /** What it reports of itself, e.g. that it runs out of connections. */
   readonly notes: readonly string[];
   /** How many nodes probe it; undefined where none does, or it cannot say. */
@@ -58,6 +61,8 @@ export interface GatewayRow {
 export interface SourceRow {
   readonly egress: string;
   readonly address: string;
+  /** With which other sources its packets leave the node; empty for none that was seen. */
+  readonly seenAs: readonly string[];
   readonly gateway: string;
   readonly node: string;
   readonly state: GatewayState;
@@ -116,6 +121,7 @@ export function gatewayRows(
       node: spec?.nodeName ?? "",
       addresses: (status?.podIPs ?? []).map(({ ip }) => ip),
       state: isEnding ? "draining" : isReadyPod(object) ? "ready" : "not-ready",
+      translated: report?.translated ?? [],
       notes: [
         ...report === undefined ? [] : notesOf(report),
         ...loss === undefined || loss.nodes === 0
@@ -139,7 +145,7 @@ export function gatewayRows(
 
 function notesOf(report: EgressGatewayStatus): string[] {
   const { conntrackPercent, snatPortsPercent, limitedClients = [] } = report;
-  const { snatPortsDestination: to } = report;
+  const { snatPortsDestination: to, translated = [] } = report;
   return [
     ...conntrackPercent === undefined
       ? []
@@ -153,16 +159,19 @@ function notesOf(report: EgressGatewayStatus): string[] {
       ? []
       : [`limits ${limitedClients.join(" and ")}`],
     ...report.unlimited === true ? ["cannot limit clients"] : [],
+    ...translated.map(({ seenAs }) => `leaves its node as ${seenAs}`),
   ];
 }
 
 /** The addresses of gateways that packets can leave from. */
 export function sourceRows(gateways: readonly GatewayRow[]): SourceRow[] {
   return gateways.filter(({ state }) => state !== "not-ready")
-    .flatMap(({ egress, pod, node, addresses, state }) =>
+    .flatMap(({ egress, pod, node, addresses, state, translated }) =>
       addresses.map((address) => ({
         egress,
         address,
+        seenAs: translated.filter((each) => each.address === address)
+          .map(({ seenAs }) => seenAs),
         gateway: pod,
         node,
         state,

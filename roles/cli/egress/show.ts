@@ -56,7 +56,8 @@ export const EGRESS_SHOW: Command = defineCommand({
   flags: FLAGS,
   details:
     `Shows which pods use Egresses, their gateways, or the addresses that outside networks
-see: those of the gateways, unless a node or network behind them translates again.
+see: those of the gateways, or SEEN AS those that their nodes translate them to. What
+networks behind the nodes translate is not seen.
 Reads only the API server.`,
   positionals: `${SUBJECTS.join("|")} [NAMESPACE/NAME]`,
   run: show,
@@ -193,6 +194,7 @@ function sourceColumns(): readonly Column<SourceRow>[] {
   return [
     { header: "EGRESS", value: ({ egress }) => egress },
     { header: "SOURCE", value: ({ address }) => address },
+    { header: "SEEN AS", value: ({ seenAs }) => seenAs.join(",") },
     { header: "GATEWAY", value: ({ gateway }) => gateway },
     { header: "NODE", value: ({ node }) => node },
     { header: "STATE", value: ({ state }) => state },

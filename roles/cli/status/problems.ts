@@ -187,6 +187,7 @@ function ofEgress({ metadata, status }: Egress): Problem[] {
       ["CapacityLow", "True"],
       ["ClientsLimited", "True"],
       ["GatewaysLost", "True"],
+      ["SourcesTranslated", "True"],
     ],
     next: describe,
     describe,

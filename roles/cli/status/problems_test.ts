@@ -301,6 +301,16 @@ const CASES: readonly (readonly [string, Partial<Snapshot>, ...string[]])[] = [
     "Egress internet/nat: GatewaysLost is True, NoAnswer: why GatewaysLost is so > kubectl -n internet describe egress nat",
   ],
   [
+    "an Egress with a gateway whose node masquerades",
+    {
+      egresses: [egress("nat", [
+        condition("Ready", "True", "GatewayAvailable"),
+        condition("SourcesTranslated", "True", "NodeMasquerades"),
+      ])],
+    },
+    "Egress internet/nat: SourcesTranslated is True, NodeMasquerades: why SourcesTranslated is so > kubectl -n internet describe egress nat",
+  ],
+  [
     "an Egress with too few gateways and a greedy client",
     {
       egresses: [egress("nat", [

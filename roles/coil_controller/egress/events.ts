@@ -7,6 +7,7 @@ import {
   EGRESS_DEGRADED,
   EGRESS_READY,
   EGRESS_REDUNDANT,
+  EGRESS_SOURCES_TRANSLATED,
   type EgressGatewayStatus,
   type EgressStatus,
   gatewayText,
@@ -43,6 +44,7 @@ export function egressEvents(
     ...capacityEvents(find(EGRESS_CAPACITY_LOW)),
     ...limitedEvents(find(EGRESS_CLIENTS_LIMITED)),
     ...redundantEvents(find(EGRESS_REDUNDANT)),
+    ...translatedEvents(find(EGRESS_SOURCES_TRANSLATED)),
     ...lossEvents({ before, after, gateways }),
   ];
 }
@@ -93,6 +95,13 @@ function limitedEvents({ was, is }: Change): EventInfo[] {
 function redundantEvents({ was, is }: Change): EventInfo[] {
   if (is === undefined || is.message === was?.message) return [];
   return [{ type: "Warning", reason: EGRESS_REDUNDANT, message: is.message }];
+}
+
+/** Once, not for each gateway: which they are is in the condition. */
+function translatedEvents({ was, is }: Change): EventInfo[] {
+  if (is === undefined || was !== undefined) return [];
+  const { message } = is;
+  return [{ type: "Warning", reason: EGRESS_SOURCES_TRANSLATED, message }];
 }
 
 /** Of each gateway that is lost or answers again; not of one whose pod is gone. */

@@ -78,6 +78,15 @@ Deno.test("egressEvents() reports redundant destinations, once", () => {
   assert.deepEqual(reasons(twice, status()), []);
 });
 
+Deno.test("egressEvents() reports once that nodes translate sources", () => {
+  const translated = status(["SourcesTranslated", "True", "NodeMasquerades"]);
+  const events = ["Warning SourcesTranslated"];
+  assert.deepEqual(reasons(status(), translated), events);
+  assert.deepEqual(reasons(undefined, translated), events);
+  assert.deepEqual(reasons(translated, translated), []);
+  assert.deepEqual(reasons(translated, status()), []);
+});
+
 Deno.test("egressEvents() reports each gateway that is lost, and answers again, once", () => {
   const gateways = ["a", "b", "c"].map((name, i) => ({
     name,

@@ -14,6 +14,7 @@ import type { GatewayIdentity } from "../base/identity.ts";
 import type { LimitedClients } from "./limited_clients.ts";
 import type { Readings } from "./readings.ts";
 import type { ReportedLosses } from "./reported_losses.ts";
+import type { TranslatedSources } from "./translated_sources.ts";
 
 const log = getLogger("status");
 
@@ -39,8 +40,9 @@ export type GatewayReport = Omit<
 
 /** Sums up what is known of the gateway; who has the most, only where there may be too little. */
 export function gatewayReport(
-  { draining, limited, losses, readings }: {
+  { draining, limited, losses, readings, translated }: {
     readonly draining: boolean;
+    readonly translated: Pick<TranslatedSources, "list">;
     readonly losses: Pick<ReportedLosses, "list" | "suspects">;
     readonly limited: Pick<LimitedClients, "names" | "limits" | "nameOf">;
     readonly readings: Pick<Readings, "flows" | "conntrack" | "nodes">;
@@ -51,6 +53,7 @@ export function gatewayReport(
   const names = limited.names();
   const lost = losses.list();
   const suspects = losses.suspects();
+  const sources = translated.list();
   const [largest] = flows?.clients ?? [];
   const conntrackPercent = conntrack &&
     percentOf(conntrack.entries, conntrack.max);
@@ -74,6 +77,7 @@ export function gatewayReport(
     ...(nodes > 0 && { probingNodes: nodes }),
     ...(lost.length > 0 && { losses: lost }),
     ...(suspects.length > 0 && { suspects }),
+    ...(sources.length > 0 && { translated: sources }),
   };
 }
 
@@ -222,11 +226,13 @@ interface News {
   readonly isPortsHigh: boolean;
   /** Addresses of gateways that nodes have lost. */
   readonly lost: readonly string[];
+  /** What the node makes of the own addresses. */
+  readonly translated: readonly string[];
 }
 
 function newsOf(report: GatewayReport, before: News | undefined): News {
   const { draining = false, unlimited = false } = report;
-  const { limitedClients = [], losses = [] } = report;
+  const { limitedClients = [], losses = [], translated = [] } = report;
   const isHigh = (percent = 0, was = false) =>
     percent >= (was ? EGRESS_CAPACITY_OK_PERCENT : EGRESS_CAPACITY_LOW_PERCENT);
   return {
@@ -237,6 +243,7 @@ function newsOf(report: GatewayReport, before: News | undefined): News {
     isPortsHigh: isHigh(report.snatPortsPercent, before?.isPortsHigh),
     lost: losses.flatMap(({ address, nodes }) => nodes > 0 ? [address] : [])
       .sort(compareText),
+    translated: translated.map(({ address, seenAs }) => `${address} ${seenAs}`),
   };
 }
 

@@ -247,6 +247,9 @@ const nobody = {
   nameOf: (client: Address) => `team/${client}`,
 };
 
+/** The node translates no source. */
+const translated = { list: () => [] };
+
 /** Nothing can be read. */
 const NOTHING = { conntrack: undefined, flows: undefined, nodes: undefined };
 
@@ -261,6 +264,7 @@ Deno.test("gatewayReport() gives percentages of the worst, and leaves out what i
       draining: true,
       limited: nobody,
       losses: { list: () => [], suspects: () => [] },
+      translated,
       readings: {
         nodes: undefined,
         conntrack: { entries: 999, max: 1000 },
@@ -292,6 +296,7 @@ Deno.test("gatewayReport() gives percentages of the worst, and leaves out what i
       draining: false,
       limited: nobody,
       losses: { list: () => [], suspects: () => [] },
+      translated,
       readings: {
         nodes: undefined,
         conntrack: undefined,
@@ -302,7 +307,7 @@ Deno.test("gatewayReport() gives percentages of the worst, and leaves out what i
   assert.deepEqual(texts, ["[fd00::1]:443", "192.0.2.1"]);
   const readings = NOTHING;
   const losses = { list: () => [], suspects: () => [] };
-  const idle = { draining: false, limited: nobody, losses };
+  const idle = { draining: false, limited: nobody, losses, translated };
   assert.deepEqual(gatewayReport({ ...idle, readings }), { draining: false });
   const unlimited = { ...NOTHING, conntrack: { entries: 5, max: 0 } };
   assert.equal(
@@ -329,6 +334,7 @@ Deno.test("gatewayReport() looks for the names of clients only where the gateway
       draining: false,
       limited: { ...nobody, nameOf },
       losses: { list: () => [], suspects: () => [] },
+      translated,
       readings: {
         nodes: undefined,
         conntrack: { entries: percent, max: 100 },
@@ -353,6 +359,7 @@ Deno.test("gatewayReport() names ten limited clients, and says when the kernel l
       draining: false,
       limited,
       losses: { list: () => [], suspects: () => [] },
+      translated,
       readings,
     });
   assert.deepEqual(
@@ -379,7 +386,13 @@ Deno.test("gatewayReport() has the gateways that nodes have lost", () => {
   const suspect = { address: "10.2.0.9", nodes: 1, nodeNames: ["n1"] };
   const losses = { list: () => [LOSS], suspects: () => [suspect] };
   assert.deepEqual(
-    gatewayReport({ draining: false, limited: nobody, losses, readings }),
+    gatewayReport({
+      draining: false,
+      limited: nobody,
+      losses,
+      translated,
+      readings,
+    }),
     {
       draining: false,
       probingNodes: 4,
@@ -421,5 +434,41 @@ Deno.test("GatewayStatusWriter writes in its turn how many nodes probe, and only
     report({ probingNodes: 1_210 });
     await sleep(50);
     assert.deepEqual(written(), [1_000, 1_200]);
+  });
+});
+
+const TRANSLATION = {
+  address: "10.2.0.8",
+  seenAs: "192.0.2.1",
+  destination: "203.0.113.9",
+};
+
+Deno.test("gatewayReport() has what the node makes of its sources", () => {
+  const translated = { list: () => [TRANSLATION] };
+  const losses = { list: () => [], suspects: () => [] };
+  assert.deepEqual(
+    gatewayReport({
+      draining: false,
+      limited: nobody,
+      losses,
+      translated,
+      readings: NOTHING,
+    }),
+    { draining: false, translated: [TRANSLATION] },
+  );
+});
+
+Deno.test("GatewayStatusWriter writes at once that the node translates a source, as another one, and no longer", async () => {
+  await writing({ intervalMs: 3_600_000 }, async ({ requests, report }) => {
+    const changes = [
+      [],
+      [TRANSLATION],
+      [TRANSLATION, { ...TRANSLATION, seenAs: "192.0.2.2" }],
+      [],
+    ];
+    for (const [index, translated] of changes.entries()) {
+      report({ translated });
+      await until(() => requests.length === index + 1);
+    }
   });
 });

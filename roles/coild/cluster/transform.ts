@@ -8,7 +8,9 @@ import {
   type AddressPool,
   CONDITION_CAPACITY_LOW,
   conditionOf,
+  egressLabels,
   GATEWAY_LABELS,
+  gatewayEgress,
   isGatewayPod,
   shortenEgressAnnotation,
   shortenPoolAnnotation,
@@ -28,7 +30,7 @@ import { allowsAnySource } from "./any_source.ts";
 
 type Metadata = Pick<
   NonNullable<V1Pod["metadata"]>,
-  "name" | "namespace" | "uid" | "resourceVersion" | "annotations"
+  "name" | "namespace" | "uid" | "resourceVersion" | "annotations" | "labels"
 >;
 
 function transformMetadata(
@@ -71,13 +73,20 @@ export function transformPod(pod: V1Pod): V1Pod {
     metadata: {
       ...transformMetadata(pod.metadata, isRead),
       ...keepFields(pod.metadata, "deletionTimestamp"),
-      ...(isGatewayPod(pod) && { labels: GATEWAY_LABELS }),
+      ...labelsOf(pod),
     },
     ...(pod.spec?.hostNetwork === true && {
       spec: { containers: [], hostNetwork: true },
     }),
     status: keepFields(pod.status, "phase", "podIPs"),
   };
+}
+
+/** Those by which a gateway and its Egress are known. */
+function labelsOf(pod: V1Pod): Pick<Metadata, "labels"> {
+  if (!isGatewayPod(pod)) return {};
+  const name = gatewayEgress(pod)?.name;
+  return { labels: name === undefined ? GATEWAY_LABELS : egressLabels(name) };
 }
 
 /** Keeps a namespace's name, pool and default Egresses, and whether its pods may send from any source. */

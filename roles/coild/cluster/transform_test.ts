@@ -83,3 +83,18 @@ Deno.test("transformPool() makes changes of the status no changes, but for a poo
   const deletionTimestamp = "2026-01-01T00:00:00Z";
   assert.equal(set(pool("7", 3, { deletionTimestamp }))?.type, "updated");
 });
+
+Deno.test("transformPod() keeps of labels those by which a gateway and its Egress are known", () => {
+  const labels = {
+    "app.kubernetes.io/name": "coil",
+    "app.kubernetes.io/component": "egress",
+  };
+  const instance = { "app.kubernetes.io/instance": "nat" };
+  const kept = (labels: Readonly<Record<string, string>>) =>
+    transformPod({
+      metadata: { namespace: "internet", labels: { ...labels, team: "a" } },
+    }).metadata?.labels;
+  assert.deepEqual(kept({ ...labels, ...instance }), { ...labels, ...instance });
+  assert.deepEqual(kept(labels), labels);
+  assert.equal(kept(instance), undefined);
+});
