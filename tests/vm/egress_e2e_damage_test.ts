@@ -1,9 +1,11 @@
 // A program in a client's pod damages its network, and coild mends it by itself.
 import assert from "node:assert/strict";
+import { conditionOf, EGRESSES } from "../../lib/api/mod.ts";
 import { run } from "../lab/mod.ts";
 import { eventually } from "../lab/wait.ts";
 import type { Client, EgressCluster } from "./e2e_cluster.ts";
-import { egressTest, type Scenario } from "./e2e_stage.ts";
+import { GATEWAYS } from "./e2e_objects.ts";
+import { egressTest, expectNoLeak, type Scenario } from "./e2e_stage.ts";
 import { OUTSIDE, VM_FAMILIES } from "./topology.ts";
 import { askTcp } from "./traffic.ts";
 
@@ -96,6 +98,48 @@ egressTest("coild mends its clients by itself, after a program in the pod", {
         damageScenario(command),
       ]),
     ),
+    "a node masquerades its gateway's packets: the Egress says so, with the source that outside sees":
+      async (cluster) => {
+        const [gateway] = cluster.gatewaysOf("nat");
+        assert.ok(gateway);
+        const { node } = gateway.pod;
+        const [own = ""] = gateway.pod.addresses;
+        const { near } = OUTSIDE.ipv4;
+        const [client] = clients;
+        assert.ok(client);
+        const nft = (script: string) =>
+          run("ip", ["netns", "exec", node.netns, "nft", script]);
+        await nft(
+          `add table ip masq
+           add chain ip masq post { type nat hook postrouting priority srcnat; }
+           add rule ip masq post ip saddr ${own} ip daddr ${near} ip protocol tcp masquerade`,
+        );
+        const seenAs = await askTcp(client.sockets, near);
+        assert.equal(seenAs, node.addresses.ipv4);
+        await nft("delete table ip masq");
+        await eventually("the condition of the Egress", async () => {
+          const { status } = await cluster.access.client.get(EGRESSES, {
+            namespace: GATEWAYS,
+            name: "nat",
+          });
+          const translated = status?.gateways?.flatMap((g) =>
+            g.translated ?? []
+          );
+          assert.deepEqual(translated, [{
+            address: own,
+            seenAs,
+            destination: near,
+          }]);
+          const condition = conditionOf(
+            status?.conditions,
+            "SourcesTranslated",
+          );
+          assert.equal(condition?.status, "True");
+          assert.ok(condition.message.includes(`leave the node as ${seenAs}`));
+          return true;
+        }, { timeoutMs: 180_000 });
+        await expectNoLeak([seenAs]);
+      },
     "a gateway that is annotated as a client gets an Event, and goes on as it is":
       async (cluster) => {
         const [gateway] = cluster.gatewaysOf("nat");
