@@ -147,6 +147,28 @@ Deno.test("sourceRows() has all addresses that packets can leave from", () => {
   ]);
 });
 
+Deno.test("sourceRows() has with each address what its node makes of it", () => {
+  const [address, other] = ["10.2.0.53", "fd02::53"] as const;
+  const to = (seenAs: string) => ({
+    address,
+    seenAs,
+    destination: "203.0.113.9",
+  });
+  const translated = [to("192.0.2.1"), to("192.0.2.2")];
+  const gateways = gatewayRows([gateway("c", { ips: [address, other] })], [{
+    ...EGRESS,
+    status: { gateways: [{ name: "c", translated }] },
+  }]);
+  assert.deepEqual(
+    sourceRows(gateways).map(({ address, seenAs }) => [address, seenAs]),
+    [[address, ["192.0.2.1", "192.0.2.2"]], [other, []]],
+  );
+  assert.deepEqual(gateways[0]?.notes, [
+    "leaves its node as 192.0.2.1",
+    "leaves its node as 192.0.2.2",
+  ]);
+});
+
 Deno.test("selectRows() takes an Egress by its name, and those that a pod uses", () => {
   const rows = ["nat/a", "nat/b", "nat/c"].map((egress) => ({ egress }));
   const select = (egress?: string, used?: readonly string[]) =>

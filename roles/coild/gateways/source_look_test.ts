@@ -56,6 +56,7 @@ function lookLab() {
     result: "accepted" as AnnounceResult,
   };
   const looks: string[] = [];
+  let opened = 0;
   const reports: string[] = [];
   const transport = new FakeTransport(() => ({
     status: state.httpStatus,
@@ -78,6 +79,7 @@ function lookLab() {
       },
     },
     open: () => {
+      opened++;
       if (state.failure !== undefined) throw state.failure;
       return {
         visit: (visitor, { end, family } = {}) => {
@@ -96,6 +98,7 @@ function lookLab() {
     clock,
     looks,
     reports,
+    opened: () => opened,
     requests: transport.requests,
     run: (signal: AbortSignal) => look.run(signal),
     look: () => look.look(signal),
@@ -137,10 +140,10 @@ const HARMLESS: readonly (readonly [what: string, flow: ConntrackFlow])[] = [
 
 for (const [what, harmless] of HARMLESS) {
   Deno.test(`SourceLook makes no call for a connection that ${what}`, async () => {
-    const { state, look, looks, reports, requests } = lookLab();
+    const { state, look, looks, opened, reports, requests } = lookLab();
     state.flows = [harmless];
     await look();
-    assert.equal(looks.length, 2);
+    assert.deepEqual([looks.length, opened()], [2, 1]);
     assert.deepEqual([reports, requests.length], [[], 0]);
   });
 }
@@ -198,7 +201,7 @@ Deno.test("SourceLook reads each family once where there are many gateways", asy
 });
 
 Deno.test("SourceLook does nothing without a gateway that has a network of its own", async () => {
-  const { state, look, looks } = lookLab();
+  const { state, look, looks, opened } = lookLab();
   const client = gateway(["10.2.0.8"]);
   for (
     const pod of [
@@ -211,7 +214,7 @@ Deno.test("SourceLook does nothing without a gateway that has a network of its o
     state.pods = [pod];
     await look();
   }
-  assert.deepEqual(looks, []);
+  assert.deepEqual([looks, opened()], [[], 0]);
 });
 
 Deno.test("SourceLook reports eight sources at most, however many connections there are", async () => {
