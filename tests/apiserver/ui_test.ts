@@ -7,6 +7,7 @@ import { TextLineStream } from "../lab/lines.ts";
 import { coilCommand } from "./coild_lab.ts";
 import { installCrds } from "./crds.ts";
 import { addPod } from "./ipam_books.ts";
+import { patchStatus } from "./patch_status.ts";
 import { populateUi, setPool, startUi } from "./ui_lab.ts";
 import { addViewer } from "./viewer.ts";
 
@@ -150,6 +151,20 @@ Deno.test("coil ui shows a cluster in a browser", async (t) => {
     assert.match(text, /2 gateways[^]*not-ready/);
     assert.match(text, /1 source[^]*10\.9\.0\.4/);
     await picture(page, "egress");
+    const [address, seenAs] = ["10.9.0.4", "192.0.2.12"];
+    await patchStatus(
+      plane,
+      "/apis/coil.cybozu.com/v2/namespaces/nat/egresses/internet",
+      {
+        gateways: [{
+          name: "internet-0",
+          translated: [{ address, seenAs, destination: "203.0.113.9" }],
+        }],
+      },
+    );
+    await page.until(
+      `document.body.innerText.includes("${address}, seen as ${seenAs}")`,
+    );
   });
 
   await t.step("it is dark where the system is, and by a key", async () => {

@@ -108,7 +108,7 @@ function ofEgress({ probe, trouble }: Failure): Diagnosis {
         trouble.seen || "no address"
       }, which is not a gateway's address (${
         sources.join(", ")
-      }): the target is not a destination of the Egress, or a device behind the gateways translates again`,
+      }): the target is not a destination of the Egress, or the node of the gateway or a device behind it translates again`,
       see: "egress",
     };
   }

@@ -55,10 +55,9 @@ export const EGRESS_SHOW: Command = defineCommand({
   about: "Show clients, gateways or source addresses of Egresses",
   flags: FLAGS,
   details:
-    `Shows which pods use Egresses, their gateways, or the addresses that outside networks
-see: those of the gateways, or SEEN AS those that their nodes translate them to. What
-networks behind the nodes translate is not seen.
-Reads only the API server.`,
+    `Shows which pods use Egresses, their gateways, or the source addresses of their
+packets: the gateways' addresses, or those under SEEN AS where a node translates them.
+What networks behind the nodes translate is not known. Reads only the API server.`,
   positionals: `${SUBJECTS.join("|")} [NAMESPACE/NAME]`,
   run: show,
 });

@@ -1,6 +1,7 @@
 import { addressesByFamily } from "../../../lib/ipam/audit/mod.ts";
 import {
   egressAnnotationProblem,
+  type EgressTranslation,
   isGatewayPod,
   parseEgressAnnotations,
   withDefaultEgresses,
@@ -101,6 +102,11 @@ export function explainWay(
       ...isDefault
         ? [`Namespace ${metadata?.namespace} names the Egress for its pods`]
         : [],
+      ...translations(text.egress, { selection, lookup })
+        .filter(({ address }) => text.gateways?.includes(address))
+        .map(({ address, seenAs }) =>
+          `The node of gateway ${address} translates its address: packets were seen to leave as ${seenAs}`
+        ),
       ...remarksOf(to, way, { selection, plan }),
     ],
   };
@@ -154,6 +160,21 @@ function wayText(
           : `by ${node}: what is in ${way.network} stays in the cluster unless an Egress names a part of it`,
       };
   }
+}
+
+/** How nodes translate the sources of an Egress' gateways, as these say. */
+function translations(
+  egress: string | undefined,
+  { selection, lookup }: {
+    readonly selection: Selection;
+    readonly lookup: EgressLookup;
+  },
+): readonly EgressTranslation[] {
+  const target = selection.targets
+    .find((each) => nameText(each.egress) === egress);
+  if (target === undefined) return [];
+  const { gateways = [] } = lookup(target.egress).egress?.status ?? {};
+  return gateways.flatMap(({ translated = [] }) => translated);
 }
 
 function remarksOf(

@@ -161,3 +161,32 @@ Deno.test("explainWay() says that a pod uses an Egress by its namespace, unless 
   const out = pod({ "egress.coil.cybozu.com/nat": "" });
   assert.equal(explain(out, "8.8.8.8", defaults).kind, "node");
 });
+
+Deno.test("explainWay() says with which other source packets leave the node of a gateway that serves", () => {
+  const [key, facts] = egress("internet", ["0.0.0.0/0"]);
+  assert.ok(facts.egress);
+  const to = (address: string) => ({
+    address,
+    seenAs: "192.0.2.1",
+    destination: "203.0.113.9",
+  });
+  const gateways = [
+    { name: "a", translated: [to("10.2.7.7")] },
+    { name: "gone", translated: [to("10.2.7.8")] },
+  ];
+  const lookup = () => ({
+    ...facts,
+    egress: facts.egress && { ...facts.egress, status: { gateways } },
+  });
+  const client = pod({ "egress.coil.cybozu.com/nat": "internet" });
+  assert.equal(key, "nat/internet");
+  assert.deepEqual(
+    explainWay(client, Address.parse("8.8.8.8"), { lookup }).remarks,
+    [
+      "The node of gateway 10.2.7.7 translates its address: packets were seen to leave as 192.0.2.1",
+    ],
+  );
+  // It leaves by the node.
+  const inside = explainWay(client, Address.parse("10.3.3.3"), { lookup });
+  assert.deepEqual(inside.remarks, []);
+});

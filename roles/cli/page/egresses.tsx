@@ -1,5 +1,6 @@
 import type { VNode } from "preact";
 import { formatAge } from "../../../lib/api/mod.ts";
+import type { SourceRow } from "../egress/rows.ts";
 import type { EgressView } from "../ui/view.ts";
 import { type Column, Rows } from "./rows.tsx";
 import { isFound } from "./search.ts";
@@ -89,7 +90,7 @@ function Egress({ egress, now }: {
           label="Sources"
           rows={sources}
           columns={[
-            { header: "Address", width: "1fr", value: (s) => s.address },
+            { header: "Address", width: "1fr", value: sourceText },
           ]}
         />
         <Part
@@ -116,4 +117,11 @@ function Part<T>({ title, ...list }: {
       <Rows {...list} lines={LINES} />
     </div>
   );
+}
+
+/** An address that packets leave from, and what its node makes of it. */
+function sourceText({ address, seenAs }: SourceRow): string {
+  return seenAs.length === 0
+    ? address
+    : `${address}, seen as ${seenAs.join(", ")}`;
 }
