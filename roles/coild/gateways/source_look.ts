@@ -34,8 +34,8 @@ const log = getLogger("egress");
 /** Gateways forget what is not said again within ten minutes. */
 const INTERVAL_MS = 60_000;
 
-/** The kernel picks the connections of one address five times as fast as all are read; of more addresses, all are. */
-const MAX_FILTERED = 4;
+/** The kernel picks the connections that one address has opened eight times as fast as all are read; of more addresses, all are. */
+const MAX_FILTERED = 7;
 
 /** IPPROTO_UDP. */
 const UDP = 17;

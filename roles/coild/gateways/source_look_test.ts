@@ -191,11 +191,11 @@ Deno.test("SourceLook reads each family once where there are many gateways", asy
   const { state, look, looks } = lookLab();
   const ips = (count: number) =>
     Array.from({ length: count }, (_, i) => gateway([`10.2.0.${i}`]));
-  state.pods = ips(4);
+  state.pods = ips(7);
   await look();
-  assert.equal(looks.length, 4);
+  assert.equal(looks.length, 7);
   looks.length = 0;
-  state.pods = ips(5);
+  state.pods = ips(8);
   await look();
   assert.deepEqual(looks, ["ipv4"]);
 });
