@@ -27,6 +27,9 @@ import type { VpcOptions } from "./cloud/options.ts";
 const SECOND_MS = 1_000;
 const MINUTE_MS = 60_000;
 
+/** Unless the admin has said how long empty blocks stay. */
+const AMPLE_RETURN_DELAY_MS = 4 * 3600 * SECOND_MS;
+
 /** Table 0 is "unspec"; upstream's manifests have it where there is no address management. */
 function table(fallback: number, help: string) {
   return {
@@ -157,7 +160,7 @@ const FLAGS = defineFlags({
     type: "duration",
     default: 3600 * SECOND_MS,
     help:
-      "How long a block must be empty before it returns to its pool, if the node has enough other free addresses: a random time of half to one and a half times this; 30s at most while the pool is low",
+      "How long a block must be empty before it returns to its pool, if the node has enough other free addresses: a random time of half to one and a half times this; 30s at most while the pool is low; if not given, 4h while 2,000 blocks of the pool are in use and half of its blocks are free",
   },
   "block-request-timeout": {
     type: "duration",
@@ -219,6 +222,8 @@ export interface CoildOptions {
   readonly lowWater: number;
   readonly cooldownMs: number;
   readonly blockReturnDelayMs: number;
+  /** In large pools with room. */
+  readonly ampleReturnDelayMs: number;
   readonly blockRequestTimeoutMs: number;
   /** Undefined where pods have addresses of pools. */
   readonly vpc: VpcOptions | undefined;
@@ -264,6 +269,9 @@ export function parseCoildFlags(
     lowWater: values["low-water"],
     cooldownMs: values["cooldown"],
     blockReturnDelayMs: values["block-return-delay"],
+    ampleReturnDelayMs: given.has("block-return-delay")
+      ? values["block-return-delay"]
+      : AMPLE_RETURN_DELAY_MS,
     blockRequestTimeoutMs: values["block-request-timeout"],
     vpc: isVpc ? vpcOptionsOf(values) : undefined,
     ignored: ignoredFlags(FLAGS, given),

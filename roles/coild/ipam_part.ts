@@ -138,6 +138,7 @@ function openIpam(
     cooldownMs: options.cooldownMs,
     onFreed,
     returnDelayMs: options.blockReturnDelayMs,
+    ampleReturnDelayMs: options.ampleReturnDelayMs,
     jitterOf: (block) => fractionOf(`${nodeName}/${block}`),
     putOff: later,
     // mutate: a call ends minutes before the address of an absent pod is freed.

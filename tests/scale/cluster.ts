@@ -22,6 +22,8 @@ const MAX_PODS = 110;
 const RESTART_MS = 10_000;
 /** A leader that was killed has its lease for so long. */
 const LEASE_MS = 15_000;
+/** So often a block is looked at that is empty, of a large pool of which half is free. */
+const LOOK_MS = 1_800_000;
 /** kubelet reports a node's status at least this often. */
 const HEARTBEAT_S = 300;
 /** Writes of a pod's object by scheduler, kubelet and controllers. */
@@ -86,6 +88,7 @@ export class Cluster {
   /** Nodes that are up. */
   #up = 0;
   #blocks = 0;
+  readonly #ofPool: { blocks: number; isAmple: boolean }[];
   /** Before the counting begins. */
   #isQuiet = true;
 
@@ -93,6 +96,10 @@ export class Cluster {
     this.#with = parts;
     const { size, pattern, server } = parts;
     this.#refused = new RefusedNodes(parts, () => this.#refuse());
+    this.#ofPool = Array.from(
+      { length: size.pools },
+      () => ({ blocks: 0, isAmple: false }),
+    );
     this.addNodes(size.nodes);
     server.open(pattern.controller, pattern.controllers);
     server.open(pattern.gateway, size.egresses * size.gatewaysEach);
@@ -332,7 +339,7 @@ export class Cluster {
 
   #obtain(pool: PoolOfNode, poolIndex: number): void {
     pool.blocks++;
-    this.#blocks++;
+    this.#count(poolIndex, 1);
     if (this.#isQuiet) return;
     const { server, pattern: { cycle } } = this.#with;
     this.totals.obtained++;
@@ -343,20 +350,39 @@ export class Cluster {
 
   #returnLater(node: ModelNode, poolIndex: number): void {
     const { clock, server, random, pattern } = this.#with;
-    const { cycle, giveBack: { afterMs, jitter } } = pattern;
-    const delayMs = afterMs * (1 + jitter * (random.next() - 0.5));
+    const { cycle, giveBack: { afterMs, ampleMs, jitter } } = pattern;
+    const factor = 1 + jitter * (random.next() - 0.5);
     const pool = node.pools[poolIndex];
     if (pool === undefined) return;
     const { uses } = pool;
-    clock.after(delayMs, () => {
-      if (!node.isUp || pool.uses !== uses || !isSpare(pool)) return;
-      pool.blocks--;
-      this.#blocks--;
-      this.totals.givenBack++;
-      server.get(cycle.reads.giveBack);
-      this.#writeAll(cycle.writes.giveBack);
-      this.#poolChanged(poolIndex);
-    });
+    const lookAfter = (ms: number, leftMs: number) =>
+      clock.after(ms, () => {
+        if (!node.isUp || pool.uses !== uses || !isSpare(pool)) return;
+        const { isAmple } = this.#ofPool[poolIndex] ?? {};
+        if (isAmple === true && leftMs > 0) {
+          const nextMs = Math.min(LOOK_MS, leftMs);
+          lookAfter(nextMs, leftMs - nextMs);
+          return;
+        }
+        pool.blocks--;
+        this.#count(poolIndex, -1);
+        this.totals.givenBack++;
+        server.get(cycle.reads.giveBack);
+        this.#writeAll(cycle.writes.giveBack);
+        this.#poolChanged(poolIndex);
+      });
+    lookAfter(factor * afterMs, factor * (ampleMs - afterMs));
+  }
+
+  /** Nodes hold so many blocks of a pool more. */
+  #count(poolIndex: number, more: number): void {
+    this.#blocks += more;
+    const pool = this.#ofPool[poolIndex];
+    if (pool === undefined) return;
+    pool.blocks += more;
+    const { poolBlocks } = this.#with.size;
+    const [least, most] = pool.isAmple ? [1_500, 0.5] : [2_000, 0.45];
+    pool.isAmple = pool.blocks >= least && pool.blocks <= poolBlocks * most;
   }
 
   #writeAll(writes: Readonly<Partial<Record<Plural, number>>>): void {

@@ -68,8 +68,12 @@ export interface Pattern {
     readonly controllerS: number;
     readonly flickers: boolean;
   };
-  /** A block that is not needed returns after about so long: at random within this part of it. */
-  readonly giveBack: { readonly afterMs: number; readonly jitter: number };
+  /** A block that is not needed returns after about so long, at random within this part of it; and in a large pool of which half is free. */
+  readonly giveBack: {
+    readonly afterMs: number;
+    readonly ampleMs: number;
+    readonly jitter: number;
+  };
   /** Controllers with caches: the leader, and a standby that has them too. */
   readonly controllers: number;
   /** A pool's status is written so long after a block has changed. */
@@ -124,7 +128,7 @@ const NOW: Pattern = {
   streams: true,
   forgetsRefusals: false,
   egressStatus: { gatewayS: 300, controllerS: 60, flickers: false },
-  giveBack: { afterMs: 3_600_000, jitter: 1 },
+  giveBack: { afterMs: 3_600_000, ampleMs: 4 * 3_600_000, jitter: 1 },
   controllers: 2,
   poolStatusMs: 15_000,
   backoff: { initialMs: 1_000, maxMs: 30_000, jitter: 1 },
@@ -152,7 +156,7 @@ export const PATTERNS: Readonly<
     streams: false,
     forgetsRefusals: true,
     egressStatus: { gatewayS: 10, controllerS: 0, flickers: true },
-    giveBack: { afterMs: 30_000, jitter: 0 },
+    giveBack: { afterMs: 30_000, ampleMs: 30_000, jitter: 0 },
     controllers: 1,
     poolStatusMs: 400,
     backoff: { initialMs: 200, maxMs: 10_000, jitter: 0.5 },
@@ -164,7 +168,9 @@ export const PATTERNS: Readonly<
 
 /** With coil-router, where empty blocks stay on their nodes for about so many hours: `--block-return-delay` of coild. */
 export function returningAfter(hours: number): Pattern {
-  return { ...NOW, giveBack: { ...NOW.giveBack, afterMs: 3_600_000 * hours } };
+  const afterMs = 3_600_000 * hours;
+  const giveBack = { ...NOW.giveBack, afterMs, ampleMs: afterMs };
+  return { ...NOW, giveBack };
 }
 
 /** Path and query of a node's watch; `namespace` is that of a watch by namespace. */

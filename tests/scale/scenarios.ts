@@ -163,7 +163,7 @@ export function runScenario(
     random: new Random(seed),
   });
   // Until as many blocks are kept as are given back.
-  const warmUpMs = Math.max(LEAST_WARM_UP_MS, 2 * pattern.giveBack.afterMs);
+  const warmUpMs = Math.max(LEAST_WARM_UP_MS, 2 * pattern.giveBack.ampleMs);
   clock.runUntil(warmUpMs);
   server.begin(warmUpMs);
   const { starts, obtained, givenBack, refused } = cluster.totals;

@@ -5,6 +5,8 @@ export interface ClusterSize {
   readonly nodes: number;
   readonly pods: number;
   readonly pools: number;
+  /** Blocks of each of them, in use or free. */
+  readonly poolBlocks: number;
   readonly egresses: number;
   readonly gatewaysEach: number;
   /** Namespaces that the Egresses are in. */
@@ -18,6 +20,8 @@ export const LARGE: ClusterSize = {
   nodes: 5_000,
   pods: 150_000,
   pools: 20,
+  // A /13 each.
+  poolBlocks: 16_384,
   egresses: 200,
   gatewaysEach: 3,
   egressNamespaces: 50,

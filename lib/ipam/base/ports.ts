@@ -21,14 +21,15 @@ export interface BlockInfo {
   readonly deleting: boolean;
 }
 
-/** State of a pool in the cache; `low`: it has few blocks left. */
+/** State of a pool in the cache; `low`: it has few blocks left; `ample`: so many that empty ones are not missed. */
 export type PoolState =
   | "unknown"
   | "absent"
   | "deleting"
   | "paused"
   | "low"
-  | "ready";
+  | "ready"
+  | "ample";
 
 /** An operation that can be cancelled. */
 export interface SignalOptions {

@@ -11,7 +11,7 @@ import { getLogger } from "../../telemetry/mod.ts";
 import type { AddressTable } from "../table/address_table.ts";
 import { BlockSupply } from "./block_supply.ts";
 import { type BlockChanges, BlockView } from "./block_view.ts";
-import { decide } from "./decide.ts";
+import { decide, type PoolStateSince } from "./decide.ts";
 import { giveBack } from "./give_back.ts";
 import type { HeldBlock } from "../table/held_block.ts";
 import type {
@@ -38,6 +38,7 @@ export interface BlockKeeperOptions {
   readonly stock: Stock;
   readonly blockTimeoutMs: number;
   readonly returnDelayMs: number;
+  readonly ampleReturnDelayMs: number;
   /** A number from 0 to below 1 for the name of a block, by which returns are spread. */
   readonly jitterOf: (block: string) => number;
   /** Puts off the look that follows an allocation. */
@@ -70,7 +71,7 @@ export class BlockKeeper {
   readonly #lists = new FreshRun(() => this.#list());
   /** Blocks whose return is under way. */
   readonly #flying = new Set<HeldBlock>();
-  readonly #lowSince = new Map<string, number>();
+  readonly #states = new Map<string, PoolStateSince>();
   #begun = false;
   #kicked = false;
   #putOff = false;
@@ -173,13 +174,13 @@ export class BlockKeeper {
   #maintain(): void {
     const { table, clock } = this.#options;
     if (table.purge(clock.nowMs())) this.supply.wakeAll();
-    this.#noteLow();
+    this.#noteStates();
     const { fetch, retire, giveBack, keep, dueAt } = decide(table, {
       ...this.#options,
       now: clock.nowMs(),
       supply: this.supply,
       flying: this.#flying,
-      lowSince: this.#lowSince,
+      states: this.#states,
     });
     for (const pool of fetch) this.#request(pool);
     for (const block of retire) block.holds.add("returning");
@@ -192,14 +193,16 @@ export class BlockKeeper {
     this.#options.onLook();
   }
 
-  #noteLow(): void {
+  #noteStates(): void {
     const { table, source, clock } = this.#options;
-    const low = [...table.pools].filter((p) => source.poolState(p) === "low");
-    for (const pool of this.#lowSince.keys()) {
-      if (!low.includes(pool)) this.#lowSince.delete(pool);
+    const { pools } = table;
+    for (const pool of this.#states.keys()) {
+      if (!pools.includes(pool)) this.#states.delete(pool);
     }
-    for (const pool of low) {
-      if (!this.#lowSince.has(pool)) this.#lowSince.set(pool, clock.nowMs());
+    for (const pool of pools) {
+      const state = source.poolState(pool);
+      if (this.#states.get(pool)?.state === state) continue;
+      this.#states.set(pool, { state, since: clock.nowMs() });
     }
   }
 

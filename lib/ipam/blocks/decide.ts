@@ -12,12 +12,20 @@ export interface Situation {
   readonly stock: Stock;
   /** About how long a block must have been empty, so that a pod that comes back needs no request. */
   readonly returnDelayMs: number;
-  /** Since when pools have had few blocks left, by name. */
-  readonly lowSince: ReadonlyMap<string, number>;
+  /** The same while its pool is ample; not less. */
+  readonly ampleReturnDelayMs: number;
+  /** Which state each pool has, by name, and since when. */
+  readonly states: ReadonlyMap<string, PoolStateSince>;
   /** A number from 0 to below 1 that is the block's own: not all nodes give theirs back at the same time. */
   readonly jitterOf: (block: string) => number;
   /** Blocks whose return is under way. */
   readonly flying: ReadonlySet<HeldBlock>;
+}
+
+/** A pool's state, and since when it has had it. */
+export interface PoolStateSince {
+  readonly state: PoolState;
+  readonly since: number;
 }
 
 /** Decision about a node's blocks. */
@@ -137,18 +145,22 @@ function retirements(
 
 /** When a block that is not needed goes. */
 function returnTime(
-  { emptySince: since, freeCount, info: { name, pool } }: HeldBlock,
-  { returnDelayMs, lowSince, jitterOf }: Situation,
+  { emptySince, freeCount, info: { name, pool } }: HeldBlock,
+  { returnDelayMs, ampleReturnDelayMs, states, jitterOf }: Situation,
 ): number {
   const jitter = jitterOf(name);
+  const after = (delayMs: number) => emptySince + delayMs * (0.5 + jitter);
+  const soonMs = Math.min(LOW_MS, returnDelayMs);
   // An admin who reserves all of it wants to see it gone.
-  const delayMs = freeCount === 0
-    ? Math.min(LOW_MS, returnDelayMs)
-    : returnDelayMs;
-  const usual = since + delayMs * (0.5 + jitter);
-  const low = lowSince.get(pool);
-  if (low === undefined) return usual;
-  return Math.min(usual, Math.max(since + LOW_MS, low + LOW_MS * jitter));
+  if (freeCount === 0) return after(soonMs);
+  const latest = after(ampleReturnDelayMs);
+  const { state, since = -Infinity } = states.get(pool) ?? {};
+  if (state === "ample") return latest;
+  const [at, spreadMs] = state === "low"
+    ? [emptySince + soonMs, soonMs]
+    : [after(returnDelayMs), returnDelayMs];
+  // When a pool gets scarcer, not all that have been empty for long go at once.
+  return Math.min(latest, Math.max(at, since + spreadMs * jitter));
 }
 
 function mayGo(block: HeldBlock): boolean {

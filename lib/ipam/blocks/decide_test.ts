@@ -4,7 +4,7 @@ import { Backoff } from "../../async/mod.ts";
 import { Address, Prefix } from "../../inet/mod.ts";
 import type { PoolState, Stock } from "../base/ports.ts";
 import { AddressTable } from "../table/address_table.ts";
-import { decide, type Situation } from "./decide.ts";
+import { decide, type PoolStateSince, type Situation } from "./decide.ts";
 import type { HeldBlock } from "../table/held_block.ts";
 import { DEFAULT_WATER_MARKS, waterStock } from "./stock.ts";
 
@@ -21,9 +21,10 @@ class World {
   waiting = 0;
   pausedUntilMs = 0;
   returnDelayMs = 30_000;
+  ampleReturnDelayMs: number | undefined;
   jitter = 0.5;
   stock: Stock = waterStock(DEFAULT_WATER_MARKS);
-  readonly lowSince = new Map<string, number>();
+  readonly states = new Map<string, PoolStateSince>();
   /** How many neighbours go back together; 0: none. */
   groupsOf = 0;
 
@@ -37,6 +38,12 @@ class World {
       reserved: false,
       deleting: false,
     }, this.nowMs);
+  }
+
+  /** The pool has this state since so long ago. */
+  become(state: PoolState, forMs = 0): void {
+    this.state = state;
+    this.states.set("default", { state, since: this.nowMs - forMs });
   }
 
   /** Gives so many addresses to pods. */
@@ -69,7 +76,8 @@ class World {
       },
       stock: this.stock,
       returnDelayMs: this.returnDelayMs,
-      lowSince: this.lowSince,
+      ampleReturnDelayMs: this.ampleReturnDelayMs ?? this.returnDelayMs,
+      states: this.states,
       jitterOf: () => this.jitter,
       flying: this.flying,
     };
@@ -234,10 +242,7 @@ for (
     world.block(0);
     world.returnDelayMs = delayMs;
     world.jitter = jitter;
-    if (lowForMs !== undefined) {
-      world.state = "low";
-      world.lowSince.set("default", world.nowMs - lowForMs);
-    }
+    if (lowForMs !== undefined) world.become("low", lowForMs);
     const waits = world.decide();
     assert.deepEqual([waits.retire, waits.inMs], [[], inMs]);
     world.nowMs += inMs;
@@ -252,13 +257,77 @@ Deno.test("decide() spreads the return of blocks that have been empty for long w
     world.returnDelayMs = 3_600_000;
     world.jitter = jitter;
     world.nowMs += 600_000;
-    world.state = "low";
-    world.lowSince.set("default", world.nowMs);
+    world.become("low");
     const { retire, inMs } = world.decide();
     if (jitter === 0) assert.deepEqual(retire, [0]);
     else assert.deepEqual([retire, inMs], [[], 30_000 * jitter]);
   }
 });
+
+const HOUR = 3_600_000;
+
+/** A block that has been empty for so long, of a pool that is ample. */
+function ampleWorld({ emptyMs, jitter }: {
+  readonly emptyMs: number;
+  readonly jitter: number;
+}): World {
+  const world = new World();
+  world.block(0);
+  world.returnDelayMs = HOUR;
+  world.ampleReturnDelayMs = 4 * HOUR;
+  world.jitter = jitter;
+  world.become("ample");
+  world.nowMs += emptyMs;
+  return world;
+}
+
+for (
+  const [jitter, inMs] of [
+    [0, 2 * HOUR],
+    [0.5, 4 * HOUR],
+    [0.75, 5 * HOUR],
+  ] as const
+) {
+  Deno.test(`decide() lets a block of an ample pool stay for ${inMs} ms with jitter ${jitter}`, () => {
+    const world = ampleWorld({ emptyMs: inMs - 1, jitter });
+    assert.deepEqual(world.decide(), { ...NOTHING, inMs: 1 });
+    world.nowMs++;
+    assert.deepEqual(world.decide().retire, [0]);
+  });
+}
+
+for (
+  const [what, { emptyMs, jitter, state }, inMs] of [
+    ["as others of it when it was empty for a moment only", {
+      emptyMs: HOUR / 10,
+      jitter: 0.5,
+      state: "ready",
+    }, 0.9 * HOUR],
+    ["within an hour, not at once", {
+      emptyMs: 3 * HOUR,
+      jitter: 0.7,
+      state: "ready",
+    }, 0.7 * HOUR],
+    ["not later than while it was ample", {
+      emptyMs: 3.9 * HOUR,
+      jitter: 0.5,
+      state: "ready",
+    }, 0.1 * HOUR],
+    ["within 30 s, not at once, when it is low", {
+      emptyMs: 3 * HOUR,
+      jitter: 0.7,
+      state: "low",
+    }, 21_000],
+  ] as const
+) {
+  Deno.test(`decide() gives a block of a pool that was ample back ${what}`, () => {
+    const world = ampleWorld({ emptyMs, jitter });
+    world.become(state);
+    assert.deepEqual(world.decide(), { ...NOTHING, inMs });
+    world.nowMs += inMs;
+    assert.deepEqual(world.decide().retire, [0]);
+  });
+}
 
 /** Eight free addresses always, twice as many at most, with or without pods. */
 const CONSTANT: Stock = {

@@ -63,6 +63,8 @@ export interface NodeIpamOptions {
    * 30 s while the pool is low. Default 30 s.
    */
   readonly returnDelayMs?: number;
+  /** The same while the pool is ample; not less. Default: no other. */
+  readonly ampleReturnDelayMs?: number;
   /** A number from 0 to below 1 for the name of a block, by which times are spread. Default 0.5 for all. */
   readonly jitterOf?: (block: string) => number;
   /**
@@ -114,7 +116,7 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
   #relistAt = 0;
 
   constructor(options: NodeIpamOptions) {
-    const { source, clock = systemClock } = options;
+    const { source, clock = systemClock, returnDelayMs = 30_000 } = options;
     const { observer = {} } = options;
     const tasks = new TaskGroup();
     const table = new AddressTable({
@@ -132,7 +134,8 @@ export class NodeIpam extends Allocations implements AsyncDisposable {
       observer,
       stock: options.stock ?? waterStock(DEFAULT_WATER_MARKS),
       blockTimeoutMs: options.blockTimeoutMs ?? 60_000,
-      returnDelayMs: options.returnDelayMs ?? 30_000,
+      returnDelayMs,
+      ampleReturnDelayMs: options.ampleReturnDelayMs ?? returnDelayMs,
       jitterOf: options.jitterOf ?? (() => 0.5),
       onLook: options.onLook ?? (() => {}),
       putOff: options.putOff ?? queueMicrotask,

@@ -219,6 +219,33 @@ Deno.test("an empty block of a pool that is low goes back soon, one of a pool th
   assert.equal(cluster.blocks.size, 0);
 });
 
+Deno.test("an empty block of an ample pool stays longer, until the pool has been no longer ample for a part of the usual delay", async () => {
+  const cluster = clusterOf(0, "10.0.0.0/30");
+  await using node = await openNode(cluster, {
+    returnDelayMs: 600_000,
+    ampleReturnDelayMs: 2_400_000,
+  });
+  const { ipam, clock } = node;
+  const pool = cluster.pools.get("default");
+  assert.ok(pool);
+  pool.state = "ample";
+  await fill(node, 0, 2);
+  await release(ipam, 0);
+  await clock.advance(2_399_999);
+  assert.equal(cluster.blocks.size, 2);
+  await clock.advance(1);
+  assert.equal(cluster.blocks.size, 1);
+
+  await release(ipam, 1);
+  await clock.advance(1_200_000);
+  pool.state = "ready";
+  ipam.onPoolsChanged();
+  await clock.advance(299_999);
+  assert.equal(cluster.blocks.size, 1);
+  await clock.advance(1);
+  assert.equal(cluster.blocks.size, 0);
+});
+
 Deno.test("restoreExport() writes the table again, and returns whether it could", async () => {
   const cluster = clusterOf(2, "10.0.0.0/28");
   await using node = await openNode(cluster);

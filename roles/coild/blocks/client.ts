@@ -3,7 +3,6 @@ import {
   ADDRESS_BLOCKS,
   ADDRESS_POOLS,
   type AddressBlock,
-  type AddressPool,
   EVERYTHING,
   parseReserved,
   tryBlockOf,
@@ -24,7 +23,7 @@ import { FINALIZER, NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import { BlockLooks } from "./looks.ts";
 import type { BlockRequests } from "./requests.ts";
-import { isCapacityLow, transformPool } from "../cluster/transform.ts";
+import { type KnownPool, transformPool } from "../cluster/transform.ts";
 
 const log = getLogger("node-ipam");
 
@@ -46,7 +45,7 @@ export class BlockClient implements BlockSource {
   readonly #nodeName: string;
   readonly #selector: string;
   readonly #looks: BlockLooks;
-  readonly #pools: Informer<AddressPool>;
+  readonly #pools: Informer<KnownPool>;
 
   constructor({ client, nodeName, requests, lookMs }: BlockClientOptions) {
     this.#client = client;
@@ -54,8 +53,9 @@ export class BlockClient implements BlockSource {
     this.#nodeName = nodeName;
     this.#selector = `${NODE_LABEL}=${nodeName}`;
     this.#looks = new BlockLooks({ client, nodeName, intervalMs: lookMs });
-    this.#pools = new Informer(client, ADDRESS_POOLS, {
-      transform: transformPool,
+    this.#pools = new Informer<KnownPool>(client, ADDRESS_POOLS, {
+      transform: (pool) =>
+        transformPool(pool, this.#pools.store.get(pool.metadata.name ?? "")),
     });
   }
 
@@ -175,7 +175,7 @@ export class BlockClient implements BlockSource {
     }
     if (found.metadata.deletionTimestamp !== undefined) return "deleting";
     if (found.spec.paused === true) return "paused";
-    return isCapacityLow(found) ? "low" : "ready";
+    return found.capacity ?? "ready";
   }
 
   /** The addresses of a pool that are never given: all of them, should what is reserved not be readable. */

@@ -238,6 +238,8 @@ Deno.test("the state of a pool is what the cache shows, and one that it lacks is
   put("paused", { spec: { ...spec, paused: true } });
   const low = { type: "CapacityLow", status: "True" };
   put("low", { status: { conditions: [low as never] } });
+  const blocks = { total: 5_000, allocated: 2_000, free: 3_000 };
+  put("ample", { status: { blocks } });
   assert.equal(client.poolState("ready"), "unknown");
   // Nothing is known yet: the controller decides.
   site.answers.push("p-0");
@@ -247,11 +249,15 @@ Deno.test("the state of a pool is what the cache shows, and one that it lacks is
   using _listener = client.onPoolsChanged(() => changes++);
   site.start();
   await client.synced;
-  const names = ["deleting", "low", "paused", "ready"];
+  const names = ["ample", "deleting", "low", "paused", "ready"];
   assert.deepEqual(client.poolNames(), names);
   for (const name of names) assert.equal(client.poolState(name), name);
   assert.equal(client.poolState("none"), "absent");
   assert.ok(changes > 0);
+  put("ample", { status: { blocks: { ...blocks, total: 5_900 } } });
+  put("later");
+  await untilPasses(() => assert.equal(client.poolState("later"), "ready"));
+  assert.equal(client.poolState("ample"), "ample", "half is free");
   await assert.rejects(client.request("none", { signal }), PoolNotFoundError);
 });
 

@@ -6,6 +6,7 @@ import {
 } from "../../../lib/kube/mod.ts";
 import {
   type AddressPool,
+  type AddressPoolStatus,
   CONDITION_CAPACITY_LOW,
   conditionOf,
   egressLabels,
@@ -15,6 +16,7 @@ import {
   shortenEgressAnnotation,
   shortenPoolAnnotation,
 } from "../../../lib/api/mod.ts";
+import type { PoolState } from "../../../lib/ipam/mod.ts";
 import {
   ANY_SOURCE_ANNOTATION,
   ANY_SOURCE_LABEL,
@@ -106,12 +108,6 @@ export function transformNamespace(namespace: V1Namespace): V1Namespace {
   };
 }
 
-/** Whether a pool has few blocks left, so that empty ones should go back soon. */
-export function isCapacityLow({ status }: AddressPool): boolean {
-  return conditionOf(status?.conditions, CONDITION_CAPACITY_LOW)?.status ===
-    "True";
-}
-
 /** Keeps a Node's identity and InternalIPs. */
 export function transformNode(node: V1Node): V1Node {
   return {
@@ -126,27 +122,55 @@ export function transformNode(node: V1Node): V1Node {
   };
 }
 
+/** A pool as it is kept: its status says no more than how many blocks are left. */
+export interface KnownPool extends AddressPool {
+  readonly capacity?: PoolCapacity;
+}
+
 /**
- * Keeps a pool's identity, whether it is being deleted and whether it has few
- * blocks left.
+ * How much of a pool is left: `low`: empty blocks should go back soon; `ample`: it is large and has room, so they
+ * stay, since all nodes with coil-router read each block that comes or goes; `ready`: neither.
+ */
+export type PoolCapacity = Extract<PoolState, "low" | "ready" | "ample">;
+
+/** A pool is ample from so many blocks in use and this share of free ones on, in %. */
+const AMPLE_FROM = { allocated: 2_000, freePercent: 55 };
+/** It stays so down to these, or its nodes would be woken all the time. */
+const AMPLE_UNTIL = { allocated: 1_500, freePercent: 50 };
+
+function capacityOf(
+  { conditions, blocks }: AddressPoolStatus,
+  before: PoolCapacity | undefined,
+): PoolCapacity {
+  const low = conditionOf(conditions, CONDITION_CAPACITY_LOW);
+  if (low?.status === "True") return "low";
+  // Controllers of Coil v2 count nothing.
+  if (blocks === undefined) return "ready";
+  const least = before === "ample" ? AMPLE_UNTIL : AMPLE_FROM;
+  const isAmple = blocks.allocated >= least.allocated &&
+    blocks.free * 100 >= blocks.total * least.freePercent;
+  return isAmple ? "ample" : "ready";
+}
+
+/**
+ * Keeps a pool's identity, whether it is being deleted and how many blocks it
+ * has left, given what is known of it.
  *
  * All nodes see each change of its status, whose numbers change while blocks
  * come and go. Spec and deletion change the generation, which stands for the
- * object's version here, together with the one condition that counts.
+ * object's version here, together with the capacity.
  */
 export function transformPool(
-  { status, metadata, ...pool }: AddressPool,
-): AddressPool {
-  const conditions = (status?.conditions ?? [])
-    .filter(({ type, status }) =>
-      type === CONDITION_CAPACITY_LOW && status === "True"
-    );
+  { status = {}, metadata, ...pool }: AddressPool,
+  known?: KnownPool,
+): KnownPool {
+  const capacity = capacityOf(status, known?.capacity);
   const generation = metadata.generation === undefined
     ? undefined
-    : `${metadata.generation}${conditions.length > 0 ? " low" : ""}`;
+    : `${metadata.generation} ${capacity}`;
   return {
     ...pool,
-    status: { conditions },
+    capacity,
     metadata: {
       ...transformMetadata(metadata, () => false),
       ...(generation !== undefined && { resourceVersion: generation }),

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { AddressPool } from "../../../lib/api/mod.ts";
 import { Store } from "../../../lib/kube/mod.ts";
-import { isCapacityLow, transformPod, transformPool } from "./transform.ts";
+import { type KnownPool, transformPod, transformPool } from "./transform.ts";
 
 const KEY = "egress.coil.cybozu.com/nat";
 
@@ -45,13 +45,17 @@ Deno.test("transformPod() keeps of the pools that a pod names those that count",
   assert.equal(kept("p".repeat(200_000)), "p".repeat(64));
 });
 
-Deno.test("transformPool() makes changes of the status no changes, but for a pool that becomes low", () => {
+Deno.test("transformPool() makes changes of the status no changes, but for a pool that becomes low, or ample", () => {
   const pool = (
     resourceVersion: string,
     generation: number,
-    { low = "False", ...more }: Partial<AddressPool["metadata"]> & {
-      readonly low?: "True" | "False";
-    } = {},
+    { low = "False", free, total = 10_000, ...more }:
+      & Partial<AddressPool["metadata"]>
+      & {
+        readonly low?: "True" | "False";
+        readonly free?: number;
+        readonly total?: number;
+      } = {},
   ): AddressPool => ({
     apiVersion: "coil.cybozu.com/v2",
     kind: "AddressPool",
@@ -59,6 +63,9 @@ Deno.test("transformPool() makes changes of the status no changes, but for a poo
     spec: { subnets: [{ ipv4: "10.0.0.0/24" }] },
     status: {
       observedGeneration: Number(resourceVersion),
+      ...(free !== undefined && {
+        blocks: { total, allocated: total - free, free },
+      }),
       conditions: [{
         type: "CapacityLow",
         status: low,
@@ -68,20 +75,35 @@ Deno.test("transformPool() makes changes of the status no changes, but for a poo
       }],
     },
   });
-  const store = new Store<AddressPool>();
-  const set = (object: AddressPool) => store.set("p", transformPool(object));
+  const store = new Store<KnownPool>();
+  const set = (object: AddressPool) =>
+    store.set("p", transformPool(object, store.get("p")));
   assert.equal(set(pool("1", 1))?.type, "added");
   assert.equal(set(pool("2", 1)), undefined, "a status was written");
   assert.equal(set(pool("3", 2))?.type, "updated", "a subnet was added");
-  const isLow = () => isCapacityLow(store.get("p") as AddressPool);
-  assert.ok(!isLow());
+  const capacity = () => store.get("p")?.capacity;
+  assert.equal(capacity(), "ready");
   assert.equal(set(pool("4", 2, { low: "True" }))?.type, "updated");
-  assert.ok(isLow());
+  assert.equal(capacity(), "low");
   assert.equal(set(pool("5", 2, { low: "True" })), undefined, "fewer are left");
   assert.equal(set(pool("6", 2))?.type, "updated");
-  assert.ok(!isLow());
+  assert.equal(capacity(), "ready");
+  assert.equal(set(pool("7", 2, { free: 5_499 })), undefined, "half is free");
+  assert.equal(set(pool("8", 2, { free: 5_500 }))?.type, "updated");
+  assert.equal(capacity(), "ample");
+  assert.equal(set(pool("9", 2, { free: 5_000 })), undefined, "half is free");
+  assert.equal(set(pool("10", 2, { free: 4_999 }))?.type, "updated");
+  assert.equal(capacity(), "ready");
+  assert.equal(set(pool("11", 2, { free: 8_001 })), undefined, "few are used");
+  set(pool("12", 2, { free: 8_000 }));
+  assert.equal(capacity(), "ample");
+  assert.equal(set(pool("13", 2, { free: 8_500 })), undefined, "some are used");
+  set(pool("14", 2, { free: 8_501 }));
+  assert.equal(capacity(), "ready");
+  set(pool("15", 2, { free: 6_000, low: "True" }));
+  assert.equal(capacity(), "low", "most is reserved");
   const deletionTimestamp = "2026-01-01T00:00:00Z";
-  assert.equal(set(pool("7", 3, { deletionTimestamp }))?.type, "updated");
+  assert.equal(set(pool("12", 3, { deletionTimestamp }))?.type, "updated");
 });
 
 Deno.test("transformPod() keeps of labels those by which a gateway and its Egress are known", () => {
