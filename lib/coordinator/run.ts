@@ -138,7 +138,9 @@ async function remove(
 function status(outside: Outside, { conf }: CoordinatorCall): void {
   const { given, problem } = outside.shared();
   try {
-    requireServices([parseGiven(conf.raw), given], problem);
+    const sources = [parseGiven(conf.raw), given];
+    if (settingsOf(sources).mode === "disable") return;
+    requireServices(sources, problem);
   } catch (cause) {
     if (!(cause instanceof CniError)) throw cause;
     const { message, details } = cause;

@@ -99,11 +99,14 @@ Deno.test("runCoordinator() refuses an annotation that cannot be an interface, a
 });
 
 Deno.test("runCoordinator() says in STATUS what is missing, by the code for that", async () => {
-  const works = { serviceCIDR: ["10.96.0.0/12"] };
-  assert.equal((await run({ command: "STATUS", config: works })).printed, "");
-  await assert.rejects(run({ command: "STATUS" }), isCode(50, /./));
-  const config = { podRPFilter: 7 };
-  await assert.rejects(run({ command: "STATUS", config }), isCode(50, /./));
+  const status = async (config: JsonObject) =>
+    (await run({ command: "STATUS", config })).printed;
+  const mode = "auto";
+  assert.equal(await status({ mode, serviceCIDR: ["10.96.0.0/12"] }), "");
+  await assert.rejects(status({ mode }), isCode(50, /not found/));
+  await assert.rejects(status({ podRPFilter: 7 }), isCode(50, /rp_filter/));
+  // As ADD, which does nothing then.
+  assert.equal(await status({ mode: "disable" }), "");
 });
 
 /** Makes a DEL of net2 in a pod of three interfaces. Returns by which of them it looked for the pod's link to the host, and what it closed. */
