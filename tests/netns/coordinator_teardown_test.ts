@@ -47,7 +47,15 @@ netnsTest(
       assert.deepEqual(withoutLinks(after.pod), withoutLinks(before.pod));
       assert.deepEqual(withoutLinks(after.host), withoutLinks(before.host));
     }
-    // A route that somebody else has removed.
+    // One that is gone before its DEL, of which the runtime knows no result.
+    await lab.addNic(pod.netns, NET2);
+    await lab.ok("ADD", pod, { ifname: "net2" });
+    await pod.netns.ip("link", "delete", "net2");
+    await lab.ok("DEL", pod, { ifname: "net2", prevResult: null });
+    const gone = await lookup(lab, pod);
+    assert.deepEqual(withoutLinks(gone.pod), withoutLinks(before.pod));
+    assert.deepEqual(withoutLinks(gone.host), withoutLinks(before.host));
+    // A route that another program has removed.
     await lab.host.ip("route", "delete", "10.7.0.100", "table", "500");
     await lab.ok("DEL", pod, { ifname: "net1" });
     const known = await lab.host.ip("neighbour", "show", "nud", "permanent");

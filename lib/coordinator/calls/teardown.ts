@@ -1,6 +1,6 @@
 import { settled } from "../../async/mod.ts";
 import type { AttachmentKey } from "../../cni/mod.ts";
-import { type Address, FAMILIES, Prefix } from "../../inet/mod.ts";
+import { type Address, distinct, FAMILIES, Prefix } from "../../inet/mod.ts";
 import {
   COORDINATOR_PRIORITY,
   COORDINATOR_PROTOCOL,
@@ -70,7 +70,7 @@ export async function detach(
     takesPair ? cutOff(host, pair) : undefined,
     takesPair ? undefined : end && forgetOnHost(host, end, addresses),
     pod && state &&
-    remove(pod, podRequests(state, { ...detachment, takesPair })),
+    remove(pod, podRequests(state, { ...detachment, addresses, takesPair })),
     takesPair ? filters?.deleteTable(REPLY_TABLE.name) : undefined,
   ]);
   const left = husk ?? former;
@@ -125,11 +125,19 @@ async function forgetOnHost(
   ]);
 }
 
+/** Of an interface that is gone, those of rules whose address is nowhere in the pod: of this one, or of another one that is gone. */
 function ownAddresses(
   state: SideState,
   { ifname }: Detachment,
 ): readonly Address[] {
-  return addressesOf(state, indexOf(state, ifname) ?? -1);
+  const index = indexOf(state, ifname);
+  if (index !== undefined) return addressesOf(state, index);
+  const lost = state.rules.filter(isNicRule)
+    .flatMap(({ source }) => source?.address ?? [])
+    .filter((address) =>
+      !state.addresses.some(({ prefix }) => prefix.address.equals(address))
+    );
+  return distinct(lost);
 }
 
 /** Whether the pod has no other interface that the link to the host serves. */
@@ -172,11 +180,10 @@ function tablesToEmpty(
   { ifname, addresses, takesPair }: PodRemoval,
 ): Set<number> {
   const index = indexOf(state, ifname);
-  const own = [...addresses, ...addressesOf(state, index ?? -1)];
   const tables = new Set<number>();
   for (const rule of state.rules) {
     const isOwn = isNicRule(rule) && rule.table !== COORDINATOR_TABLES &&
-      own.some((address) => rule.source?.contains(address));
+      addresses.some((address) => rule.source?.contains(address));
     if (isOwn) tables.add(rule.table);
   }
   for (const { table, index: by, protocol } of state.routes) {

@@ -131,6 +131,29 @@ Deno.test("detach() takes what is one interface's own, and leaves the pair to th
   assert.deepEqual(found, { host: NET1_ON_HOST, pod: NET1_IN_POD, done: [] });
 });
 
+Deno.test("detach() takes what is of an interface that is gone by the rules of addresses that no interface has", async () => {
+  const inside = pod();
+  inside.links = inside.links.filter(({ name }) => name !== "net1");
+  inside.addresses = inside.addresses.filter(({ index }) => index !== NET1);
+  // Its routes went with it.
+  inside.routes = inside.routes.filter(({ index }) => index !== NET1);
+  const byVeth = route("10.6.0.10/32", { index: VETH, table: 101 });
+  inside.routes.push(byVeth);
+  // Another interface that is there.
+  inside.links.push(linkOf(5, { name: "net2" }));
+  inside.addresses.push(addressEntry(5, "10.8.0.100/24"));
+  inside.rules.push(nicRule("10.8.0.100/32", 102));
+  inside.routes.push(route("10.8.0.0/24", { index: 5, table: 102 }));
+  assert.deepEqual(await detached("net1", { inside }), {
+    host: NET1_ON_HOST,
+    pod: [
+      'delete ipv4 rule "1101: from 10.7.0.100/32 lookup 101 proto 32"',
+      'delete route "10.6.0.10/32" from table 101',
+    ],
+    done: [],
+  });
+});
+
 Deno.test("detach() takes the pair with the interface that it was made for, and all that leads there", async () => {
   const { host, pod: inPod, done } = await detached("eth0", { inside: pod() });
   assert.deepEqual(host, [
