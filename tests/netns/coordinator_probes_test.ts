@@ -49,29 +49,40 @@ for (const family of FAMILIES) {
       const config = { detectGateway: true, detectIPConflict: true };
       const pod = await lab.pod([ETH0]);
       const before = [await stateOf(pod.netns), await stateOf(lab.host)];
-      const gateway = addressIn(6, family, 1);
       // An address that is still checked does not answer.
       const nodad = family === "ipv4" ? [] : ["nodad"];
-      const change = (verb: string, ...flags: string[]) =>
+      const change = (network: 6 | 7, verb: string, ...flags: string[]) =>
         lab.switch.ip(
-          ...["address", verb, interfaceAddressIn(6, family, 1)],
-          ...["dev", "net6"],
+          ...["address", verb, interfaceAddressIn(network, family, 1)],
+          ...["dev", `net${network}`],
           ...flags,
         );
-      await change("delete");
+      await change(6, "delete");
       const detectOptions = { retries: 2, interval: "20ms", timeout: "60ms" };
       assert.equal(
         await lab.refusal("ADD", pod, {
           config: { ...config, detectOptions },
         }),
-        `11 gateway ${gateway} is unreachable`,
+        `11 gateway ${addressIn(6, family, 1)} is unreachable`,
       );
       assert.deepEqual(
         [await stateOf(pod.netns), await stateOf(lab.host)],
         before,
       );
-      await change("add", ...nodad);
+      await change(6, "add", ...nodad);
       await lab.ok("ADD", pod, { config });
+      // The first ADD moves its default route out of the main table.
+      const ifname = "net1";
+      await lab.addNic(pod.netns, { ...ETH0, name: ifname, network: 7 });
+      await lab.ok("ADD", pod, { ifname, config });
+      await change(7, "delete");
+      assert.equal(
+        await lab.refusal("ADD", pod, {
+          ifname,
+          config: { ...config, detectOptions },
+        }),
+        `11 gateway ${addressIn(7, family, 1)} is unreachable`,
+      );
     },
   );
 }

@@ -177,7 +177,7 @@ netnsTest(
     const one = await lab.pod([ETH0]);
     const other = await lab.pod([{ ...ETH0, number: 101 }]);
     for (const pod of [one, other]) await lab.ok("ADD", pod);
-    // Somebody else's, which is no pod's.
+    // Another program's, which is not of a pod.
     await lab.host.ip(
       ...["neighbour", "add", "10.8.0.77", "dev", "net8"],
       ...["lladdr", "02:00:00:00:00:99", "nud", "permanent"],
@@ -193,7 +193,7 @@ netnsTest(
       assert.deepEqual(await rules(), [true, true])
     );
     await lab.ok("DEL", one);
-    // Whatever changes, it is looked at again.
+    // With any change it is looked at again.
     await changeAddress(lab, "add", 11);
     await untilPasses(async () =>
       assert.notDeepEqual(await tablesWith(other, "10.6.0.11"), [])
@@ -309,17 +309,17 @@ netnsTest(
     await using lab = await CoordinatorLab.start(["ipv4"]);
     const pod = await lab.joined([ETH0]);
     const many = AT_MOST_IN_POD + 500;
-    const lines = Array.from(
-      { length: many },
-      (_, i) =>
-        `route add 198.18.${i >> 8}.${
-          i & 255
-        } dev veth0 table 77 proto 32 scope link`,
-    );
-    const file = await Deno.makeTempFile();
-    await Deno.writeTextFile(file, lines.join("\n"));
-    await pod.netns.ip("-batch", file);
-    await Deno.remove(file);
+    const addRoutes = async (network: string, rest: string) => {
+      const lines = Array.from(
+        { length: many },
+        (_, i) => `route add ${network}.${i >> 8}.${i & 255} dev veth0 ${rest}`,
+      );
+      const file = await Deno.makeTempFile();
+      await Deno.writeTextFile(file, lines.join("\n"));
+      await pod.netns.ip("-batch", file);
+      await Deno.remove(file);
+    };
+    await addRoutes("198.18", "table 77 proto 32 scope link");
     const { length } = (await pod.netns.ip("route", "show", "table", "77"))
       .trim().split("\n");
     assert.equal(length, many);
@@ -346,8 +346,11 @@ netnsTest(
       await untilPasses(() => assert.ok(upkeep.looks > 2));
     }
     assert.equal(most, AT_MOST_IN_POD);
+    // The kernel lists them before the coordinator's, which are not read then.
+    await addRoutes("9.18", "scope link");
     await lab.addNic(pod.netns, NET1);
-    await lab.ok("ADD", pod, { ifname: "net1" });
+    const config = { detectGateway: true };
+    await lab.ok("ADD", pod, { ifname: "net1", config });
     assert.equal(most, AT_MOST_IN_POD);
     await lab.ok("DEL", pod);
     assert.equal(most, AT_MOST_IN_POD);

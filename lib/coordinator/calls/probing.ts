@@ -5,7 +5,6 @@ import {
   addressDelete,
   type AddressEntry,
   linkSet,
-  MAIN_TABLE,
   type Route,
 } from "../../netlink/mod.ts";
 import { LinuxError } from "../../linux/mod.ts";
@@ -18,7 +17,7 @@ import {
 } from "./attachment.ts";
 import { conflictLink } from "./conflict_link.ts";
 import type { Kernel, Outside, Routes } from "../kernel/ports.ts";
-import { readAddresses } from "../kernel/read.ts";
+import { readAddresses, readGateways } from "../kernel/read.ts";
 import { addressesOf, type SideState } from "../state/state.ts";
 
 /** RFC 5227 asks for two, 2 s apart; no pod waits for that. One may get lost. */
@@ -203,11 +202,12 @@ function sourceFor(
   return near?.prefix.address ?? own[0];
 }
 
+/** Those of the main table, and of default routes that an earlier ADD has moved to the interface's own. */
 async function gatewaysOf(
   pod: Routes,
   { link }: ProbedNic,
 ): Promise<Address[]> {
-  const routes = await pod.listRoutes({ table: MAIN_TABLE });
+  const routes = await readGateways(pod);
   type Way = Pick<Route, "index" | "gateway">;
   const gateways = routes
     .flatMap((route): readonly Way[] => route.hops ?? [route])

@@ -1,6 +1,11 @@
 import { settled } from "../../async/mod.ts";
-import { linkGet, NetlinkError, type Request } from "../../netlink/mod.ts";
-import { holds } from "../state/compare.ts";
+import {
+  linkGet,
+  NetlinkError,
+  type Request,
+  type Route,
+} from "../../netlink/mod.ts";
+import { holds, isInPlace } from "../state/compare.ts";
 import type { Kernel, Routes } from "./ports.ts";
 import { NEW_REPLY_TABLE, REPLY_TABLE } from "../plan/reply_table.ts";
 import { type Ends, raiseProblem, raiseRequests } from "./ends.ts";
@@ -116,7 +121,8 @@ async function takePlace(
   { state, undo }: Omit<Application, "ends">,
 ): Promise<void> {
   const { table, family } = step.route;
-  const routes = await socket.listRoutes({ table, family });
+  const keep = (route: Route) => isInPlace(step.route, route);
+  const routes = await socket.listRoutes({ table, family, keep });
   const read = { ...state, [step.place]: { ...state[step.place], routes } };
   undo.defer(() => putBack(socket, undoRequests(step, read)));
   await socket.execute([doRequest(step, read)]);

@@ -5,6 +5,7 @@ import {
   AT_MOST_IN_POD,
   type Link,
   linkGet,
+  MAIN_TABLE,
   type Neighbour,
   neighbourGet,
   refuseLost,
@@ -73,6 +74,14 @@ export async function readAddresses(
   const indexes = addresses.map(({ index }) => index);
   const { all: links } = await readLinks(pod, { names, indexes });
   return { links, addresses, rules: [], routes: [], neighbours: [] };
+}
+
+/** The pod's routes of the main table, and default ones of the coordinator's. */
+export async function readGateways(pod: Routes): Promise<Route[]> {
+  const keep = (route: Route) =>
+    route.table === MAIN_TABLE ||
+    isOurs(route) && route.destination === undefined;
+  return await pod.listRoutes({ outward: true, keep }, SHORT_IN_POD);
 }
 
 /** Those that are there, by one send: a list of links takes three. `byName` has each by the name that was asked for, which may be an alternative one. */

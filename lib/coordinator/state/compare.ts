@@ -48,6 +48,11 @@ export function routesInPlace(
   return bySlot(side.routes).get(slotOf(route)) ?? [];
 }
 
+/** Whether a new route would be put in place of, or beside, a route of the kernel. */
+export function isInPlace(route: DeviceRoute, other: Route): boolean {
+  return slotOf(other) === slotOf(route);
+}
+
 /** What the kernel knows about a neighbour. */
 export function findNeighbour(
   { device, address }: Pick<FixedNeighbour, "device" | "address">,
@@ -66,7 +71,7 @@ export function isSameRoute(
   index: number | undefined,
 ): boolean {
   const ways = other.hops ?? [other];
-  return slotOf(other) === slotOf(route) &&
+  return isInPlace(route, other) &&
     other.protocol === route.protocol && other.scope === route.scope &&
     other.type === route.type && isSame(other.source, route.source) &&
     ways.some((way) =>
