@@ -50,11 +50,11 @@ Deno.test("solicitation() asks the address's group, from nowhere or with the own
   );
 });
 
-Deno.test("unsolicitedAdvertisement() tells all nodes to take the new MAC address", () => {
-  const told = hex(unsolicitedAdvertisement({ mac: MAC, address: IPV6 }));
-  assert.ok(told.startsWith("3333000000010a1b0a06008c86dd6000000000203aff"));
-  assert.match(told, /8800[0-9a-f]{4}20000000fd00/);
-  assert.ok(told.endsWith("02010a1b0a06008c"));
+Deno.test("unsolicitedAdvertisement() has all nodes take the new MAC address", () => {
+  const found = hex(unsolicitedAdvertisement({ mac: MAC, address: IPV6 }));
+  assert.ok(found.startsWith("3333000000010a1b0a06008c86dd6000000000203aff"));
+  assert.match(found, /8800[0-9a-f]{4}20000000fd00/);
+  assert.ok(found.endsWith("02010a1b0a06008c"));
 });
 
 Deno.test("parseArp() and parseNdp() read what was written", () => {
@@ -68,8 +68,8 @@ Deno.test("parseArp() and parseNdp() read what was written", () => {
     [asked?.kind, asked?.mac, `${asked?.source}`, `${asked?.target}`],
     ["solicitation", MAC, "::", `${IPV6}`],
   );
-  const told = parseNdp(unsolicitedAdvertisement({ mac: MAC, address: IPV6 }));
-  assert.deepEqual([told?.kind, `${told?.target}`], [
+  const found = parseNdp(unsolicitedAdvertisement({ mac: MAC, address: IPV6 }));
+  assert.deepEqual([found?.kind, `${found?.target}`], [
     "advertisement",
     `${IPV6}`,
   ]);

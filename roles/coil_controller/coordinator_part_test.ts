@@ -92,21 +92,21 @@ Deno.test("networks that are not found have one Event, keep their last value, an
 async function quarrel(lab: SpiderLab): Promise<number> {
   const before = lab.api.writes.length;
   const foreign = { overlayPodCIDR: ["10.99.0.0/16"] };
-  const told = lab.events.length;
+  const reported = lab.events.length;
   do {
     lab.overwrite(foreign);
     await lab.until(() => {
       const is = `${lab.resource()?.status?.overlayPodCIDR}`;
-      assert.ok(is !== "10.99.0.0/16" || lab.events.length > told);
+      assert.ok(is !== "10.99.0.0/16" || lab.events.length > reported);
     });
-  } while (lab.events.length === told);
+  } while (lab.events.length === reported);
   const writes = lab.api.writes.length - before;
   const overlayPodCIDR = ["10.98.0.0/16"];
   lab.overwrite({ overlayPodCIDR });
   await lab.quiet();
   assert.deepEqual(lab.resource()?.status?.overlayPodCIDR, overlayPodCIDR);
   assert.equal(lab.api.writes.length - before, writes, "left alone");
-  assert.equal(lab.events.length, told + 1, "one Event");
+  assert.equal(lab.events.length, reported + 1, "one Event");
   return writes;
 }
 

@@ -376,7 +376,7 @@ Deno.test("coild serves the coordinator and nothing else", async (t) => {
   );
 
   await t.step(
-    "the pod's owner is told of an address that is in use",
+    "the pod's owner learns of an address that is in use",
     async () => {
       const other = await lab.createPod("double");
       const taken = await stage.addNic(other, "eth0");

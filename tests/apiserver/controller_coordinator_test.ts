@@ -266,9 +266,9 @@ Deno.test("coil-controller fills the status of SpiderCoordinator", async (t) => 
       await stage.setType("none");
       await stage.until({ overlayPodCIDR: [], reason: "" });
       await eventually("the Events", async () => {
-        const told = await stage.events("PodCIDRTypeChanged");
-        return told.includes("Pod CIDR type changed from auto to calico") &&
-          told.includes("Pod CIDR type changed from cluster to none");
+        const reported = await stage.events("PodCIDRTypeChanged");
+        return reported.includes("Pod CIDR type changed from auto to calico") &&
+          reported.includes("Pod CIDR type changed from cluster to none");
       });
     },
   );
@@ -324,8 +324,8 @@ Deno.test("coil-controller fills the status of SpiderCoordinator", async (t) => 
           "cannot find the pod CIDRs: neither ConfigMap kube-system/kubeadm-config nor a pod of kube-controller-manager has it",
       });
       await eventually("an Event", async () => {
-        const told = await stage.events("CIDRsUnknown");
-        return told.some((message) =>
+        const reported = await stage.events("CIDRsUnknown");
+        return reported.some((message) =>
           message.startsWith("cannot find the pod")
         );
       });

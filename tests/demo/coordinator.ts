@@ -34,7 +34,7 @@ interface Scene {
   readonly saw: (fact: string) => void;
 }
 
-/** Tells the whole story and sums it up. */
+/** Shows all of it and sums it up. */
 export async function tellCoordinator(cluster: CoilCluster): Promise<void> {
   const facts: string[] = [];
   const saw = (fact: string) => facts.push(fact);

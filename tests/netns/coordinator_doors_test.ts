@@ -286,7 +286,7 @@ netnsTest(
 );
 
 netnsTest(
-  "coordinator: the pod's owner is told of a conflict and a dead gateway, and probes are counted",
+  "coordinator: the pod's owner learns of a conflict and a dead gateway, and probes are counted",
   async () => {
     await using lab = await CoordinatorLab.start(["ipv4"]);
     await using door = await CoildDoor.open(lab);

@@ -15,7 +15,7 @@ export interface Countdown {
   readonly andAllLater?: boolean;
 }
 
-/** Makes the kernel refuse a change, whatever it is. */
+/** Makes the kernel refuse a change of any kind. */
 export function failing(
   at: Countdown,
 ): (outside: Outside) => Outside {

@@ -81,7 +81,7 @@ export interface LabPod {
 /**
  * A switch with a gateway, a host on it by one veth per network, and pods by
  * macvlan on these: a parent and its children do not reach each other, so
- * whatever passes between host and pod went by the coordinator's link.
+ * all that passes between host and pod went by the coordinator's link.
  */
 export class CoordinatorLab implements AsyncDisposable {
   readonly switch: TempNetns;

@@ -20,7 +20,7 @@ import {
 } from "../../lib/netlink/mod.ts";
 import { type Countdown, isRefused } from "./coordinator_faults.ts";
 
-/** Loses a request, or the answers to it, of whatever send it is: the kernel's memory is short. */
+/** Loses a request, or the answers to it, of any send: the kernel's memory is short. */
 export function losing(
   lost: Lost,
   at: Countdown,

@@ -103,7 +103,7 @@ const SOURCE =
 const REPLIES =
   "table 100 leads to the host by itself; upstream puts that into the table of an interface that it does not have yet";
 const FIRST =
-  "the first interface has a table of its own, so that its answers leave by it whoever has the default route";
+  "the first interface has a table of its own, so that its answers leave by it, also when another one has the default route";
 const PRIORITY =
   "after the mark's rule: upstream's come before it, so what a second interface gets by a NodePort is answered the wrong way";
 const TABLE = "the interface's table, too: upstream forgets the first one";

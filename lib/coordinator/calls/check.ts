@@ -16,7 +16,7 @@ import type { Step } from "../state/steps.ts";
 
 /**
  * Compares everything that ADD makes with what is there. Without the defaults
- * that were in force then, only what ADD makes whatever they are.
+ * that were in force then, only what ADD makes with any defaults.
  *
  * @throws {CniError} that says what is missing or wrong
  */
@@ -53,7 +53,7 @@ export async function check(
   );
 }
 
-/** Whether ADD makes it whatever the defaults are: they decide the host's table, those of interfaces, and what is too much. */
+/** Whether ADD makes it with any defaults: they decide the host's table, those of interfaces, and what is too much. */
 function isMadeAnyway(step: Step): boolean {
   switch (step.kind) {
     case "rule":

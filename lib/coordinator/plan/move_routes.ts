@@ -216,8 +216,8 @@ function routesOf(
 }
 
 /**
- * Answers from the first interface leave by it, whatever the main table says
- * of the networks of others. In an overlay all that it sends goes to its gateway.
+ * Answers from the first interface leave by it, also to the networks of others,
+ * which the main table reaches by those. In an overlay all that it sends goes to its gateway.
  */
 function answersOfFirst(input: MoveInput): Step[] {
   const { mode, pod, families, settings: { firstNic: device } } = input;

@@ -17,7 +17,7 @@ export interface RoutesToHostInput {
  * The routes and neighbours by which a running pod reaches addresses that the
  * host has got since its ADD, in each table that has such routes; and those of
  * addresses that the host has lost, but for gateways: what goes through the
- * host needs one, whatever its address. Pure.
+ * host needs one, and any address serves. Pure.
  */
 export function planRoutesToHost(input: RoutesToHostInput): Step[] {
   const { hostAddresses, pod } = input;

@@ -52,7 +52,7 @@ async function withKeeper(
 
 const nothing = () => Promise.resolve();
 
-Deno.test("DefaultsKeeper writes what is in force, and puts the file back when somebody removes or changes it", async () => {
+Deno.test("DefaultsKeeper writes what is in force, and puts the file back when it was removed or changed", async () => {
   await withKeeper(nothing, async ({ api, keeper, path }) => {
     assert.equal(keeper.ageSeconds, undefined);
     api.put("spidercoordinators", resource({ hostRuleTable: 200 }));

@@ -7,7 +7,7 @@ const TIMES = { retries: 1, intervalMs: 1, timeoutMs: 1 };
 const ADDRESS = Address.parse("10.6.0.100");
 const ASKED = { gateway: Address.parse("10.6.0.1"), source: ADDRESS };
 
-Deno.test("countedProbes() tells how each probe ended, and hands on what it found", async () => {
+Deno.test("countedProbes() records how each probe ended, and hands on what it found", async () => {
   const ended: string[] = [];
   const startMs = performance.now();
   const answers = [true, false];
