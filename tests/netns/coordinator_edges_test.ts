@@ -9,6 +9,7 @@ import {
   interfaceAddressIn,
   type LabPod,
   type NicSpec,
+  ours,
   reaches,
   serving,
   stateOf,
@@ -124,6 +125,67 @@ netnsTest(
     assert.doesNotMatch(routes, /fd00:233::/);
     assert.ok(await reaches(lab.host, addressIn(6, "ipv4", 100)));
     assert.ok(await reaches(pod.netns, addressIn(6, "ipv6", 1)));
+  },
+);
+
+/** Turns IPv6 off, for new links or for all. */
+async function turnIpv6Off(
+  { exec }: LabPod["netns"],
+  ...which: readonly ("all" | "default")[]
+): Promise<void> {
+  for (const name of which) {
+    await exec("sysctl", "-qw", `net.ipv6.conf.${name}.disable_ipv6=1`);
+  }
+}
+
+/** A sysctl of the host's end of the only pair. */
+async function settingOf(
+  { host }: CoordinatorLab,
+  name: string,
+): Promise<string> {
+  const file = `/proc/sys/net/ipv6/conf/veth*/${name}`;
+  return (await host.exec("sh", "-c", `cat ${file}`)).trim();
+}
+
+netnsTest(
+  "coordinator: where new links have IPv6 off, the one between pod and host has it on",
+  async () => {
+    await using lab = await CoordinatorLab.start(FAMILIES);
+    const pod = await lab.pod([{ ...ETH0, families: ["ipv4"] }]);
+    const address = interfaceAddressIn(6, "ipv6", 100);
+    await pod.netns.ip("address", "add", address, "dev", "eth0", "nodad");
+    for (const netns of [pod.netns, lab.host]) {
+      await turnIpv6Off(netns, "default");
+    }
+    await lab.ok("ADD", pod);
+    await lab.ok("CHECK", pod);
+    assert.ok(await reaches(lab.host, addressIn(6, "ipv6", 100)));
+    await serving(lab, async () => {
+      const seen = await fetched(pod.netns, "ipv6");
+      assert.equal(seen, addressIn(6, "ipv6", 100));
+    });
+    assert.equal(await settingOf(lab, "accept_ra"), "0");
+  },
+);
+
+netnsTest(
+  "coordinator: where the host has IPv6 off, a pod with IPv6 addresses is joined by IPv4",
+  async () => {
+    await using lab = await CoordinatorLab.start(FAMILIES);
+    await turnIpv6Off(lab.host, "all", "default");
+    const pod = await lab.joined([ETH0, NET1]);
+    for (const [ifname, network] of [["eth0", 6], ["net1", 7]] as const) {
+      await lab.ok("CHECK", pod, { ifname });
+      assert.ok(await reaches(lab.host, addressIn(network, "ipv4", 100)));
+      // From a network that another interface of the pod is in.
+      const source = addressIn(network === 6 ? 7 : 6, "ipv6", 1);
+      const address = addressIn(network, "ipv6", 100);
+      assert.ok(await reaches(lab.switch, address, { source }), ifname);
+    }
+    assert.match(lab.warnings.join(), /no address of the family.* ipv6 eth0/);
+    assert.equal(await settingOf(lab, "disable_ipv6"), "1");
+    for (const ifname of ["net1", "eth0"]) await lab.ok("DEL", pod, { ifname });
+    assert.deepEqual(ours((await everything(lab, pod)).flat()), []);
   },
 );
 

@@ -45,17 +45,29 @@ const IPV6_METRIC = 1024;
 
 /** Everything that should be there for one interface, in the order in which it is made. Pure. */
 export function planNic(input: PlanInput): Step[] {
+  const joined = joinedOf(input);
   return [
     ...nicSteps(input),
-    ...sysctlSteps(input),
-    ...neighbourSteps(input),
-    ...hostSteps(input),
-    ...wayToHost(input),
-    ...hijackSteps(input),
-    ...input.mode === "underlay" ? replySteps(input) : [],
+    ...sysctlSteps(input, joined),
+    ...neighbourSteps(joined),
+    ...hostSteps(joined),
+    ...wayToHost(joined),
+    ...hijackSteps(joined),
+    ...input.mode === "underlay" ? replySteps(joined) : [],
     ...input.moves.steps,
     ...policySteps(input),
   ];
+}
+
+/** Of a family without an address of the host nothing passes between the two; nor would a host take it whose IPv6 is off. */
+function joinedOf(input: PlanInput): PlanInput {
+  const without = familiesWithoutHost(input);
+  return {
+    ...input,
+    families: input.families.filter((family) => !without.includes(family)),
+    addresses: input.addresses
+      .filter(({ family }) => !without.includes(family)),
+  };
 }
 
 function nicSteps({ nic, settings, addresses }: PlanInput): Step[] {
@@ -75,7 +87,7 @@ function nicSteps({ nic, settings, addresses }: PlanInput): Step[] {
   ];
 }
 
-function sysctlSteps(input: PlanInput): Step[] {
+function sysctlSteps(input: PlanInput, joined: PlanInput): Step[] {
   const { nic, inner, outer, mode, moves, families, settings } = input;
   const { podRpFilter, vethLinkAddress: address } = settings;
   const set = (place: Place, name: string, value: number): Step => ({
@@ -84,13 +96,23 @@ function sysctlSteps(input: PlanInput): Step[] {
     name: `net/${name}`,
     value: String(value),
   });
+  const hasIpv6 = joined.families.includes("ipv6");
   // The kernel takes the larger one of `all` and the link's.
   const filtered = podRpFilter < 0
     ? []
     : [...new Set(["all", "default", nic, inner.device])];
   return [
-    ...families.includes("ipv6")
-      ? [set("pod", "ipv6/conf/all/disable_ipv6", 0)]
+    // A pod must not become the node's router.
+    ...mode === "underlay" || hasIpv6
+      ? [set("host", `ipv6/conf/${outer.device}/accept_ra`, 0)]
+      : [],
+    // `all` has no say in links that are made after it.
+    ...hasIpv6
+      ? [
+        set("pod", "ipv6/conf/all/disable_ipv6", 0),
+        set("pod", `ipv6/conf/${inner.device}/disable_ipv6`, 0),
+        set("host", `ipv6/conf/${outer.device}/disable_ipv6`, 0),
+      ]
       : [],
     ...filtered.map((link) =>
       set("pod", `ipv4/conf/${link}/rp_filter`, podRpFilter)
@@ -101,8 +123,6 @@ function sysctlSteps(input: PlanInput): Step[] {
     ...mode !== "underlay" ? [] : [
       // Else a strict rp_filter drops what the mark sends back by veth0.
       set("pod", `ipv4/conf/${inner.device}/src_valid_mark`, 1),
-      // A pod must not become the node's router.
-      set("host", `ipv6/conf/${outer.device}/accept_ra`, 0),
       ...address !== undefined && families.includes("ipv4")
         ? [{ kind: "address", device: inner.device, address } as const]
         : [],
