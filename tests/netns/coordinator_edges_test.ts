@@ -262,36 +262,64 @@ netnsTest(
   },
 );
 
-netnsTest(
-  "coordinator: a route keeps its MTU when it is moved, and when that fails",
-  async () => {
-    await using lab = await CoordinatorLab.start(FAMILIES);
-    const pod = await lab.joined([ETH0]);
-    await lab.addNic(pod.netns, NET1);
-    for (const family of FAMILIES) {
-      const option = family === "ipv4" ? "-4" : "-6";
-      const way = ["via", addressIn(7, family, 1), "dev", "net1"];
-      await pod.netns.ip(option, "route", "delete", "default", ...way);
-      // Else IPv6 has one route with two ways.
-      const metric = family === "ipv4" ? [] : ["metric", "2048"];
-      const route = ["default", ...way, ...metric, "mtu", "1300"];
-      await pod.netns.ip(option, "route", "append", ...route);
-    }
-    const before = await everything(lab, pod);
-    for (let step = 0;; step++) {
-      const at = { left: step };
-      lab.change = failing(at);
-      const { exitCode } = await lab.call("ADD", pod, { ifname: "net1" });
-      if (at.left >= 0) break;
-      assert.equal(exitCode, 1, `step ${step}`);
-      assert.deepEqual(await everything(lab, pod), before, `step ${step}`);
-    }
-    for (const option of ["-4", "-6"]) {
-      const moved = await pod.netns.ip(option, "route", "show", "table", "101");
-      assert.match(moved, /^default via \S+ dev net1 .*mtu 1300/m);
-    }
-  },
-);
+for (
+  const [what, words, shown] of [
+    // Else IPv6 has one route with two ways.
+    ["its MTU", ["metric", "2048", "mtu", "1300"], /.*mtu 1300/],
+    ["a gateway that no route leads to", ["onlink"], /.*onlink/],
+  ] as const
+) {
+  netnsTest(
+    `coordinator: a route keeps ${what} when it is moved, and when that fails`,
+    async () => {
+      await using lab = await CoordinatorLab.start(FAMILIES);
+      const pod = await lab.joined([ETH0]);
+      await lab.addNic(pod.netns, { ...NET1, families: [] });
+      for (const family of FAMILIES) {
+        const ip = (...args: string[]) =>
+          pod.netns.ip(family === "ipv4" ? "-4" : "-6", ...args);
+        const own = addressIn(7, family, 100);
+        const nodad = family === "ipv4" ? [] : ["nodad"];
+        await ip("address", "add", own, "dev", "net1", ...nodad);
+        const gateway = addressIn(7, family, 1);
+        if (what === "its MTU") {
+          await ip("route", "add", gateway, "dev", "net1");
+        }
+        const way = ["default", "via", gateway, "dev", "net1", ...words];
+        await ip("route", "append", ...way);
+      }
+      const state = async () => [
+        ...await everything(lab, pod),
+        await pod.netns.ip("-6", "route", "show", "default"),
+      ];
+      const before = await state();
+      for (let step = 0;; step++) {
+        const at = { left: step };
+        lab.change = failing(at);
+        const { exitCode, stdout } = await lab.call("ADD", pod, {
+          ifname: "net1",
+        });
+        if (at.left >= 0) {
+          assert.equal(exitCode, 0, stdout);
+          break;
+        }
+        assert.equal(exitCode, 1, `step ${step}`);
+        assert.deepEqual(await state(), before, `step ${step}`);
+      }
+      for (const option of ["-4", "-6"]) {
+        const moved = await pod.netns.ip(
+          ...[option, "route", "show", "table", "101"],
+        );
+        const line = new RegExp(
+          `^default via \\S+ dev net1 ${shown.source}`,
+          "m",
+        );
+        assert.match(moved, line);
+      }
+      await lab.ok("CHECK", pod, { ifname: "net1" });
+    },
+  );
+}
 
 netnsTest(
   "coordinator: where the pair's name or all tables are taken, ADD says what to do and changes nothing",

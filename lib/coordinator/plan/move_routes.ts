@@ -282,7 +282,7 @@ function waysBy({ routes }: SideState, index: number): Route[] {
     if (route.index === index) return [route];
     const { hops = [], ...rest } = route;
     return hops.filter((hop) => hop.index === index)
-      .map(({ gateway }) => ({ ...rest, index, gateway }));
+      .map((hop) => ({ ...rest, ...hop }));
   });
 }
 

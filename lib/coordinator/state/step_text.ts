@@ -70,6 +70,7 @@ export function routeText(route: DeviceRoute): string {
   if (route.scope !== "global") words.push("scope", String(route.scope));
   if (route.source !== undefined) words.push("src", route.source.toString());
   if (route.metric !== undefined) words.push("metric", String(route.metric));
+  if (route.onLink === true) words.push("onlink");
   return words.join(" ");
 }
 

@@ -59,6 +59,8 @@ export interface NextHop {
   readonly index: number;
   /** Absent when the destination is on the link. */
   readonly gateway?: Address | undefined;
+  /** As of a {@linkcode Route}. */
+  readonly onLink?: boolean | undefined;
 }
 
 /** A route as the kernel describes it. */
@@ -111,7 +113,7 @@ export function parseRoute(message: Message): Route | undefined {
       ? undefined
       : parsePrefix(attributes.bytes(RTA_DST), { family, length }),
     gateway: parseIp(attributes.bytes(RTA_GATEWAY), family),
-    ...((payload.u32(8) & RTNH_F_ONLINK) === 0 ? {} : { onLink: true }),
+    ...onLinkOf(payload.u32(8)),
     index: attributes.u32(RTA_OIF),
     table: attributes.u32(RTA_TABLE) ?? payload.u8(4),
     protocol: payload.u8(5),
@@ -133,6 +135,10 @@ const LAST_INWARD_TYPE = 5;
 export function leadsOut({ payload }: Message): boolean {
   const type = payload.u8(7);
   return type < FIRST_INWARD_TYPE || type > LAST_INWARD_TYPE;
+}
+
+function onLinkOf(flags: number): Pick<Route, "onLink"> {
+  return (flags & RTNH_F_ONLINK) === 0 ? {} : { onLink: true };
 }
 
 function expiryOf(bytes: Uint8Array | undefined): Pick<Route, "expiresS"> {
@@ -164,7 +170,7 @@ function hopsOf(
       bytes.subarray(at + RTNEXTHOP_SIZE, at + length),
     );
     const gateway = parseIp(attributes.bytes(RTA_GATEWAY), family);
-    hops.push({ index, gateway });
+    hops.push({ index, gateway, ...onLinkOf(hop.u8(2)) });
     at += align(length);
   }
   return { hops };
