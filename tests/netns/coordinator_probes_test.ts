@@ -88,6 +88,32 @@ for (const family of FAMILIES) {
 }
 
 netnsTest(
+  "coordinator: an address that the host has is refused, also without probes, which do not find it",
+  async () => {
+    await using lab = await CoordinatorLab.start(FAMILIES);
+    const [row] = await lab.host.ipJson("link", "show", "net6");
+    const before = await stateOf(lab.host);
+    for (const detectIPConflict of [false, true]) {
+      const pod = await lab.pod([{ ...ETH0, number: 10 }]);
+      const config = { detectIPConflict };
+      assert.equal(
+        await lab.refusal("ADD", pod, { config }),
+        `11 ip conflict: pod's interface eth0 with an conflicting ip 10.6.0.10, 10.6.0.10 is located at ${
+          row?.["address"]
+        }`,
+      );
+      const left = await pod.netns.ip("address", "show", "scope", "global");
+      assert.doesNotMatch(left, /inet/);
+      assert.deepEqual(await stateOf(lab.host), before);
+    }
+    // Addresses of the host that are no way to it, such as those of a bridge of containers.
+    await lab.host.ip("link", "add", "docker0", "type", "bridge");
+    await lab.host.ip("address", "add", "10.6.0.100/32", "dev", "docker0");
+    await lab.joined([ETH0]);
+  },
+);
+
+netnsTest(
   "coordinator: of an IPv6 address that the kernel has found in use the owner is found, and without probes it is missing",
   async () => {
     await using lab = await CoordinatorLab.start(FAMILIES);

@@ -8,7 +8,7 @@ import {
   planAttachment,
 } from "./attachment.ts";
 import type { Kernel, Outside } from "../kernel/ports.ts";
-import { announce, probe } from "./probing.ts";
+import { announce, probe, refuseHosts } from "./probing.ts";
 import { readAddresses, readSides } from "../kernel/read.ts";
 import { ensureVeth } from "../kernel/veth_pair.ts";
 import { planVeth } from "../plan/veth.ts";
@@ -41,6 +41,7 @@ export async function attach(
     await readSides(kernel, names, { hostEnd: (await pair)?.hostName });
   const [first, spec] = await settled([look(), pair]);
   const mode = modeOf(first.pod, attachment);
+  await refuseHosts(outside, kernel, { ifname: nic, sides: first });
   let sides = first;
   const inside = sides.pod.links.find(({ name }) => name === spec?.podName);
   const ends = spec === undefined

@@ -18,7 +18,8 @@ import {
 import { conflictLink } from "./conflict_link.ts";
 import type { Kernel, Outside, Routes } from "../kernel/ports.ts";
 import { readAddresses, readGateways } from "../kernel/read.ts";
-import { addressesOf, type SideState } from "../state/state.ts";
+import { isHostLink } from "../plan/host_addresses.ts";
+import { addressesOf, type Sides, type SideState } from "../state/state.ts";
 
 /** RFC 5227 asks for two, 2 s apart; no pod waits for that. One may get lost. */
 const ANNOUNCEMENTS = { retries: 3, intervalMs: 10 };
@@ -100,6 +101,29 @@ async function ask(
   });
 }
 
+/**
+ * Refuses addresses that the host has: a macvlan and its parent do not hear
+ * each other, so no probe finds them.
+ *
+ * @throws {CniError} with code 11
+ */
+export async function refuseHosts(
+  { found }: Pick<Outside, "found">,
+  { netns, pod }: Pick<Kernel, "netns" | "pod">,
+  { ifname, sides }: { readonly ifname: string; readonly sides: Sides },
+): Promise<void> {
+  const { addresses, links } = sides.host;
+  const nic = probedNic({ netns }, ifname, sides.pod);
+  await forAll(nic.addresses, async (address) => {
+    const own = addresses.find(({ prefix }) => prefix.address.equals(address));
+    const link = own && links.find(({ index }) => index === own.index);
+    if (link?.mac === undefined || !isHostLink(link.name)) return;
+    const { mac } = link;
+    found?.({ kind: "conflict", address, mac });
+    await refuse(pod, nic, { address, mac, owner: "the node itself" });
+  });
+}
+
 /** Without CAP_NET_RAW nothing can be said about the address, so the pod does not get it. */
 function forbidden(ifname: string, cause: unknown): CniError {
   return new CniError(`cannot ask the network by interface "${ifname}"`, {
@@ -161,7 +185,11 @@ function probedNic(
 async function refuse(
   pod: Routes,
   { name, link: { index }, present }: ProbedNic,
-  { address, mac }: { readonly address: Address; readonly mac: string },
+  { address, mac, owner = "another machine of the network" }: {
+    readonly address: Address;
+    readonly mac: string;
+    readonly owner?: string;
+  },
 ): Promise<never> {
   const own = present.filter(({ prefix }) => prefix.address.equals(address));
   await pod.tryExecute(
@@ -173,7 +201,7 @@ async function refuse(
     {
       code: ErrorCode.TRY_AGAIN_LATER,
       details:
-        "another machine of the network has the address: take it out of the pod's address range, or find the machine by its MAC address",
+        `${owner} has the address: take it out of the pod's address range, or find the machine by its MAC address`,
     },
   );
 }
