@@ -2,7 +2,7 @@ import { messageOf } from "../errors/mod.ts";
 import { type Address, type DualStack, valuesOf } from "../inet/mod.ts";
 import type { Netns } from "../linux/mod.ts";
 import { type Link, linkSet, RouteSocket } from "../netlink/mod.ts";
-import { formatAlias, parseAlias } from "./base/alias.ts";
+import { formatAlias, parseLink } from "./base/alias.ts";
 import { findByAddress } from "./state/address_search.ts";
 import { IfnameMissingError, PodCheckError } from "./base/errors.ts";
 import { findHostEnd } from "./host/host_end.ts";
@@ -215,7 +215,8 @@ function aliasOf({ id, ifname }: ChainedPod): string {
   return formatAlias({ pool: "", containerId: id, ifname });
 }
 
-function isForeign({ alias }: Link): boolean {
+function isForeign(link: Link): boolean {
+  const { alias } = link;
   return alias !== undefined && alias !== "" &&
-    parseAlias(alias).kind === "foreign";
+    parseLink(link).kind === "foreign";
 }

@@ -2,7 +2,7 @@ import type { Address, DualStack, Prefix } from "../inet/mod.ts";
 import type { Netns } from "../linux/mod.ts";
 import { type Link, MAIN_TABLE, RouteSocket } from "../netlink/mod.ts";
 import { getLogger } from "../telemetry/mod.ts";
-import { parseAlias } from "./base/alias.ts";
+import { parseLink } from "./base/alias.ts";
 import { applySources } from "./pods/apply_sources.ts";
 import type {
   CheckRequest,
@@ -389,7 +389,7 @@ export class PodNetwork implements Disposable {
       await this.#removal.remove(own);
       return true;
     }
-    const parsed = parseAlias(link.alias);
+    const parsed = parseLink(link);
     // mutate: else the name is tried twice more before the next one.
     if (!this.#settings.calico) return false;
     if (parsed.kind !== "pod" && parsed.kind !== "husk") return false;

@@ -7,7 +7,7 @@ import {
   RouteSocket,
 } from "../netlink/mod.ts";
 import { getLogger } from "../telemetry/mod.ts";
-import { parseAlias } from "./base/alias.ts";
+import { parseLink } from "./base/alias.ts";
 import {
   type EndLack,
   helpfulSteps,
@@ -238,6 +238,6 @@ export class Upkeep {
 }
 
 function isOf(link: Link, pod: PodLink): boolean {
-  const parsed = parseAlias(link.alias);
+  const parsed = parseLink(link);
   return parsed.kind === "pod" && sameKey(parsed.identity, pod);
 }

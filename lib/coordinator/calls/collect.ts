@@ -11,7 +11,7 @@ import { cutOff, discardHusks } from "../kernel/husks.ts";
 import type { Outside, Routes } from "../kernel/ports.ts";
 import { openPeers, type Peers } from "../kernel/peers.ts";
 import { remove, routeRemoval } from "../kernel/remove.ts";
-import { parseVethAlias } from "../plan/veth.ts";
+import { pairOf } from "../plan/veth.ts";
 
 /**
  * Removes what DEL should have removed: pairs of containers of which no
@@ -32,7 +32,7 @@ export async function collect(
   using peers = openPeers(outside);
   await forgetLost(host, links, peers);
   for (const link of links) {
-    const owner = parseVethAlias(link.alias);
+    const owner = pairOf(link);
     if (owner === undefined || live.has(owner.containerId)) continue;
     if (!await isOrphan(link, owner, peers)) {
       outside.warn(

@@ -11,6 +11,8 @@ import {
   type Link,
   MAIN_TABLE,
   neighbourDelete,
+  NetlinkError,
+  refuseLost,
   type Request,
   type Route,
   routeAddBeside,
@@ -19,9 +21,9 @@ import {
 } from "../../netlink/mod.ts";
 import { firstNicTable, isNicRule } from "../plan/nics.ts";
 import { cutOff, huskOf } from "../kernel/husks.ts";
-import type { Kernel, Outside, Routes } from "../kernel/ports.ts";
+import type { Filters, Kernel, Outside, Routes } from "../kernel/ports.ts";
 import { readPod } from "../kernel/read.ts";
-import { remove, routeRemoval } from "../kernel/remove.ts";
+import { remove, routeRemoval, throwRefusal } from "../kernel/remove.ts";
 import { REPLY_TABLE } from "../plan/reply_table.ts";
 import {
   addressesOf,
@@ -29,11 +31,7 @@ import {
   isOurs,
   type SideState,
 } from "../state/state.ts";
-import {
-  type CoordinatorHusk,
-  hostEndName,
-  parseVethAlias,
-} from "../plan/veth.ts";
+import { type CoordinatorHusk, hostEndName, pairOf } from "../plan/veth.ts";
 
 /** One interface that is deleted. */
 export interface Detachment extends AttachmentKey {
@@ -50,7 +48,7 @@ export interface Detachment extends AttachmentKey {
  * @throws {NetlinkError} when the kernel refuses
  */
 export async function detach(
-  outside: Pick<Outside, "discard" | "findHostEnd">,
+  outside: Pick<Outside, "discard" | "findHostEnd" | "warn">,
   kernel: Pick<Kernel, "host"> & Partial<Kernel>,
   detachment: Detachment,
 ): Promise<void> {
@@ -62,16 +60,18 @@ export async function detach(
   ];
   const { pair, former } = await ownPair(host, detachment.containerId);
   const takesPair = pair !== undefined &&
-    (parseVethAlias(pair.alias)?.ifname === detachment.ifname ||
+    (pairOf(pair)?.ifname === detachment.ifname ||
       state !== undefined && isLast(state, detachment));
   const end = pair ?? await endOfFirst(outside, kernel, detachment);
   // At the same time: each waits for the kernel.
   const [husk] = await settled([
     takesPair ? cutOff(host, pair) : undefined,
     takesPair ? undefined : end && forgetOnHost(host, end, addresses),
-    pod && state &&
-    remove(pod, podRequests(state, { ...detachment, addresses, takesPair })),
-    takesPair ? filters?.deleteTable(REPLY_TABLE.name) : undefined,
+    pod && state && forgetInPod(outside, pod, {
+      restored: restoredDefaults(state, detachment),
+      removals: podRemovals(state, { ...detachment, addresses, takesPair }),
+    }),
+    takesPair ? filters && forgetReplies(outside, filters) : undefined,
   ]);
   const left = husk ?? former;
   if (left !== undefined) await outside.discard(left);
@@ -85,7 +85,7 @@ async function ownPair(host: Routes, containerId: string): Promise<{
   const link = await host.getLink({ name: await hostEndName(containerId) });
   const husk = link && huskOf(link);
   if (husk?.containerId === containerId) return { former: husk };
-  const owner = parseVethAlias(link?.alias);
+  const owner = link && pairOf(link);
   return { pair: owner?.containerId === containerId ? link : undefined };
 }
 
@@ -140,6 +140,42 @@ function ownAddresses(
   return distinct(lost);
 }
 
+/**
+ * In the pod. The kernel takes no default route whose gateway or source the pod
+ * has lost since: the pod has to go all the same.
+ */
+async function forgetInPod(
+  { warn }: Pick<Outside, "warn">,
+  pod: Routes,
+  { restored, removals }: {
+    readonly restored: readonly Request[];
+    readonly removals: readonly Request[];
+  },
+): Promise<void> {
+  const errors = await pod.tryExecute([...restored, ...removals]);
+  refuseLost(errors);
+  for (const err of errors.slice(0, restored.length)) {
+    if (err === undefined) continue;
+    warn("Another interface of the pod did not get its default route back", {
+      err,
+    });
+  }
+  throwRefusal(errors.slice(restored.length));
+}
+
+/** A process of the pod may have a table of this name that is its own alone. */
+async function forgetReplies(
+  { warn }: Pick<Outside, "warn">,
+  filters: Filters,
+): Promise<void> {
+  try {
+    await filters.deleteTable(REPLY_TABLE.name);
+  } catch (err) {
+    if (!(err instanceof NetlinkError && err.code === "EPERM")) throw err;
+    warn("A process of the pod keeps the table of reply marks", { err });
+  }
+}
+
 /** Whether the pod has no other interface that the link to the host serves. */
 function isLast({ links }: SideState, { ifname }: Detachment): boolean {
   return links.every(({ name, up }) =>
@@ -151,19 +187,17 @@ interface PodRemoval extends Detachment {
   readonly takesPair: boolean;
 }
 
-function podRequests(state: SideState, removed: PodRemoval): Request[] {
+function podRemovals(state: SideState, removed: PodRemoval): Request[] {
   const tables = tablesToEmpty(state, removed);
   const rules = state.rules.filter((rule) =>
     isOurs(rule) && tables.has(rule.table) &&
     (isNicRule(rule) || rule.priority === COORDINATOR_PRIORITY)
   );
-  const restored = restoredDefaults(state, removed);
   const routes = state.routes.filter((route) =>
     isOurs(route) && route.type === "unicast" && tables.has(route.table)
   );
   const leftInMain = routesLeftInMain(state, { tables, ...removed });
   return [
-    ...restored,
     ...rules.map((rule: Rule) => ruleDelete(rule)),
     ...[...routes, ...leftInMain].map(routeRemoval),
     ...leftInMain.flatMap(({ index, gateway, destination }) =>

@@ -103,6 +103,7 @@ async function detached(
       discard: ({ index }) => Promise.resolve(void done.push(`husk ${index}`)),
       findHostEnd: ({ link }) =>
         Promise.resolve(link.name === "eth0" ? firstEnd : undefined),
+      warn: (message) => assert.fail(message),
     },
     { host: onHost, ...inside && { pod: inPod, netns, filters } },
     {

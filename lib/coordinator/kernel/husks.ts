@@ -4,15 +4,15 @@ import type { Outside, Routes } from "./ports.ts";
 import { remove, routeRemoval, throwRefusal } from "./remove.ts";
 import {
   type CoordinatorHusk,
+  formerPairOf,
   huskAlias,
-  parseHuskAlias,
-  parseVethAlias,
+  pairOf,
 } from "../plan/veth.ts";
 
 /** The husk that a link is; undefined for other links. */
-export function huskOf({ alias, index }: Link): CoordinatorHusk | undefined {
-  const key = parseHuskAlias(alias);
-  return key && { ...key, index };
+export function huskOf(link: Link): CoordinatorHusk | undefined {
+  const key = formerPairOf(link);
+  return key && { ...key, index: link.index };
 }
 
 /**
@@ -24,10 +24,11 @@ export function huskOf({ alias, index }: Link): CoordinatorHusk | undefined {
  */
 export async function cutOff(
   host: Routes,
-  { alias, index }: Link,
+  pair: Link,
 ): Promise<CoordinatorHusk | undefined> {
-  const key = parseVethAlias(alias);
+  const key = pairOf(pair);
   if (key === undefined) return undefined;
+  const { index } = pair;
   const routes = await host.listRoutes({
     protocol: COORDINATOR_PROTOCOL,
     keep: (route) => route.index === index,

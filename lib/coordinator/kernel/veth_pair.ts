@@ -14,7 +14,7 @@ import { invalidConfig } from "../config/invalid.ts";
 import type { Kernel, Routes } from "./ports.ts";
 import { remove } from "./remove.ts";
 import { silent } from "./requests.ts";
-import { parseVethAlias, type VethSpec } from "../plan/veth.ts";
+import { pairOf, type VethSpec } from "../plan/veth.ts";
 
 /** A pair, and what is in its place. */
 export interface PairPlace {
@@ -173,8 +173,8 @@ async function raise(
 }
 
 function refuseForeign(link: Link, spec: VethSpec): void {
-  const owner = parseVethAlias(link.alias) ?? huskOf(link);
-  const own = parseVethAlias(spec.alias);
+  const owner = pairOf(link) ?? huskOf(link);
+  const own = pairOf({ kind: "veth", alias: spec.alias });
   const isOwn = link.kind === "veth" && link.name === spec.hostName &&
     (link.alias === undefined || owner?.containerId === own?.containerId);
   if (isOwn) return;

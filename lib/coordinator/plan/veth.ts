@@ -4,6 +4,7 @@ import {
   COORDINATOR_HUSK_ALIAS_PREFIX,
   COORDINATOR_VETH,
 } from "../../names/mod.ts";
+import type { Link } from "../../netlink/mod.ts";
 
 /** The link between a pod on an underlay network and its host. */
 export interface VethSpec {
@@ -69,25 +70,25 @@ function nameOf(digest: string): string {
   return `veth${digest.slice(0, 11)}`;
 }
 
+/** A link, and whose it says that it is. */
+type Named = Pick<Link, "alias" | "kind">;
+
 /** Whose pair a host's end is, by its alias; undefined for links that are not the coordinator's. */
-export function parseVethAlias(
-  alias: string | undefined,
-): AttachmentKey | undefined {
-  return parseAlias(COORDINATOR_ALIAS_PREFIX, alias);
+export function pairOf(link: Named): AttachmentKey | undefined {
+  return parseAlias(COORDINATOR_ALIAS_PREFIX, link);
 }
 
 /** Whose pair a host's end was that is cut off; undefined for other links. */
-export function parseHuskAlias(
-  alias: string | undefined,
-): AttachmentKey | undefined {
-  return parseAlias(COORDINATOR_HUSK_ALIAS_PREFIX, alias);
+export function formerPairOf(link: Named): AttachmentKey | undefined {
+  return parseAlias(COORDINATOR_HUSK_ALIAS_PREFIX, link);
 }
 
+/** A network card that was a pod's comes back to the host with the alias that a container has given it. */
 function parseAlias(
   prefix: string,
-  alias: string | undefined,
+  { alias, kind }: Named,
 ): AttachmentKey | undefined {
-  if (alias?.startsWith(prefix) !== true) return undefined;
+  if (kind !== "veth" || !alias?.startsWith(prefix)) return undefined;
   const parts = alias.slice(prefix.length).split(":");
   const [containerId, ifname] = parts;
   if (parts.length !== 2 || !containerId || !ifname) return undefined;

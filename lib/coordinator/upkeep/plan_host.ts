@@ -6,7 +6,7 @@ import {
 import type { Link, Neighbour, Route, Rule } from "../../netlink/mod.ts";
 import { firstOf } from "../plan/family.ts";
 import { direct, hostRule } from "../plan/plan.ts";
-import { parseHuskAlias, parseVethAlias } from "../plan/veth.ts";
+import { formerPairOf, pairOf } from "../plan/veth.ts";
 import { isOurs } from "../state/state.ts";
 import type { Step } from "../state/steps.ts";
 
@@ -28,9 +28,9 @@ export function joinedLinks(
   { links, routes, neighbours }: JoinedHost,
 ): readonly Link[] {
   const indexes = new Set([...routes, ...neighbours].map(({ index }) => index));
-  return links.filter(({ alias, index }) =>
-    parseHuskAlias(alias) === undefined &&
-    (indexes.has(index) || parseVethAlias(alias) !== undefined)
+  return links.filter((link) =>
+    formerPairOf(link) === undefined &&
+    (indexes.has(link.index) || pairOf(link) !== undefined)
   );
 }
 

@@ -1,5 +1,6 @@
 import type { AttachmentKey } from "../../cni/mod.ts";
 import { HUSK_ALIAS_PREFIX, LINK_ALIAS_PREFIX } from "../../names/mod.ts";
+import type { Link } from "../../netlink/mod.ts";
 import { LinkNameError } from "./errors.ts";
 
 /** Owner of a host veth, as its alias names it. */
@@ -32,6 +33,16 @@ export function formatAlias(identity: LinkIdentity): string {
 /** The alias of a husk, a host veth that is cut off and waits for its deletion. Throws as `formatAlias()`. */
 export function formatHuskAlias(identity: LinkIdentity): string {
   return format(HUSK_ALIAS_PREFIX, identity);
+}
+
+/**
+ * What a link is by its alias. Ours are veths: a network card that was a pod's
+ * comes back to the host with the alias that a container has given it.
+ */
+export function parseLink(
+  { alias, kind }: Pick<Link, "alias" | "kind">,
+): ParsedAlias {
+  return parseAlias(kind === "veth" ? alias : undefined);
 }
 
 /** Reads a link's alias. Total: whatever the text, it has a meaning. */

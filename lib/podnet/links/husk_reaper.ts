@@ -6,7 +6,7 @@ import {
   type RandomBytes,
   type RouteSocket,
 } from "../../netlink/mod.ts";
-import { type LinkIdentity, parseAlias } from "../base/alias.ts";
+import { type LinkIdentity, parseLink } from "../base/alias.ts";
 import { sameKey } from "../../cni/mod.ts";
 
 /** A host veth that is cut off from everything and waits for its deletion. */
@@ -88,7 +88,7 @@ export class HuskReaper<T extends Pick<Husk, "index"> = Husk> {
 
 /** Whether a link is this husk, or was not renamed to one because its alias would be too long. */
 export function isLinkOf(link: Link, husk: Husk): boolean {
-  const parsed = parseAlias(link.alias);
+  const parsed = parseLink(link);
   return (parsed.kind === "husk" || parsed.kind === "pod") &&
     sameKey(parsed.identity, husk);
 }

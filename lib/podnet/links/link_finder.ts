@@ -1,5 +1,5 @@
 import type { Link, RouteSocket } from "../../netlink/mod.ts";
-import { type LinkIdentity, parseAlias } from "../base/alias.ts";
+import { type LinkIdentity, parseLink } from "../base/alias.ts";
 import { calicoVethName, hostVethName, MAX_SALT } from "../base/host_name.ts";
 import { type AttachmentKey, keyText, sameKey } from "../../cni/mod.ts";
 import type { NamespacedName } from "../../names/mod.ts";
@@ -100,7 +100,7 @@ export class LinkFinder {
    * have it all the same.
    */
   classify(link: Link, key: AttachmentKey): Ownership {
-    const parsed = parseAlias(link.alias);
+    const parsed = parseLink(link);
     if (parsed.kind === "pod" || parsed.kind === "husk") {
       return sameKey(parsed.identity, key)
         ? { link, identity: parsed.identity, state: parsed.kind }
@@ -117,7 +117,7 @@ export function linksOf(
   links: readonly Link[],
 ): FoundLink[] {
   return links.flatMap((link): FoundLink[] => {
-    const parsed = parseAlias(link.alias);
+    const parsed = parseLink(link);
     if (parsed.kind !== "pod" && parsed.kind !== "husk") return [];
     const { identity, kind: state } = parsed;
     return sameKey(identity, key) ? [{ link, identity, state }] : [];

@@ -1,5 +1,5 @@
 import { linkDelete, type RouteSocket } from "../../netlink/mod.ts";
-import { parseAlias } from "../base/alias.ts";
+import { parseLink } from "../base/alias.ts";
 import type { CutOff } from "./calls.ts";
 import { findHostEnd, type PodEnd } from "../host/host_end.ts";
 import { type HuskReaper, isGone } from "../links/husk_reaper.ts";
@@ -43,8 +43,8 @@ export class LinkRemoval {
    */
   async removePeer(end: PodEnd): Promise<boolean> {
     const link = await findHostEnd(end);
-    const parsed = parseAlias(link?.alias);
-    if (link === undefined || parsed.kind !== "husk") {
+    const parsed = link && parseLink(link);
+    if (link === undefined || parsed?.kind !== "husk") {
       const { index } = end.link;
       return await end.pod.getLink({ index }) === undefined;
     }

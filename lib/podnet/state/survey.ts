@@ -6,7 +6,7 @@ import {
   type Route,
   wasAddedBy,
 } from "../../netlink/mod.ts";
-import { type LinkIdentity, parseAlias } from "../base/alias.ts";
+import { type LinkIdentity, parseLink } from "../base/alias.ts";
 import type { Husk } from "../links/husk_reaper.ts";
 import { type PodSources, sourcesOf } from "../base/sources.ts";
 
@@ -67,7 +67,7 @@ export function surveyOf(
   const husks: Husk[] = [];
   const malformed: MalformedLink[] = [];
   for (const link of links) {
-    const parsed = parseAlias(link.alias);
+    const parsed = parseLink(link);
     const { index, name, mac, peerIndex, peerNetnsId, up } = link;
     if (parsed.kind === "pod") {
       const sources = sourcesOf(link);

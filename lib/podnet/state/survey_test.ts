@@ -136,3 +136,22 @@ Deno.test("surveyOf() with protocol 0 takes its IPv6 routes, which the kernel ke
   );
   assert.deepEqual(misplacedRoutes, routes.slice(2));
 });
+
+Deno.test("surveyOf() takes no network card for a pod's link, whatever alias a container has given it", () => {
+  const { kind: _veth, ...card } = link(5, "COIL:default:a:eth0");
+  const survey = surveyOf(
+    [
+      card,
+      { ...card, alias: "COIL-HUSK:default:a:eth0" },
+      { ...link(6, "COIL:default"), kind: "vlan" },
+    ],
+    [route("10.1.0.1/32", 5)],
+    OPTIONS,
+  );
+  assert.deepEqual(survey, {
+    pods: [],
+    husks: [],
+    malformed: [],
+    misplacedRoutes: [route("10.1.0.1/32", 5)],
+  });
+});

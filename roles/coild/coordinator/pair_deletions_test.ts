@@ -27,7 +27,7 @@ Deno.test("PairDeletions delete a pair once, after a failure too, and not a link
     { index: 7, alias: "COIL-COORD-HUSK:cid:eth0" },
     { index: 8, alias: "COIL-COORD-HUSK:other:eth0" },
     { index: 9, alias: "COIL-COORD:cid:eth0" },
-  ] as Link[]; // all that is looked at
+  ].map((link) => ({ ...link, kind: "veth" })) as Link[]; // all that is looked at
   const sent: string[] = [];
   let failures = 0;
   let lists = 0;
