@@ -319,3 +319,15 @@ netnsTest(
     assert.equal(await ipLink(temp, "a"), undefined);
   },
 );
+
+netnsTest(
+  "listLinks() leaves out what is more than it is to list",
+  async () => {
+    await using temp = await tempNetns();
+    using socket = openIn(temp);
+    await socket.execute([linkAddBridge({ name: "br0" })]);
+    const [lo, ...more] = await socket.listLinks({ atMost: 1 });
+    assert.equal(lo?.name, "lo");
+    assert.deepEqual(more, []);
+  },
+);

@@ -41,8 +41,8 @@ export async function readState(
   reader: StateReader,
   options: { readonly withAddresses: boolean },
 ): Promise<NetnsState> {
-  const links = await reader.listLinks();
   const bounded = { atMost: AT_MOST_IN_POD };
+  const links = await reader.listLinks(bounded);
   const rules = await reader.listRules({}, bounded);
   const routes = await reader.listRoutes({}, bounded);
   const addresses = options.withAddresses

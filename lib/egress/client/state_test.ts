@@ -121,7 +121,7 @@ Deno.test("readState() throws what the kernel refuses", async () => {
   );
 });
 
-Deno.test("readState() lists of rules, routes and addresses no more than a bound", async () => {
+Deno.test("readState() lists no more than a bound of anything", async () => {
   const bounds: (number | undefined)[] = [];
   const list = (
     ...[_filter, options]: Parameters<StateReader["listRules"]>
@@ -129,12 +129,12 @@ Deno.test("readState() lists of rules, routes and addresses no more than a bound
     bounds.push(options?.atMost);
     return Promise.resolve([]);
   };
-  const reader = {
-    listLinks: () => Promise.resolve([]),
+  const reader: StateReader = {
+    listLinks: (options) => list({}, options),
     listRules: list,
     listRoutes: list,
     listAddresses: list,
   };
   await readState(reader, { withAddresses: true });
-  assert.deepEqual(bounds, [10_000, 10_000, 10_000]);
+  assert.deepEqual(bounds, [10_000, 10_000, 10_000, 10_000]);
 });

@@ -162,7 +162,7 @@ export class RouteSocket implements Disposable {
   }
 
   /** Lists all links. @throws {NetlinkError} when the kernel refuses, as all of these */
-  listLinks(): Promise<Link[]> {
+  listLinks(options: Pick<ListOptions, "atMost"> = {}): Promise<Link[]> {
     return this.#list("list links", {
       type: RTM_GETLINK,
       entryType: RTM_NEWLINK,
@@ -171,7 +171,7 @@ export class RouteSocket implements Disposable {
         writeLinkHeader(writer);
         writeLinkFilter(writer);
       },
-    });
+    }, options);
   }
 
   /**

@@ -1,6 +1,10 @@
 import { type Address, type DualStack, valuesOf } from "../../inet/mod.ts";
 import type { Netns } from "../../linux/mod.ts";
-import { type AddressEntry, RouteSocket } from "../../netlink/mod.ts";
+import {
+  type AddressEntry,
+  AT_MOST_IN_POD,
+  RouteSocket,
+} from "../../netlink/mod.ts";
 import {
   isHostNetns,
   namespacePaths,
@@ -59,7 +63,7 @@ async function keysAt(
   using netns = tryOpenPodNetns(path);
   if (netns === undefined || isHostNetns(netns, hostNetns)) return new Set();
   using socket = RouteSocket.open({ netns });
-  const links = await socket.listLinks();
+  const links = await socket.listLinks({ atMost: AT_MOST_IN_POD });
   const names = new Map(links.map(({ index, name }) => [index, name]));
   const keyOf = ({ index, prefix }: AddressEntry) =>
     `${names.get(index)} ${prefix.address}`;
