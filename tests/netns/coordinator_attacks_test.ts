@@ -1,5 +1,7 @@
 // What containers with NET_ADMIN do to their own pods keeps no call from its end.
 import assert from "node:assert/strict";
+import { FAMILIES } from "../../lib/inet/mod.ts";
+import { AT_MOST_IN_POD } from "../../lib/netlink/mod.ts";
 import {
   CoordinatorLab,
   type LabPod,
@@ -11,6 +13,7 @@ import { netnsTest } from "./testing.ts";
 
 const ETH0: NicSpec = { name: "eth0", network: 6, number: 100 };
 const NET1: NicSpec = { name: "net1", network: 7, number: 100 };
+const NET2: NicSpec = { name: "net2", network: 8, number: 100 };
 
 /** Whether neither side has anything left of the coordinator's. */
 async function assertNothingLeft(
@@ -115,5 +118,70 @@ netnsTest(
     await lab.host.ip("link", "set", "lo", "alias", "");
     await lab.ok("DEL", pod);
     await assertNothingLeft(lab, pod);
+  },
+);
+
+netnsTest(
+  "coordinator: of an interface that has left the pod DEL takes the rules and routes, also when no result says its addresses",
+  async () => {
+    await using lab = await CoordinatorLab.start(FAMILIES);
+    const pod = await lab.joined([ETH0, NET1, NET2]);
+    const isOfNet1 = (line: string) => /table 101|lookup 101/.test(line);
+    const other = await lab.pod([]);
+    await pod.netns.ip("link", "set", "net1", "netns", other.netns.name);
+    await lab.ok("DEL", pod, { ifname: "net1" });
+    const left = ours(await stateOf(pod.netns));
+    assert.deepEqual(left.filter(isOfNet1), []);
+    assert.ok(left.some((line) => line.includes("lookup 102")));
+    await lab.ok("CHECK", pod, { ifname: "net2" });
+    for (const ifname of ["net2", "eth0"]) await lab.ok("DEL", pod, { ifname });
+    await assertNothingLeft(lab, pod);
+  },
+);
+
+netnsTest(
+  "coordinator: of a pod's links no more than a bound is read",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    const pod = await lab.joined([ETH0]);
+    const bounds: (number | undefined)[] = [];
+    lab.change = ({ openRoutes, ...outside }) => ({
+      ...outside,
+      openRoutes(netns) {
+        const socket = openRoutes(netns);
+        const listLinks = socket.listLinks.bind(socket);
+        socket.listLinks = (options) => {
+          if (netns !== outside.hostNetns) bounds.push(options?.atMost);
+          return listLinks(options);
+        };
+        return socket;
+      },
+    });
+    await lab.ok("CHECK", pod);
+    await lab.ok("DEL", pod);
+    assert.deepEqual(bounds, [AT_MOST_IN_POD]);
+  },
+);
+
+netnsTest(
+  "coordinator: CHECK and warnings name the first of very many things, and say how many there are",
+  async () => {
+    await using lab = await CoordinatorLab.start(["ipv4"]);
+    const pod = await lab.joined([ETH0, NET1]);
+    const each = (line: (i: number) => string) =>
+      Array.from({ length: 60 }, (_, i) => line(i));
+    const lines = [
+      ...each((i) => `address add 198.18.0.${i + 1}/32 dev net1`),
+      ...each((i) => `rule add pref 1101 from 198.19.0.${i} lookup 7`),
+    ];
+    for (const line of lines) await pod.netns.ip(...line.split(" "));
+    lab.warnings = [];
+    const { stdout } = await lab.call("CHECK", pod, { ifname: "net1" });
+    assert.match(JSON.parse(stdout).details, /; and \d+ more$/);
+    assert.ok(stdout.length < 5_000, stdout);
+    const warning = lab.warnings.join(" ");
+    assert.match(warning, /,and 40 more$/);
+    await lab.ok("ADD", pod, { ifname: "net1" });
+    await lab.ok("CHECK", pod, { ifname: "net1" });
   },
 );

@@ -24,6 +24,7 @@ import {
   readSysctls,
 } from "../kernel/read.ts";
 import { staleSteps } from "../plan/stale.ts";
+import { beginningOf } from "../state/beginning.ts";
 import {
   addressesOf,
   duplicatesOf,
@@ -207,7 +208,7 @@ function warn(
   if (foreign.length > 0) {
     outside.warn(
       "Another program has rules or routes in the coordinator's place: they stay",
-      { iface, found: foreign },
+      { iface, found: beginningOf(foreign) },
     );
   }
 }

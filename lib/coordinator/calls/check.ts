@@ -7,6 +7,7 @@ import {
   namesOf,
   planAttachment,
 } from "./attachment.ts";
+import { beginningOf } from "../state/beginning.ts";
 import { holds } from "../state/compare.ts";
 import type { Kernel, Outside } from "../kernel/ports.ts";
 import { readSides } from "../kernel/read.ts";
@@ -48,7 +49,7 @@ export async function check(
     `interface "${ifname}" of container "${containerId}" is not as ADD made it`,
     {
       code: ErrorCode.INTERNAL,
-      details: `this would repair it: ${missing.join("; ")}`,
+      details: `this would repair it: ${beginningOf(missing).join("; ")}`,
     },
   );
 }

@@ -1,6 +1,6 @@
 import { settled } from "../../async/mod.ts";
 import type { AttachmentKey } from "../../cni/mod.ts";
-import { type Address, distinct, FAMILIES, Prefix } from "../../inet/mod.ts";
+import { type Address, FAMILIES, Prefix } from "../../inet/mod.ts";
 import {
   COORDINATOR_PRIORITY,
   COORDINATOR_PROTOCOL,
@@ -30,6 +30,8 @@ import {
   indexOf,
   isOurs,
   type SideState,
+  sourcesOf,
+  sourceTexts,
 } from "../state/state.ts";
 import { type CoordinatorHusk, hostEndName, pairOf } from "../plan/veth.ts";
 
@@ -56,7 +58,9 @@ export async function detach(
   const state = pod && await readPod(pod);
   const addresses = [
     ...detachment.addresses,
-    ...state === undefined ? [] : ownAddresses(state, detachment),
+    ...state === undefined
+      ? []
+      : [...ownAddresses(state, detachment), ...lostAddresses(state)],
   ];
   const { pair, former } = await ownPair(host, detachment.containerId);
   const takesPair = pair !== undefined &&
@@ -125,19 +129,11 @@ async function forgetOnHost(
   ]);
 }
 
-/** Of an interface that is gone, those of rules whose address is nowhere in the pod: of this one, or of another one that is gone. */
 function ownAddresses(
   state: SideState,
   { ifname }: Detachment,
 ): readonly Address[] {
-  const index = indexOf(state, ifname);
-  if (index !== undefined) return addressesOf(state, index);
-  const lost = state.rules.filter(isNicRule)
-    .flatMap(({ source }) => source?.address ?? [])
-    .filter((address) =>
-      !state.addresses.some(({ prefix }) => prefix.address.equals(address))
-    );
-  return distinct(lost);
+  return addressesOf(state, indexOf(state, ifname) ?? -1);
 }
 
 /**
@@ -176,6 +172,14 @@ async function forgetReplies(
   }
 }
 
+/** Those of interfaces that are gone: rules are for them, and no link has them. */
+function lostAddresses(state: SideState): readonly Address[] {
+  const present = sourcesOf(state);
+  return state.rules.filter(isNicRule).flatMap(({ source }) =>
+    source === undefined || present.has(String(source)) ? [] : [source.address]
+  );
+}
+
 /** Whether the pod has no other interface that the link to the host serves. */
 function isLast({ links }: SideState, { ifname }: Detachment): boolean {
   return links.every(({ name, up }) =>
@@ -208,16 +212,17 @@ function podRemovals(state: SideState, removed: PodRemoval): Request[] {
   ];
 }
 
-/** The interface's own table, and the one of all where the link to the host goes. */
+/** The tables of these addresses, the interface's own, and the one of all where the link to the host goes. */
 function tablesToEmpty(
   state: SideState,
   { ifname, addresses, takesPair }: PodRemoval,
 ): Set<number> {
   const index = indexOf(state, ifname);
+  const own = sourceTexts(addresses);
   const tables = new Set<number>();
   for (const rule of state.rules) {
     const isOwn = isNicRule(rule) && rule.table !== COORDINATOR_TABLES &&
-      addresses.some((address) => rule.source?.contains(address));
+      own.has(String(rule.source));
     if (isOwn) tables.add(rule.table);
   }
   for (const { table, index: by, protocol } of state.routes) {

@@ -39,7 +39,7 @@ export async function readPod(pod: Routes): Promise<SideState> {
   const keep = (route: Route) =>
     isOurs(route) || route.destination === undefined;
   return {
-    links: await pod.listLinks(),
+    links: await pod.listLinks(BOUNDED),
     addresses: await pod.listAddresses({}, BOUNDED),
     rules: await pod.listRules({}, BOUNDED),
     routes: await pod.listRoutes({ outward: true, keep }, BOUNDED),

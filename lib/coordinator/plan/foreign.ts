@@ -7,10 +7,10 @@ import {
   COORDINATOR_TABLES,
 } from "../../names/mod.ts";
 import type { Rule } from "../../netlink/mod.ts";
-import { isSameRule, routesInPlace } from "../state/compare.ts";
+import { hasSameRule, routesInPlace } from "../state/compare.ts";
 import type { Place, Sides, SideState } from "../state/state.ts";
 import { routeText, ruleText } from "../state/step_text.ts";
-import type { Step, StepOf } from "../state/steps.ts";
+import type { Step } from "../state/steps.ts";
 import { withDevice } from "./stale.ts";
 
 /** What other programs have in the coordinator's place, which stays. */
@@ -52,13 +52,11 @@ function foreignRules(
   side: SideState,
   steps: readonly Step[],
 ): readonly string[] {
-  const wanted = steps.filter((step): step is StepOf<"rule"> =>
-    step.kind === "rule" && step.place === place
+  const wanted = steps.flatMap((step) =>
+    step.kind === "rule" && step.place === place ? [step.rule] : []
   );
   const isWanted = (found: Rule) =>
-    wanted.some(({ rule }) =>
-      isSameRule({ ...rule, protocol: found.protocol }, found)
-    );
+    hasSameRule(wanted, { ...found, protocol: COORDINATOR_PROTOCOL });
   return side.rules.filter((rule) =>
     isOthers(rule.protocol) && isPriority(place, rule.priority) &&
     !isWanted(rule)

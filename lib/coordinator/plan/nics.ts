@@ -8,10 +8,11 @@ import {
 import type { ResolvedMode } from "./mode.ts";
 import type { Rule } from "../../netlink/mod.ts";
 import {
-  addressesOf,
   indexOf,
   isOurs,
   type SideState,
+  sourcesOf,
+  sourceTexts,
 } from "../state/state.ts";
 
 /** The table of a pod's interface: 100 and the interface's number. */
@@ -57,13 +58,15 @@ export function findNicTable(
   addresses: readonly Address[],
 ): NicTable {
   const index = indexOf(pod, nic);
+  const own = sourceTexts(addresses);
   for (let number = 1; number < COORDINATOR_FIRST_NIC; number++) {
     const candidate = nicTable(number);
-    if (isTableOf(pod, { ...candidate, index, addresses })) return candidate;
+    if (isTableOf(pod, { ...candidate, index, own })) return candidate;
   }
+  const inPod = sourcesOf(pod);
   for (let number = 1; number < COORDINATOR_FIRST_NIC; number++) {
     const candidate = nicTable(number);
-    if (isFree(pod, candidate)) return candidate;
+    if (isFree(pod, { ...candidate, inPod })) return candidate;
   }
   throw new CniError(`no route table is free for interface "${nic}"`, {
     code: ErrorCode.TRY_AGAIN_LATER,
@@ -75,14 +78,13 @@ export function findNicTable(
 
 function isTableOf(
   { rules, routes }: SideState,
-  { table, index, addresses }: NicTable & {
+  { table, index, own }: NicTable & {
     readonly index: number | undefined;
-    readonly addresses: readonly Address[];
+    readonly own: ReadonlySet<string>;
   },
 ): boolean {
   const hasRule = rules.some((rule) =>
-    rule.table === table && isNicRule(rule) &&
-    addresses.some((address) => rule.source?.contains(address))
+    rule.table === table && isNicRule(rule) && own.has(String(rule.source))
   );
   return hasRule ||
     routes.some((route) =>
@@ -91,11 +93,15 @@ function isTableOf(
 }
 
 /** Also free is a table left by an interface that is gone: no interface has the source of its rules, and it has no default route. */
-function isFree(pod: SideState, { table, priority }: NicTable): boolean {
-  const inPod = pod.links.flatMap(({ index }) => addressesOf(pod, index));
+function isFree(
+  pod: SideState,
+  { table, priority, inPod }: NicTable & {
+    readonly inPod: ReadonlySet<string>;
+  },
+): boolean {
   return pod.rules.every((rule) =>
     rule.table !== table && rule.priority !== priority ||
-    isNicRule(rule) && !inPod.some((address) => rule.source?.contains(address))
+    isNicRule(rule) && !inPod.has(String(rule.source))
   ) && pod.routes.every((route) =>
     route.table !== table || isOurs(route) && route.destination !== undefined
   );

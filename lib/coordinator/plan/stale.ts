@@ -1,16 +1,15 @@
-import type { Address } from "../../inet/mod.ts";
 import { COORDINATOR_TABLES } from "../../names/mod.ts";
 import type { Route } from "../../netlink/mod.ts";
-import { isSameRoute, isSameRule, routesInPlace } from "../state/compare.ts";
+import { hasSameRule, isSameRoute, routesInPlace } from "../state/compare.ts";
 import { onDevice } from "./move_routes.ts";
 import { isNicRule } from "./nics.ts";
 import type { PlanInput } from "./plan.ts";
 import {
-  addressesOf,
   indexOf,
   isOurs,
   type Sides,
   type SideState,
+  sourcesOf,
 } from "../state/state.ts";
 import type { DeviceRoute, Step, StepOf } from "../state/steps.ts";
 
@@ -31,12 +30,13 @@ function staleRules(
   pod: SideState,
   { moves, nic }: PlanInput,
 ): Step[] {
-  const wanted = steps.flatMap((step) => step.kind === "rule" ? [step] : []);
-  const inUse = addressesOfOthers(pod, nic);
+  const wanted = steps.flatMap((step) =>
+    step.kind === "rule" ? [step.rule] : []
+  );
+  const inUse = sourcesOf(pod, { except: indexOf(pod, nic) });
   return pod.rules.filter((rule) =>
     isNicRule(rule) && rule.table === moves.table?.table &&
-    !inUse.some((address) => rule.source?.contains(address)) &&
-    !wanted.some((step) => isSameRule(step.rule, rule))
+    !inUse.has(String(rule.source)) && !hasSameRule(wanted, rule)
   ).map((rule) => ({ kind: "noRule", place: "pod", rule }));
 }
 
@@ -78,12 +78,10 @@ function staleOnHost(
   { outer }: PlanInput,
 ): Step[] {
   const index = indexOf(host, outer.device);
-  const inPod = pod.links.flatMap((link) => addressesOf(pod, link.index));
-  const isPods = (address: Address | undefined) =>
-    inPod.some((other) => address !== undefined && other.equals(address));
+  const inPod = sourcesOf(pod);
   const stale = host.routes.filter((route) =>
     isOurs(route) && route.index === index &&
-    !isPods(route.destination?.address)
+    !inPod.has(String(route.destination))
   );
   return stale.flatMap((route): Step[] => {
     const address = route.destination?.address;
@@ -110,11 +108,6 @@ function staleOnHost(
       ],
     ];
   });
-}
-
-function addressesOfOthers(pod: SideState, nic: string): Address[] {
-  return pod.links.filter(({ name }) => name !== nic)
-    .flatMap(({ index }) => addressesOf(pod, index));
 }
 
 /** A route of the kernel as a step says it; none for one with several ways. */

@@ -35,9 +35,9 @@ export function holds(step: Step, state: State): boolean {
   }
 }
 
-/** Whether a rule of the kernel says the same. */
-export function isSameRule(rule: Rule, other: Rule): boolean {
-  return other.hasMore !== true && ruleKey(other) === ruleKey(rule);
+/** Whether one of the rules says the same as a rule of the kernel. */
+export function hasSameRule(rules: readonly Rule[], found: Rule): boolean {
+  return found.hasMore !== true && keysOf(rules).has(ruleKey(found));
 }
 
 /** The routes that a new one to the same destination would be put in place of, or beside, in the kernel's order. */
@@ -59,9 +59,9 @@ export function findNeighbour(
   side: SideState,
 ): Neighbour | undefined {
   const index = indexOf(side, device);
-  return side.neighbours.find((other) =>
-    other.index === index && other.address.equals(address)
-  );
+  return index === undefined
+    ? undefined
+    : byPlace(side.neighbours).get(placeOf({ index, address }));
 }
 
 /** Whether a route of the kernel has a way that is the route's. */
@@ -79,8 +79,8 @@ export function isSameRoute(
     );
 }
 
-function hasRule(rule: Rule, side: SideState): boolean {
-  return side.rules.some((other) => isSameRule(rule, other));
+function hasRule(rule: Rule, { rules }: SideState): boolean {
+  return keysOf(rules).has(ruleKey(rule));
 }
 
 function hasRoute(route: DeviceRoute, side: SideState): boolean {
@@ -116,15 +116,31 @@ function isSame(a: Address | undefined, b: Address | undefined): boolean {
   return a?.toString() === b?.toString();
 }
 
-/** Made once for a list: hundreds of networks may go through the host. */
-function bySlot(routes: readonly Route[]): ReadonlyMap<string, Route[]> {
-  const known = SLOTS.get(routes) ?? Map.groupBy(routes, slotOf);
-  SLOTS.set(routes, known);
-  return known;
+/** Made once for a list: a pod may have thousands of everything. */
+function onceFor<L extends object, T>(make: (list: L) => T): (list: L) => T {
+  const made = new WeakMap<L, T>();
+  return (list) => {
+    const known = made.get(list) ?? make(list);
+    made.set(list, known);
+    return known;
+  };
 }
 
-/** By the list that they are of. */
-const SLOTS = new WeakMap<readonly Route[], ReadonlyMap<string, Route[]>>();
+const bySlot = onceFor((routes: readonly Route[]) =>
+  Map.groupBy(routes, slotOf)
+);
+const keysOf = onceFor((rules: readonly Rule[]) =>
+  new Set(rules.filter(({ hasMore }) => hasMore !== true).map(ruleKey))
+);
+const byPlace = onceFor((neighbours: readonly Neighbour[]) =>
+  new Map(neighbours.map((one) => [placeOf(one), one]))
+);
+
+function placeOf(
+  { index, address }: { readonly index: number; readonly address: Address },
+): string {
+  return `${index} ${address}`;
+}
 
 /** A table has one route for each of these, unless routes were put beside each other. */
 function slotOf(

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { Address, Prefix } from "../../inet/mod.ts";
 import type { Link, Neighbour, Route, Rule } from "../../netlink/mod.ts";
 import { addressEntry } from "../../netlink/testing.ts";
-import { holds } from "./compare.ts";
+import { hasSameRule, holds } from "./compare.ts";
 import { type SideState, type State, stateOf } from "./state.ts";
 import type { DeviceRoute, LinkSetting, Step } from "./steps.ts";
 
@@ -222,5 +222,30 @@ Deno.test("holds() leaves sysctls alone that the kernel does not have", () => {
   assert.ok(!holds({ kind: "replies" }, stateOf(SIDE)));
   assert.ok(
     holds({ kind: "replies" }, { ...stateOf(SIDE), repliesMarked: true }),
+  );
+});
+
+Deno.test("holds() and hasSameRule() look at each rule once, however often they are asked", () => {
+  let looks = 0;
+  const rules = Array.from({ length: 200 }, (_, i): Rule => ({
+    get family() {
+      looks++;
+      return "ipv4" as const;
+    },
+    priority: 1101,
+    table: 101,
+    protocol: 32,
+    source: Prefix.parse(`198.18.0.${i}/32`),
+  }));
+  const side = { links: [], addresses: [], rules, routes: [], neighbours: [] };
+  for (const rule of rules) {
+    assert.ok(holds({ kind: "rule", place: "pod", rule }, stateOf(side)));
+    assert.ok(hasSameRule(rules, rule));
+  }
+  // Once for the list, and once for each question.
+  assert.equal(looks, 3 * rules.length);
+  const [rule] = rules;
+  assert.ok(
+    rule !== undefined && !hasSameRule(rules, { ...rule, hasMore: true }),
   );
 });

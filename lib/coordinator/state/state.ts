@@ -59,14 +59,31 @@ export function addressesOf(
   { addresses }: Pick<SideState, "addresses">,
   index: number | undefined,
 ): Address[] {
-  const own = addresses.filter((entry) =>
-    entry.index === index && !entry.dadFailed &&
-    isReachable(entry.prefix.address)
-  ).map(({ prefix }) => prefix.address);
+  const own = addresses.filter((entry) => entry.index === index)
+    .filter(isUsable).map(({ prefix }) => prefix.address);
   return [
     ...own.filter(({ family }) => family === "ipv4"),
     ...own.filter(({ family }) => family === "ipv6"),
   ];
+}
+
+/**
+ * The sources that rules for the side's addresses have, as text: a pod may have
+ * thousands of both. `except` is the index of a link whose addresses do not count.
+ */
+export function sourcesOf(
+  { addresses }: Pick<SideState, "addresses">,
+  { except }: { readonly except?: number | undefined } = {},
+): ReadonlySet<string> {
+  return sourceTexts(
+    addresses.filter((entry) => entry.index !== except && isUsable(entry))
+      .map(({ prefix }) => prefix.address),
+  );
+}
+
+/** The same of some addresses. */
+export function sourceTexts(addresses: readonly Address[]): Set<string> {
+  return new Set(addresses.map((address) => String(Prefix.host(address))));
 }
 
 /** The addresses of a link that the kernel does not use: it has found them at another machine. */
@@ -86,6 +103,10 @@ export function isNetworkOf(
   return addresses.some(({ prefix: { address, length } }) =>
     Prefix.of(address, length).equals(network)
   );
+}
+
+function isUsable({ dadFailed, prefix }: AddressEntry): boolean {
+  return !dadFailed && isReachable(prefix.address);
 }
 
 function isReachable(address: Address): boolean {
