@@ -171,10 +171,14 @@ async function stopPods(
     for (const node of cluster.nodes) {
       await site.expectLayout(node, [2], { timeoutMs: 100_000 });
     }
+    // What a node no longer shows is detached: its deletion follows.
+    await eventually(
+      "no other ENIs",
+      async () => (await site.enis()).length === cluster.nodes.length,
+    );
   });
   await showEnis({ cluster, site });
   await showCalls(site);
-  assert.equal((await site.enis()).length, cluster.nodes.length);
 }
 
 function addressOf(pods: readonly LabPod[], n: number): string {
