@@ -1,5 +1,5 @@
 /**
- * Command line flags in the syntax of Go's pflag, typed from their declaration, and what a command prints.
+ * Command line flags in the syntax of Go's pflag, typed from their declaration, environment variables, and what a command prints.
  *
  * @module
  */
@@ -11,6 +11,7 @@ export {
 } from "./completion.ts";
 export { count } from "./count.ts";
 export { formatDuration, parseDurationMs } from "./duration.ts";
+export { requiredEnv } from "./environment.ts";
 export { EXIT } from "./exit.ts";
 export {
   LOGGING_FLAGS,

@@ -7,6 +7,7 @@
  * @module
  */
 import { TaskGroup } from "../../lib/async/mod.ts";
+import { requiredEnv } from "../../lib/flags/mod.ts";
 import { KubeClient, KubeMetrics, metricsRefusal } from "../../lib/kube/mod.ts";
 import { HeapKeeper } from "../../lib/linux/mod.ts";
 import { NODE_NAME_ENV, VERSION } from "../../lib/names/mod.ts";
@@ -51,12 +52,7 @@ export async function main(
 }
 
 async function run(options: RouterOptions, signal: AbortSignal): Promise<void> {
-  const nodeName = Deno.env.get(NODE_NAME_ENV);
-  if (nodeName === undefined || nodeName === "") {
-    throw new Error(
-      `Cannot determine the node: environment variable ${NODE_NAME_ENV} is not set`,
-    );
-  }
+  const nodeName = requiredEnv(NODE_NAME_ENV);
   const registry = createRegistry();
   using client = await KubeClient.load({
     userAgent: `coil-router/${VERSION}`,

@@ -13,6 +13,7 @@ import {
   startTimer,
   TaskGroup,
 } from "../../lib/async/mod.ts";
+import { requiredEnv } from "../../lib/flags/mod.ts";
 import {
   EventRecorder,
   KubeClient,
@@ -103,12 +104,7 @@ async function run(start: Start, signal: AbortSignal): Promise<void> {
   for (const [flag, reason] of Object.entries(options.ignored)) {
     log.warn("Ignoring a flag without effect", { flag, reason });
   }
-  const nodeName = Deno.env.get(NODE_NAME_ENV) ?? "";
-  if (nodeName === "") {
-    throw new Error(
-      `Cannot start: environment variable ${NODE_NAME_ENV} is not set`,
-    );
-  }
+  const nodeName = requiredEnv(NODE_NAME_ENV);
   await using stack = new AsyncDisposableStack();
   for (const path of socketsOf(options)) stack.use(lockSocket(path));
   const parts = await connect(start, { nodeName, stack });

@@ -1,3 +1,4 @@
+import { requiredEnv } from "../../../lib/flags/mod.ts";
 import { Address, type DualStack, type Family } from "../../../lib/inet/mod.ts";
 import {
   EGRESS_NAME_ENV,
@@ -35,13 +36,7 @@ export interface GatewayIdentity {
 export function readIdentity(
   env: Pick<Deno.Env, "get">,
 ): GatewayIdentity {
-  const required = (name: string): string => {
-    const value = env.get(name) ?? "";
-    if (value !== "") return value;
-    throw new Error(
-      `Cannot start: environment variable ${name} is not set`,
-    );
-  };
+  const required = (name: string) => requiredEnv(name, env);
   const podName = env.get(POD_NAME_ENV) ?? "";
   return {
     namespace: required(POD_NAMESPACE_ENV),
