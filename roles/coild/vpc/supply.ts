@@ -66,17 +66,7 @@ export function supplyOfVpc(options: VpcSupplyOptions): VpcSupply {
   const waiting = () => ipam?.waiting(VPC_POOL) ?? 0;
   const rests = new KernelRests(options.rests, options);
   const clock = options.clock ?? systemClock;
-  const expected = new ExpectedPods();
-  /** How many pods are going to ask for an address, so that EC2 is asked once for all of them. */
-  const comingTo = (ipam: NodeIpam | undefined): number => {
-    if (!ipam?.isReady) return 0;
-    const count = expected.count(options.pods(), {
-      isHeld: (address) => !ipam.isFree(address),
-      nowMs: clock.nowMs(),
-    });
-    const most = options.scheduling()?.maxPods ?? Infinity;
-    return Math.min(count, most) - ipam.list().length;
-  };
+  const comingTo = podsComing(options, clock);
   const addresses: Addresses = {
     blocks: () => ipam?.isReady ? ipam.blocks() : undefined,
     waiting: () => Math.max(waiting(), comingTo(ipam)),
@@ -142,6 +132,23 @@ export function supplyOfVpc(options: VpcSupplyOptions): VpcSupply {
       return fleet.subscribe(() => followed.onBlocksChanged(source.shown()));
     },
     [Symbol.dispose]: () => fleet[Symbol.dispose](),
+  };
+}
+
+/** Returns how many pods are going to ask for an address, so that EC2 is asked once for all of them. */
+function podsComing(
+  { pods, scheduling }: Pick<VpcSupplyOptions, "pods" | "scheduling">,
+  clock: Clock,
+): (ipam: NodeIpam | undefined) => number {
+  const expected = new ExpectedPods();
+  return (ipam) => {
+    if (!ipam?.isReady) return 0;
+    const count = expected.count(pods(), {
+      isHeld: (address) => !ipam.isFree(address),
+      nowMs: clock.nowMs(),
+    });
+    const most = scheduling()?.maxPods ?? Infinity;
+    return Math.min(count, most) - ipam.list().length;
   };
 }
 
