@@ -69,7 +69,7 @@ export function parseEnv(get: (name: string) => string | undefined): CniEnv {
     netnsOverride: override === "1" || override.toUpperCase() === "TRUE",
   };
   if (required.includes("CNI_CONTAINERID")) checkContainerId(env.containerId);
-  if (required.includes("CNI_IFNAME")) checkInterfaceName(env.ifname);
+  if (required.includes("CNI_IFNAME")) checkIfname(env.ifname);
   if (command === "ADD") refusePattern(env.ifname);
   return env;
 }
@@ -111,7 +111,7 @@ export function checkContainerId(id: string): void {
  *
  * @throws {CniError} with code 4
  */
-export function checkInterfaceName(name: string): void {
+export function checkIfname(name: string): void {
   if (new TextEncoder().encode(name).length > 15) {
     throw invalid(
       "interface name is too long",

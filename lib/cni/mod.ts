@@ -17,7 +17,7 @@ export {
 } from "./config.ts";
 export {
   checkContainerId,
-  checkInterfaceName,
+  checkIfname,
   type CniEnv,
   type Command,
   parseArgs,

@@ -21,12 +21,12 @@ export {
   type EgressFacts,
   type EgressLookup,
   egressRefsOf,
+  type GatewaySelection,
   type IsTaken,
   namesEgress,
   type Place,
   problemOf,
   selectGateways,
-  type Selection,
 } from "./selection/selection.ts";
 export { BACKSTOP_METRIC, type ClientPlan, planClient } from "./plan/plan.ts";
 export { type WayOut, wayOut } from "./plan/way_out.ts";

@@ -19,4 +19,4 @@ export {
   type ProgressTerminal,
 } from "./rounds/progress.ts";
 export { replaceAllPods } from "./rounds/rounds.ts";
-export { type Selection, selectReplaceable } from "./rounds/selection.ts";
+export { type Replaceable, selectReplaceable } from "./rounds/selection.ts";

@@ -10,8 +10,8 @@ export { NoAnswerError } from "./errors.ts";
 export { isOwnNetns } from "./netns.ts";
 export {
   answerWith,
-  type Outside,
   type PluginCall,
+  type PluginPorts,
   runPlugin,
 } from "./plugin.ts";
 export { servePlugin } from "./process.ts";

@@ -19,7 +19,7 @@ import { toCniError } from "./errors.ts";
 import { buildRequest, type CniRequest } from "./request.ts";
 
 /** Environment of the plugin. */
-export interface Outside {
+export interface PluginPorts {
   readonly env: (name: string) => string | undefined;
   /** Called once, and not for VERSION. */
   readonly readStdin: () => Uint8Array;
@@ -41,7 +41,7 @@ export interface PluginCall {
 }
 
 /** Does what `CNI_COMMAND` says. Never throws: errors are answers. */
-export async function runPlugin(outside: Outside): Promise<PluginAnswer> {
+export async function runPlugin(outside: PluginPorts): Promise<PluginAnswer> {
   let version = CURRENT_CNI_VERSION;
   let command: Command = "VERSION";
   try {
@@ -90,7 +90,7 @@ function toJson(value: unknown): string {
   return JSON.stringify(value, undefined, 4);
 }
 
-function readAll(outside: Outside): Uint8Array {
+function readAll(outside: PluginPorts): Uint8Array {
   try {
     return outside.readStdin();
   } catch (cause) {
@@ -102,7 +102,7 @@ function readAll(outside: Outside): Uint8Array {
   }
 }
 
-function checkNetns(env: CniEnv, outside: Outside): void {
+function checkNetns(env: CniEnv, outside: PluginPorts): void {
   if (env.netnsOverride || env.netns === "") return;
   if (!outside.isOwnNetns(env.netns)) return;
   throw new CniError(

@@ -3,8 +3,8 @@ import { CniError, parseResult } from "../cni/mod.ts";
 import {
   answerWith,
   NoAnswerError,
-  type Outside,
   type PluginCall,
+  type PluginPorts,
   runPlugin,
 } from "./mod.ts";
 
@@ -43,7 +43,7 @@ async function run(scene: Scene) {
     type: "coil",
     ...conf,
   });
-  const outside: Outside = {
+  const outside: PluginPorts = {
     env: (name) => env.get(name),
     readStdin: () => new TextEncoder().encode(stdin),
     perform: async (call) => {

@@ -1,7 +1,7 @@
 import { CNI_VERSIONS } from "../cni/mod.ts";
 import { VERSION } from "../names/mod.ts";
 import { isOwnNetns } from "./netns.ts";
-import { type Outside, runPlugin } from "./plugin.ts";
+import { type PluginPorts, runPlugin } from "./plugin.ts";
 import { readStdin, readVariable, tryWriteStdout } from "./stdio.ts";
 
 /**
@@ -10,7 +10,7 @@ import { readStdin, readVariable, tryWriteStdout } from "./stdio.ts";
  */
 export async function servePlugin(
   { program, more = "", ...outside }:
-    & Pick<Outside, "perform" | "defaultSocket">
+    & Pick<PluginPorts, "perform" | "defaultSocket">
     & {
       /** The plugin's name. */
       readonly program: string;

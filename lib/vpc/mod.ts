@@ -21,7 +21,7 @@ export {
   isBehind,
   isSettled,
   type Outcome,
-  type Refusal,
+  type RefusalReason,
   unforgotten,
   withAnswers,
 } from "./fleet/calls.ts";

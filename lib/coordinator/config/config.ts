@@ -1,6 +1,6 @@
 import type { JsonObject } from "../../json/mod.ts";
 import {
-  checkInterfaceName,
+  checkIfname,
   CniError,
   parseBoolean,
   parseInteger,
@@ -111,7 +111,7 @@ export function parseNicName(
   const name = trimmed(json[key], key);
   if (name === undefined) return undefined;
   try {
-    checkInterfaceName(name);
+    checkIfname(name);
     refusePattern(name);
   } catch (error) {
     if (!(error instanceof CniError)) throw error;

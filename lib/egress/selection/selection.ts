@@ -56,7 +56,7 @@ export interface InvalidDestination {
 }
 
 /** The gateways that a pod's annotations ask for. */
-export interface Selection {
+export interface GatewaySelection {
   /** By namespace and name. An Egress without Service is among them, as unavailable; one that does not exist is not. */
   readonly gateways: readonly ClientGateway[];
   readonly missing: readonly MissingObject[];
@@ -106,7 +106,7 @@ export function selectGateways(
   refs: readonly NamespacedName[],
   lookup: EgressLookup,
   { isTaken = () => false, place }: SelectionOptions = {},
-): Selection {
+): GatewaySelection {
   const gateways: ClientGateway[] = [];
   const missing: MissingObject[] = [];
   const invalid: InvalidDestination[] = [];

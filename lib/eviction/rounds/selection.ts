@@ -5,7 +5,7 @@ import type { LivePod } from "../base/live_pod.ts";
 export type KeepReason = "no controller" | "static pod";
 
 /** Which of some pods can be replaced. */
-export interface Selection {
+export interface Replaceable {
   /** Those whose controller recreates them, by node, namespace and name. */
   readonly toReplace: readonly LivePod[];
   /** Those that would be gone for good. */
@@ -13,7 +13,7 @@ export interface Selection {
 }
 
 /** Sorts pods by whether a controller recreates them, and by place. */
-export function selectReplaceable(pods: readonly LivePod[]): Selection {
+export function selectReplaceable(pods: readonly LivePod[]): Replaceable {
   const toReplace: LivePod[] = [];
   const kept: { pod: LivePod; why: KeepReason }[] = [];
   for (const pod of pods.toSorted(byPlace)) {

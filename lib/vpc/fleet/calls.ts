@@ -48,7 +48,7 @@ export type Action =
  * - `throttled`: the account makes too many calls, of whatever kind
  * - `other`: permissions, parameters
  */
-export type Refusal = "exhausted" | "limit" | "throttled" | "other";
+export type RefusalReason = "exhausted" | "limit" | "throttled" | "other";
 
 /**
  * How a call ended. `unknown`: EC2 may have done it, after a timeout or an error of the server. What is already as
@@ -63,7 +63,7 @@ export type Outcome =
     /** What was assigned. */
     readonly blocks?: readonly Prefix[] | undefined;
   }
-  | { readonly kind: "refused"; readonly why: Refusal }
+  | { readonly kind: "refused"; readonly why: RefusalReason }
   | { readonly kind: "unknown" };
 
 /** A call that was made by this process. */

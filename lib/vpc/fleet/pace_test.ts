@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Action, Outcome, Refusal } from "./calls.ts";
+import type { Action, Outcome, RefusalReason } from "./calls.ts";
 import {
   atMostOf,
   exhaustedUntil,
@@ -26,7 +26,7 @@ const CREATE: Action = {
 const ATTACH: Action = { kind: "attach", eni: "eni-1", device: 1 };
 const DONE: Outcome = { kind: "done" };
 const UNKNOWN: Outcome = { kind: "unknown" };
-const refused = (why: Refusal): Outcome => ({ kind: "refused", why });
+const refused = (why: RefusalReason): Outcome => ({ kind: "refused", why });
 
 /** What is learned from calls that ended one after the other, at once. */
 function after(

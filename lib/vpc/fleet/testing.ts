@@ -4,7 +4,7 @@
  * @module
  */
 import { Address, Prefix } from "../../inet/mod.ts";
-import type { Action, Outcome, Refusal } from "./calls.ts";
+import type { Action, Outcome, RefusalReason } from "./calls.ts";
 import {
   type BlockKind,
   type Ec2Eni,
@@ -20,7 +20,7 @@ export const SUBNET = "subnet-1";
 export type ByHand = "attach" | "assign" | "unassign" | "detach";
 
 /** EC2 does not do what a call asks. */
-export function refusedBy(why: Refusal): Outcome {
+export function refusedBy(why: RefusalReason): Outcome {
   return { kind: "refused", why };
 }
 

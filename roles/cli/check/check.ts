@@ -121,7 +121,7 @@ async function check(
 }
 
 /** Result of a check. */
-export interface Report<F = Finding | NodeFinding> {
+export interface CheckReport<F = Finding | NodeFinding> {
   /** With --repair only. */
   readonly repairs?: readonly Repair[];
   readonly problems: readonly F[];
@@ -131,7 +131,7 @@ export interface Report<F = Finding | NodeFinding> {
 /** What of this node does not fit, and what its coild answered. @throws {CommandError} when it does not answer */
 export function checkHere(
   { socket, minAgeMs }: { readonly socket: string; readonly minAgeMs: number },
-): Promise<Report<NodeFinding> & { readonly answer: NodeAddresses }> {
+): Promise<CheckReport<NodeFinding> & { readonly answer: NodeAddresses }> {
   return lastingReport(async () => {
     const answer = await askHere(socket);
     return {
@@ -146,7 +146,7 @@ export function checkHere(
   });
 }
 
-async function mendHere(values: Values): Promise<Report> {
+async function mendHere(values: Values): Promise<CheckReport> {
   const { socket, repair, "dry-run": dryRun, "min-age": minAgeMs } = values;
   const { answer, ...report } = await checkHere({ socket, minAgeMs });
   if (!repair) return report;
@@ -161,7 +161,7 @@ async function mendHere(values: Values): Promise<Report> {
 async function checkCluster(
   values: Values,
   { terminal }: CommandContext,
-): Promise<Report> {
+): Promise<CheckReport> {
   using client = await connect(values);
   const pageSize = values["page-size"];
   const { repair, "dry-run": dryRun } = values;
@@ -207,7 +207,7 @@ async function checkCluster(
 export function parseReport(text: string): Mended<NodeFinding> {
   const report: unknown = JSON.parse(text);
   const { problems, repairs = [], unseen } = (report ?? {}) as Partial<
-    Report<NodeFinding>
+    CheckReport<NodeFinding>
   >;
   if (![problems, repairs, unseen].every(Array.isArray)) {
     throw new SyntaxError("its answer is not a report");
@@ -222,7 +222,7 @@ export function checkObjects(
     readonly pageSize: number;
     readonly now: () => Date;
   },
-): Promise<Report<Finding> & { readonly books: Books }> {
+): Promise<CheckReport<Finding> & { readonly books: Books }> {
   return lastingReport(() => lookOnce(client, pageSize, now()));
 }
 
@@ -254,7 +254,9 @@ async function mendCluster(
 }
 
 /** The report of a look, with the problems that a second look has too. */
-function lastingReport<R extends Report<Finding> | Report<NodeFinding>>(
+function lastingReport<
+  R extends CheckReport<Finding> | CheckReport<NodeFinding>,
+>(
   look: () => Promise<R>,
 ): Promise<R> {
   return lookTwice(look, {
@@ -273,7 +275,7 @@ async function lookOnce(
   client: Pick<KubeClient, "list" | "listItems">,
   pageSize: number,
   now: Date,
-): Promise<Report<Finding> & { readonly books: Books }> {
+): Promise<CheckReport<Finding> & { readonly books: Books }> {
   const looker = new Looker(client, pageSize);
   const books = await readBooks(looker);
   return { books, problems: findingsOf(books, now), unseen: looker.unseen };

@@ -26,12 +26,12 @@ import { askAll, type Asked, type Asking } from "./ask.ts";
 import { gatherEvidence } from "./evidence.ts";
 import { MAX_NODES, planProbes, sampleNodes } from "./plan.ts";
 import {
-  type Finding,
+  type ConnectivityFinding,
+  type ConnectivityReport,
   findingsOf,
   formatJunit,
   formatReport,
   nextStep,
-  type Report,
   reportOf,
   scopeText,
   type Steps,
@@ -175,7 +175,7 @@ async function runTest(
   const space = await withAdvice(() =>
     Space.create({ client, name: values.namespace, signal: interrupted, say })
   );
-  let report: Report;
+  let report: ConnectivityReport;
   try {
     const test = { ...options, client, site, endsAt, say };
     report = await withAdvice(() => testIn(space, test, interrupted));
@@ -211,7 +211,7 @@ async function testIn(
   space: Space,
   test: Test,
   interrupted: AbortSignal,
-): Promise<Report> {
+): Promise<ConnectivityReport> {
   const { client, site, values, egress, endsAt, say } = test;
   const ready = site.nodes.filter(({ isReady }) => isReady)
     .map(({ name }) => name);
@@ -281,7 +281,10 @@ const STARTED_FOR: Readonly<Record<NotStarted["kind"], string>> = {
   "egress": "a client of the Egress did not start there",
 };
 
-function notStarted({ kind, node, why }: NotStarted, steps: Steps): Finding {
+function notStarted(
+  { kind, node, why }: NotStarted,
+  steps: Steps,
+): ConnectivityFinding {
   return {
     cause: "start",
     node,
@@ -307,7 +310,10 @@ function unseenOf({ nodes }: Site, { unasked }: Asked): Unseen[] {
   ];
 }
 
-function formatAs(output: Values["output"], report: Report): string {
+function formatAs(
+  output: Values["output"],
+  report: ConnectivityReport,
+): string {
   if (output === "junit") return formatJunit(report);
   return output === "json"
     ? `${JSON.stringify(report, null, 2)}\n`

@@ -20,7 +20,7 @@ import {
 } from "./results.ts";
 
 /** Likely cause on a node, with all failures that it explains. */
-export interface Finding extends Problem {
+export interface ConnectivityFinding extends Problem {
   readonly cause: Cause | "start";
   readonly node: string;
   /** Probes that failed. */
@@ -36,13 +36,13 @@ interface ProbeRow {
 }
 
 /** Report of the command. */
-export interface Report {
+export interface ConnectivityReport {
   /** Nodes that were tested, and how many Linux nodes there are. */
   readonly nodes: readonly string[];
   readonly allNodes: number;
   readonly checks: ReturnType<typeof countsOf>;
   readonly probes: readonly ProbeRow[];
-  readonly problems: readonly Finding[];
+  readonly problems: readonly ConnectivityFinding[];
   readonly unseen: readonly Unseen[];
 }
 
@@ -61,7 +61,7 @@ export function findingsOf(
     readonly evidence: Evidence;
   },
   steps: Steps,
-): Finding[] {
+): ConnectivityFinding[] {
   const judging = { results: new ResultIndex(results), evidence };
   const diagnosed = failuresOf(results).flatMap((failure) => {
     const diagnosis = diagnose(failure, judging);
@@ -83,7 +83,7 @@ function findingOf(
   diagnosis: Diagnosis,
   failures: readonly Failure[],
   steps: Steps,
-): Finding {
+): ConnectivityFinding {
   const { node, text, see } = diagnosis;
   const [first] = failures;
   const example = first === undefined
@@ -146,8 +146,8 @@ function logsOf({ namespace, name, container }: CoilContainer): string {
 /** Puts together what is shown. */
 export function reportOf(
   results: readonly Result[],
-  rest: Omit<Report, "checks" | "probes">,
-): Report {
+  rest: Omit<ConnectivityReport, "checks" | "probes">,
+): ConnectivityReport {
   return {
     ...rest,
     checks: countsOf(results),
@@ -160,7 +160,7 @@ export function reportOf(
 }
 
 /** Formats it for people. */
-export function formatReport(report: Report): string {
+export function formatReport(report: ConnectivityReport): string {
   const { nodes, allNodes, checks, problems, unseen } = report;
   const table = formatTable([
     { header: "CHECK", value: ({ check }) => check },
@@ -175,7 +175,7 @@ export function formatReport(report: Report): string {
 }
 
 /** The same as JUnit's XML, for CI systems. */
-export function formatJunit(report: Report): string {
+export function formatJunit(report: ConnectivityReport): string {
   const { probes, problems, unseen } = report;
   const suites = CHECKS.map((check) =>
     suite(

@@ -5,7 +5,7 @@ import {
 } from "../../../lib/api/mod.ts";
 import {
   type LivePod,
-  type Selection,
+  type Replaceable,
   selectReplaceable,
 } from "../../../lib/eviction/mod.ts";
 import { count } from "../../../lib/flags/mod.ts";
@@ -37,7 +37,7 @@ export interface DrainView {
 }
 
 /** Remaining work. */
-export interface DrainPlan extends Selection {
+export interface DrainPlan extends Replaceable {
   /** Those that would get no address elsewhere, with the reason. */
   readonly homeless: readonly string[];
 }

@@ -13,7 +13,7 @@ import {
 } from "../../../lib/api/mod.ts";
 import { type Address, type Prefix, valuesOf } from "../../../lib/inet/mod.ts";
 import { nameText, POOL_LABEL, VPC_POOL } from "../../../lib/names/mod.ts";
-import type { Facts, Former, PodFacts } from "./facts.ts";
+import type { AddressHolder, Facts, Former } from "./facts.ts";
 
 /**
  * What an address is. `in-use`: pods have it. `free`: in a node's block, and
@@ -28,7 +28,7 @@ export type AddressUse =
   | "unknown";
 
 /** A pod as it is shown. */
-export type Holder = Omit<PodFacts, "addresses" | "isHostNetwork">;
+export type Holder = Omit<AddressHolder, "addresses" | "isHostNetwork">;
 
 /** All there is to say of an address. */
 export interface AddressReport {
@@ -95,11 +95,11 @@ type Found = Pick<
   "holders" | "ended" | "blocks" | "pools" | "others"
 >;
 
-function hasEnded({ phase }: PodFacts): boolean {
+function hasEnded({ phase }: AddressHolder): boolean {
   return phase === "Succeeded" || phase === "Failed";
 }
 
-function shown(pod: PodFacts): Holder {
+function shown(pod: AddressHolder): Holder {
   const { addresses: _, isHostNetwork: __, ...rest } = pod;
   return rest;
 }
@@ -208,7 +208,7 @@ function problemsOf(
   address: Address,
   { facts, holders, now }: {
     readonly facts: Facts;
-    readonly holders: readonly PodFacts[];
+    readonly holders: readonly AddressHolder[];
     readonly now: Date;
   },
 ): Finding[] {

@@ -3,7 +3,7 @@ import { newVpcNode, vpcBlocksOf, type VpcNode } from "../../../lib/api/mod.ts";
 import { Address } from "../../../lib/inet/mod.ts";
 import { AGO, block, NOW, pool } from "../../../lib/ipam/audit/testing.ts";
 import { explainAddress } from "./address.ts";
-import type { Facts, PodFacts } from "./facts.ts";
+import type { AddressHolder, Facts } from "./facts.ts";
 import { formatExplanation } from "./text.ts";
 
 const DEFAULT = pool("default", [{ ipv4: "10.2.0.0/24", ipv6: "fd02::/120" }]);
@@ -29,8 +29,8 @@ const BLOCKS = [
 function pod(
   name: string,
   addresses: readonly string[],
-  more: Partial<PodFacts> = {},
-): PodFacts {
+  more: Partial<AddressHolder> = {},
+): AddressHolder {
   return {
     namespace: "apps",
     name,

@@ -24,7 +24,7 @@ import type { Looker, Unseen } from "../base/looker.ts";
 import { transformBlock } from "../ipam/cluster_reader.ts";
 
 /** A pod that has one of the addresses, or had it until it ended. */
-export interface PodFacts {
+export interface AddressHolder {
   readonly namespace: string;
   readonly name: string;
   readonly node: string;
@@ -44,7 +44,7 @@ export interface Former extends FormerHolder {
 
 /** All that concerns some addresses; absent is what could not be read. */
 export interface Facts {
-  readonly pods?: readonly PodFacts[] | undefined;
+  readonly pods?: readonly AddressHolder[] | undefined;
   /** What EC2 has granted is in the form of AddressBlocks, too. */
   readonly blocks?: readonly AddressBlock[] | undefined;
   readonly pools?: readonly AddressPool[] | undefined;
@@ -122,7 +122,7 @@ export async function readFacts(
   };
 }
 
-function podFacts(pod: V1Pod, addresses: readonly Address[]): PodFacts {
+function podFacts(pod: V1Pod, addresses: readonly Address[]): AddressHolder {
   const { metadata, spec, status } = pod;
   return {
     namespace: metadata?.namespace ?? "",

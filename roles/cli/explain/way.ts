@@ -11,9 +11,9 @@ import {
   type ClientPlan,
   type EgressLookup,
   egressRefsOf,
+  type GatewaySelection,
   planClient,
   selectGateways,
-  type Selection,
   type WayOut,
   wayOut,
 } from "../../../lib/egress/mod.ts";
@@ -116,7 +116,10 @@ const NAMES: Readonly<Record<Family, string>> = { ipv4: "IPv4", ipv6: "IPv6" };
 
 function wayText(
   way: WayOut,
-  { selection, node }: { readonly selection: Selection; readonly node: string },
+  { selection, node }: {
+    readonly selection: GatewaySelection;
+    readonly node: string;
+  },
 ): Omit<WayReport, "pod" | "to" | "remarks"> {
   switch (way.kind) {
     case "egress": {
@@ -181,7 +184,7 @@ function remarksOf(
   to: Address,
   way: WayOut,
   { selection, plan }: {
-    readonly selection: Selection;
+    readonly selection: GatewaySelection;
     readonly plan: ClientPlan;
   },
 ): string[] {

@@ -6,7 +6,7 @@ import { formatTable } from "../base/table.ts";
 import type { Snapshot } from "./snapshot.ts";
 
 /** Output of `coil status`. */
-export interface Report {
+export interface StatusReport {
   readonly parts: readonly PartRow[];
   readonly leases: readonly LeaseRow[];
   /** How many there are; absent when they could not be read. */
@@ -40,7 +40,7 @@ interface LeaseRow {
 export function reportOf(
   snapshot: Snapshot,
   problems: readonly Problem[],
-): Report {
+): StatusReport {
   const { workloads = [], parts = [], leases = [], unseen } = snapshot;
   const { pools, egresses, nodes } = snapshot;
   const rows = workloads.map(({ kind, namespace, name, ready, wanted }) => {
@@ -67,7 +67,7 @@ export function reportOf(
 }
 
 /** Formats it for people. */
-export function formatReport(report: Report, now: Date): string {
+export function formatReport(report: StatusReport, now: Date): string {
   const parts = formatTable([
     { header: "PART", value: ({ namespace, name }) => `${namespace}/${name}` },
     { header: "READY", value: ({ ready, wanted }) => `${ready}/${wanted}` },
@@ -90,7 +90,7 @@ export function formatReport(report: Report, now: Date): string {
   ].join("\n");
 }
 
-function counts({ pools, egresses, nodes }: Report): string {
+function counts({ pools, egresses, nodes }: StatusReport): string {
   const known = [["AddressPools", pools], ["Egresses", egresses], [
     "Nodes",
     nodes,

@@ -19,7 +19,7 @@ import {
   PROBLEM_FLAGS,
 } from "../base/problem.ts";
 import { problemsOf } from "./problems.ts";
-import { formatReport, type Report, reportOf } from "./report.ts";
+import { formatReport, reportOf, type StatusReport } from "./report.ts";
 import { readSnapshot } from "./snapshot.ts";
 
 /** How long to wait before looking again. */
@@ -74,7 +74,7 @@ interface Look {
 }
 
 /** Looks until there are no problems or the time is over. An API server that does not answer may be part of what is waited for. */
-async function settled(look: Look): Promise<Report> {
+async function settled(look: Look): Promise<StatusReport> {
   const { terminal, waitMs } = look;
   const endsAt = terminal.now().getTime() + waitMs;
   let said = "";
@@ -95,7 +95,7 @@ async function settled(look: Look): Promise<Report> {
 async function once(
   { client, terminal, pageSize }: Look,
   { isLast }: { readonly isLast: boolean },
-): Promise<Report | undefined> {
+): Promise<StatusReport | undefined> {
   try {
     const snapshot = await readSnapshot(new Looker(client, pageSize));
     return reportOf(snapshot, problemsOf(snapshot, terminal.now()));
@@ -105,7 +105,7 @@ async function once(
   }
 }
 
-function waitingFor(report: Report | undefined): string {
+function waitingFor(report: StatusReport | undefined): string {
   if (report === undefined) return "the API server does not answer";
   const [first] = report.problems;
   if (first === undefined) return "not all could be looked at";

@@ -21,11 +21,11 @@ import {
   type SubnetMap,
 } from "../map/pool_map.ts";
 import { problemsOf } from "../status/problems.ts";
-import { type Report, reportOf } from "../status/report.ts";
+import { reportOf, type StatusReport } from "../status/report.ts";
 import type { Part, Snapshot } from "../status/snapshot.ts";
 
 /** Entry `status`. */
-export interface StatusView extends Report {
+export interface StatusView extends StatusReport {
   /** Host and port of the API server. */
   readonly cluster: string;
 }

@@ -2,12 +2,12 @@ import type { Block, Pool } from "../../../lib/api/mod.ts";
 import { type Address, PrefixMap, valuesOf } from "../../../lib/inet/mod.ts";
 import {
   type LivePod,
-  type Selection,
+  type Replaceable,
   selectReplaceable,
 } from "../../../lib/eviction/mod.ts";
 
 /** The pods that v1 gave their addresses. */
-export interface V1Pods extends Selection {
+export interface V1Pods extends Replaceable {
   /** Names of reserved blocks that have addresses of pods. */
   readonly inUse: ReadonlySet<string>;
 }

@@ -2,7 +2,7 @@ import { isJsonObject } from "../../../lib/json/mod.ts";
 import {
   type AttachmentKey,
   checkContainerId,
-  checkInterfaceName,
+  checkIfname,
   CniError,
   ErrorCode,
   parseResult,
@@ -66,7 +66,7 @@ export function parseKey(args: CniRequest): AttachmentKey {
 export function parseStrictKey(args: CniRequest): AttachmentKey {
   const key = parseKey(args);
   checkContainerId(key.containerId);
-  checkInterfaceName(key.ifname);
+  checkIfname(key.ifname);
   const { length } = key.containerId;
   if (length > MAX_CONTAINER_ID) {
     throw new InvalidCallError(

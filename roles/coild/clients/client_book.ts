@@ -1,4 +1,4 @@
-import type { ClientPlan, Selection } from "../../../lib/egress/mod.ts";
+import type { ClientPlan, GatewaySelection } from "../../../lib/egress/mod.ts";
 import type { AttachmentKey } from "../../../lib/cni/mod.ts";
 import type { Attachment } from "../calls/attachment.ts";
 import { byName, planText } from "./client_state.ts";
@@ -20,7 +20,7 @@ export class ClientBook {
     attachment: Attachment,
     { plan, selection, isNew = false }: {
       readonly plan: ClientPlan;
-      readonly selection: Selection;
+      readonly selection: GatewaySelection;
       readonly isNew?: boolean;
     },
   ): void {

@@ -2,7 +2,7 @@ import type {
   ClientGateway,
   ClientPlan,
   FailurePolicy,
-  Selection,
+  GatewaySelection,
   SkippedDestination,
 } from "../../../lib/egress/mod.ts";
 import { FAMILIES, type Family } from "../../../lib/inet/mod.ts";
@@ -39,7 +39,7 @@ export interface ConditionEnd {
 
 /** What is to be said about a client. Pure. */
 export function conditionsOf(
-  selection: Selection,
+  selection: GatewaySelection,
   plan: Pick<ClientPlan, "shadowed" | "skipped">,
 ): ClientCondition[] {
   return [
@@ -51,7 +51,7 @@ export function conditionsOf(
   ];
 }
 
-function missingObjects(selection: Selection): ClientCondition[] {
+function missingObjects(selection: GatewaySelection): ClientCondition[] {
   return selection.missing.map(({ kind, ...ref }) => ({
     id: `missing ${kind} ${nameText(ref)}`,
     reason: "EgressNotFound",
@@ -68,7 +68,7 @@ function missingObjects(selection: Selection): ClientCondition[] {
 }
 
 /** What becomes of packets while an Egress has no gateway. */
-function fateAt({ gateways }: Selection, ref: NamespacedName): string {
+function fateAt({ gateways }: GatewaySelection, ref: NamespacedName): string {
   const gateway = gateways.find(({ name }) => name === nameText(ref));
   return fateOf(gateway?.failurePolicy);
 }
@@ -79,7 +79,7 @@ function fateOf(policy: FailurePolicy | undefined): string {
     : "are rejected";
 }
 
-function invalidDestinations({ invalid }: Selection): ClientCondition[] {
+function invalidDestinations({ invalid }: GatewaySelection): ClientCondition[] {
   return invalid.map(({ gateway, text }) => ({
     id: `invalid ${gateway} ${text}`,
     reason: "EgressInvalid",
@@ -89,7 +89,7 @@ function invalidDestinations({ invalid }: Selection): ClientCondition[] {
 }
 
 function unavailableGateways(
-  selection: Selection,
+  selection: GatewaySelection,
   plan: Pick<ClientPlan, "skipped">,
 ): ClientCondition[] {
   return existing(selection).flatMap((gateway) => {
@@ -120,7 +120,7 @@ function unavailable(
 }
 
 /** The gateways of Egresses that exist and have a Service. */
-function existing({ gateways, missing }: Selection): ClientGateway[] {
+function existing({ gateways, missing }: GatewaySelection): ClientGateway[] {
   const gone = new Set(missing.map((ref) => nameText(ref)));
   return gateways.filter(({ name }) => !gone.has(name));
 }
@@ -139,7 +139,7 @@ function familiesThrough(
 
 /** What may be said of conditions that are not there. Pure. */
 export function endsOf(
-  selection: Selection,
+  selection: GatewaySelection,
   plan: Pick<ClientPlan, "skipped">,
 ): ConditionEnd[] {
   return existing(selection).flatMap((gateway): ConditionEnd[] => {
@@ -192,7 +192,7 @@ function shadowedDestinations(
  * none in common is a mistake, and refusals are always reported.
  */
 function foreignFamilies(
-  { gateways }: Selection,
+  { gateways }: GatewaySelection,
   { skipped }: Pick<ClientPlan, "skipped">,
 ): ClientCondition[] {
   return gateways.flatMap(({ name, destinations }) => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type {
   ClientGateway,
-  Selection,
+  GatewaySelection,
   SkippedDestination,
 } from "../../../lib/egress/mod.ts";
 import { Address, Prefix } from "../../../lib/inet/mod.ts";
@@ -23,7 +23,7 @@ function gateway(changes: Partial<ClientGateway> = {}): ClientGateway {
   };
 }
 
-function selection(changes: Partial<Selection> = {}): Selection {
+function selection(changes: Partial<GatewaySelection> = {}): GatewaySelection {
   return {
     gateways: [gateway()],
     missing: [],
@@ -36,7 +36,7 @@ function selection(changes: Partial<Selection> = {}): Selection {
 const NOTHING = { shadowed: [], skipped: [] };
 
 function reasons(
-  changes: Partial<Selection>,
+  changes: Partial<GatewaySelection>,
   plan: Partial<Parameters<typeof conditionsOf>[1]> = {},
 ): string[] {
   const conditions = conditionsOf(selection(changes), { ...NOTHING, ...plan });
@@ -133,7 +133,7 @@ Deno.test("conditionsOf() names what is shadowed and what is invalid", () => {
 
 Deno.test("endsOf() says that a gateway is ready, or nothing is refused, only of an Egress of which that is true", () => {
   const ends = (
-    changes: Partial<Selection>,
+    changes: Partial<GatewaySelection>,
     skipped: readonly SkippedDestination[] = [],
   ) => endsOf(selection(changes), { skipped }).map(({ id }) => id);
   assert.deepEqual(ends({}), ["unavailable nat/a", "refused nat/a"]);

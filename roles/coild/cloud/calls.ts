@@ -18,7 +18,7 @@ import type {
   Ec2Eni,
   Outcome,
   Ownership,
-  Refusal,
+  RefusalReason,
 } from "../../../lib/vpc/mod.ts";
 
 /** Properties that all ENIs of a node share. */
@@ -97,7 +97,7 @@ function ownershipOf(eni: NetworkInterface, view: EniView): Ownership {
 }
 
 /** How calls of the plan are made. */
-interface CallContext {
+interface PlanContext {
   readonly ec2: Ec2Client;
   readonly template: EniTemplate;
   readonly view: EniView;
@@ -108,7 +108,7 @@ interface CallContext {
 /** Makes a call of the plan. Never throws; what EC2 said is given to `onError`. */
 export async function perform(
   action: Action,
-  { onError, ...context }: CallContext & {
+  { onError, ...context }: PlanContext & {
     readonly onError: (error: unknown) => void;
   },
 ): Promise<Outcome> {
@@ -124,7 +124,7 @@ export async function perform(
 
 async function call(
   action: Action,
-  { ec2, template, view, signal }: CallContext,
+  { ec2, template, view, signal }: PlanContext,
 ): Promise<Outcome> {
   const options = { signal };
   switch (action.kind) {
@@ -178,7 +178,7 @@ async function call(
 
 async function assign(
   { eni, what, count }: Action & { readonly kind: "assign" },
-  { ec2, signal }: Pick<CallContext, "ec2" | "signal">,
+  { ec2, signal }: Pick<PlanContext, "ec2" | "signal">,
 ): Promise<readonly Prefix[]> {
   if (what === "ipv6") {
     return await ec2.assignIpv6Prefixes(eni, count, { signal });
@@ -191,7 +191,7 @@ async function assign(
   return [...addresses.map((address) => Prefix.host(address)), ...prefixes];
 }
 
-const REFUSALS: Readonly<Record<string, Refusal>> = {
+const REFUSALS: Readonly<Record<string, RefusalReason>> = {
   AttachmentLimitExceeded: "limit",
   InsufficientCidrBlocks: "exhausted",
   InsufficientFreeAddressesInSubnet: "exhausted",

@@ -5,7 +5,10 @@ import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { AttachmentBook } from "../calls/attachment_book.ts";
 import type { CallOptions, Connected } from "../calls/attachments.ts";
 import type { AddRequest } from "../calls/cni_request.ts";
-import { egressRefsOf, type Selection } from "../../../lib/egress/mod.ts";
+import {
+  egressRefsOf,
+  type GatewaySelection,
+} from "../../../lib/egress/mod.ts";
 import type { EgressReconciler } from "./reconciler.ts";
 import type { EgressSetup } from "./setup.ts";
 import type { CoildMetrics } from "../observe/metrics.ts";
@@ -20,7 +23,7 @@ const log = getLogger("egress");
 export interface SetUpOptions extends CallOptions {
   readonly request: AddRequest;
   /** What `wanted()` came to. */
-  readonly wanted: Selection | undefined;
+  readonly wanted: GatewaySelection | undefined;
   /** What `announcement()` gave; begun already. */
   readonly announcement: PodAnnouncement | undefined;
 }
@@ -32,7 +35,7 @@ export interface EgressCalls {
     request: AddRequest,
     pod: PodFacts,
     options: CallOptions,
-  ): Promise<Selection | undefined>;
+  ): Promise<GatewaySelection | undefined>;
 
   /** Announces a new pod to its gateways; undefined when it has none. */
   announcement(
@@ -87,7 +90,7 @@ export class WithEgress implements EgressCalls {
     { ifname }: AddRequest,
     pod: PodFacts,
     options: CallOptions,
-  ): Promise<Selection | undefined> {
+  ): Promise<GatewaySelection | undefined> {
     if (ifname !== POD_INTERFACE) return undefined;
     // The reconciler reports it; the gateway itself has to start.
     if (pod.isGateway) return undefined;

@@ -2,11 +2,11 @@ import {
   type ClientGateway,
   type ClientPlan,
   egressRefsOf,
+  type GatewaySelection,
   type IsTaken,
   planClient,
   problemOf,
   selectGateways,
-  type Selection,
 } from "../../../lib/egress/mod.ts";
 import { nameText } from "../../../lib/names/mod.ts";
 import { InvalidAnnotationError } from "../base/errors.ts";
@@ -44,7 +44,7 @@ export class ClientPlanner {
   async select(
     annotations: Readonly<Record<string, string>>,
     options: CallOptions,
-  ): Promise<Selection | undefined> {
+  ): Promise<GatewaySelection | undefined> {
     const problem = problemOf(annotations);
     if (problem !== undefined) throw new InvalidAnnotationError(problem);
     const refs = egressRefsOf(annotations);

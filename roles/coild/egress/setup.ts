@@ -1,4 +1,7 @@
-import type { GatewayGroup, Selection } from "../../../lib/egress/mod.ts";
+import type {
+  GatewayGroup,
+  GatewaySelection,
+} from "../../../lib/egress/mod.ts";
 import { type Address, valuesOf } from "../../../lib/inet/mod.ts";
 import { splitKey } from "../../../lib/kube/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
@@ -113,7 +116,7 @@ export class EgressSetup {
   async wanted(
     pod: Pick<PodFacts, "namespace" | "name" | "annotations">,
     options: CallOptions,
-  ): Promise<Selection | undefined> {
+  ): Promise<GatewaySelection | undefined> {
     const selection = await this.#planner.select(pod.annotations, options);
     if (selection === undefined) return undefined;
     const [missing] = selection.missing;
@@ -156,7 +159,7 @@ export class EgressSetup {
   /** Announces a new pod to its gateways. Never throws. */
   async announce(
     attachment: Addressed,
-    selection: Selection,
+    selection: GatewaySelection,
     options: CallOptions,
   ): Promise<void> {
     const { announcer } = this.#with;
@@ -172,7 +175,7 @@ export class EgressSetup {
    */
   async setUp(
     attachment: Attachment & Pick<Connected, "freshMtu">,
-    selection: Selection,
+    selection: GatewaySelection,
     { netns, signal }: CallOptions & { readonly netns: Netns },
   ): Promise<void> {
     assertAddressed(attachment);

@@ -1,7 +1,7 @@
 import type {
   ClientGateway,
   ClientPlan,
-  Selection,
+  GatewaySelection,
 } from "../../../lib/egress/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
 import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
@@ -189,7 +189,7 @@ export class ClientUpdates {
   async #converge(
     attachment: Attachment,
     { selection, gateways, netns, signal }: CallOptions & {
-      readonly selection: Selection;
+      readonly selection: GatewaySelection;
       readonly gateways: readonly ClientGateway[];
       readonly netns: Netns;
     },

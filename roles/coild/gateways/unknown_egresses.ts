@@ -1,4 +1,7 @@
-import type { ClientGateway, Selection } from "../../../lib/egress/mod.ts";
+import type {
+  ClientGateway,
+  GatewaySelection,
+} from "../../../lib/egress/mod.ts";
 import type { Prefix } from "../../../lib/inet/mod.ts";
 import { type NamespacedName, nameText } from "../../../lib/names/mod.ts";
 
@@ -14,7 +17,7 @@ export interface FilledIn {
  * through it: it was not configured to go another way.
  */
 export function fillIn(
-  { gateways, missing }: Selection,
+  { gateways, missing }: GatewaySelection,
   known: ReadonlyMap<string, ClientGateway> = new Map(),
 ): FilledIn {
   const filled = [...gateways];
