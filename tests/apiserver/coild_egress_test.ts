@@ -432,6 +432,7 @@ Deno.test("coild tells gateways of new clients", async (t) => {
   const handle = announceHandler({
     authenticate: (token, peer) => reviews.callerOf(token, peer),
     takeLosses: () => ({ status: 204 }),
+    takeSources: () => ({ status: 204 }),
     admit: async (announcement) => {
       told.push(announcement);
       onTold();

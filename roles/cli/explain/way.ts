@@ -169,7 +169,7 @@ function wayText(
 function translations(
   egress: string | undefined,
   { selection, lookup }: {
-    readonly selection: Selection;
+    readonly selection: GatewaySelection;
     readonly lookup: EgressLookup;
   },
 ): readonly EgressTranslation[] {

@@ -10,7 +10,10 @@ const IDENTITY: GatewayIdentity = {
   namespace: "nat",
   egress: "internet",
   pod: "internet-0",
-  addresses: { ipv4: Address.parse("10.2.0.8"), ipv6: Address.parse("fd02::8") },
+  addresses: {
+    ipv4: Address.parse("10.2.0.8"),
+    ipv6: Address.parse("fd02::8"),
+  },
   node: "n1",
 };
 
@@ -26,8 +29,7 @@ function sourcesLab(identity: Partial<GatewayIdentity> = {}) {
   });
   const report = (
     translated: readonly (readonly [source: string, seenAs: string])[],
-    { egress = EGRESS, username = USER, node = "n1" } =
-      {},
+    { egress = EGRESS, username = USER, node = "n1" } = {},
     destination = "203.0.113.9",
   ) => {
     const parsed = translated.map(([source, seenAs]) => ({

@@ -116,7 +116,10 @@ Deno.test("transformPod() keeps of labels those by which a gateway and its Egres
     transformPod({
       metadata: { namespace: "internet", labels: { ...labels, team: "a" } },
     }).metadata?.labels;
-  assert.deepEqual(kept({ ...labels, ...instance }), { ...labels, ...instance });
+  assert.deepEqual(kept({ ...labels, ...instance }), {
+    ...labels,
+    ...instance,
+  });
   assert.deepEqual(kept(labels), labels);
   assert.equal(kept(instance), undefined);
 });

@@ -8,7 +8,12 @@ import {
   gatewayEgress,
   parseDestinations,
 } from "../../../lib/api/mod.ts";
-import { type Clock, jittered, sleep, systemClock } from "../../../lib/async/mod.ts";
+import {
+  type Clock,
+  jittered,
+  sleep,
+  systemClock,
+} from "../../../lib/async/mod.ts";
 import { type Address, FAMILIES, type Prefix } from "../../../lib/inet/mod.ts";
 import {
   KubeApiError,

@@ -7,7 +7,10 @@ import { Address } from "../../../lib/inet/mod.ts";
 import { KubeClient, type V1Pod } from "../../../lib/kube/mod.ts";
 import { FakeTransport } from "../../../lib/kube/testing.ts";
 import { LinuxError } from "../../../lib/linux/mod.ts";
-import { CONNTRACK_STATUS, type ConntrackFlow } from "../../../lib/netlink/mod.ts";
+import {
+  CONNTRACK_STATUS,
+  type ConntrackFlow,
+} from "../../../lib/netlink/mod.ts";
 import { loggedLines } from "../../../lib/telemetry/testing.ts";
 import { SourceLook } from "./source_look.ts";
 
@@ -40,7 +43,11 @@ function gateway(
   { name = "internet", hostNetwork = false } = {},
 ): V1Pod {
   return {
-    metadata: { namespace: "nat", name: "x", labels: { ...egressLabels(name) } },
+    metadata: {
+      namespace: "nat",
+      name: "x",
+      labels: { ...egressLabels(name) },
+    },
     spec: { containers: [], hostNetwork },
     status: { phase: "Running", podIPs: ips.map((ip) => ({ ip })) },
   };
