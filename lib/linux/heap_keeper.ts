@@ -18,9 +18,12 @@ const LONG_REST_LOOKS = 4;
 const LEAST_BYTES = 1024 * 1024;
 
 /**
- * After as many, pages of the executable are given back when so much more of files is in memory than right after the last
- * time. A second without work needs half of that, a look at something outside of the process twice.
+ * So many measurements after the last call, of which the last ones were idle, pages of the executable are given back when
+ * so much more of files is in memory than right after the last time: the next call needs them again, which takes some
+ * milliseconds. A second without work needs half of that, a look at something outside of the process twice.
  */
+const CALM_LOOKS = 10;
+const REST_LOOKS = 2;
 const FILE_BYTES = 8 * 1024 * 1024;
 
 /** So many measurements after a collection during work, its pages are returned to the kernel, even if some work goes on. */
@@ -80,6 +83,8 @@ export class HeapKeeper {
   #atLastLook = 0;
   /** How many measurements in a row have found the process idle. */
   #rests = 0;
+  /** In how many measurements in a row no caller has waited. */
+  #calm = 0;
   #objects = 0;
   /** For how many measurements V8 has kept the pages of the last collection. */
   #looks = 0;
@@ -118,13 +123,14 @@ export class HeapKeeper {
       Math.abs(held.heap - this.#atLastLook) >= REST_BYTES;
     this.#atLastLook = held.heap;
     this.#rests = isBusy ? 0 : this.#rests + 1;
+    this.#calm = isWaitedFor ? 0 : this.#calm + 1;
     // V8 keeps the pages that a collection empties, and frees them in the next.
     const owesPages = this.#keepsPages && !isWaitedFor &&
       ++this.#looks >= PAGES_LOOKS;
     if (owesPages || this.#growth(held) >= this.#worthBytes) {
       this.#clean(isBusy && !owesPages ? 1 : 2);
     } else if (
-      this.#rests >= LONG_REST_LOOKS &&
+      this.#calm >= CALM_LOOKS && this.#rests >= REST_LOOKS &&
       held.files - this.#floor.files >= FILE_BYTES
     ) {
       this.#releaseFile();

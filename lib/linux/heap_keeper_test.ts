@@ -66,7 +66,7 @@ Deno.test("HeapKeeper gives pages of the executable back at rest, not during wor
   assert.deepEqual([state.collections, state.releases], [[1, 2], 1]);
 });
 
-Deno.test("HeapKeeper.look() gives pages of the executable back that work has needed since, after a long rest, without a collection", () => {
+Deno.test("HeapKeeper.look() gives pages of the executable back that were needed since, when no caller has waited for some time, without a collection", () => {
   const { state, keeper } = setUp();
   const looks = (count: number) => {
     for (let i = 0; i < count; i++) keeper.look();
@@ -78,13 +78,18 @@ Deno.test("HeapKeeper.look() gives pages of the executable back that work has ne
   assert.equal(looks(20), 0);
   state.garbage += MIB / 2;
   state.files = 18 * MIB;
-  assert.deepEqual([looks(4), looks(1), looks(20)], [0, 1, 1]);
+  assert.deepEqual([looks(2), looks(1), looks(20)], [0, 1, 1]);
+  state.isBusy = true;
+  state.files = 30 * MIB;
+  assert.equal(looks(20), 1);
+  state.isBusy = false;
+  assert.deepEqual([looks(9), looks(1), looks(20)], [1, 2, 2]);
   // What needs them each second gets them each second, and not for long.
   for (let i = 0; i < 20; i++) {
     state.files = 30 * MIB;
     looks(1);
   }
-  assert.equal(state.releases, 6);
+  assert.equal(state.releases, 12);
   assert.deepEqual(state.collections, []);
 });
 

@@ -8,8 +8,8 @@ import { type Figure, figure } from "../figures.ts";
 import { memoryOf } from "../process_memory.ts";
 import { addPod, requestsIn, type VpcBench } from "./site.ts";
 
-/** Until garbage is collected and pages of the executable are given back. */
-const REST_MS = 8_000;
+/** Until garbage is collected and pages of the executable are given back: ten seconds after the last call. */
+const REST_MS = 15_000;
 /** Each second for so long: looks at the metadata, each 30 s, need pages for some seconds. */
 const MEMORY_SAMPLES = 30;
 const PODS = 110;
