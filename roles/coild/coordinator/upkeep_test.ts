@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { TaskGroup } from "../../../lib/async/mod.ts";
 import { untilPasses, untilQuiet } from "../../../lib/async/testing.ts";
 import { FakeNetwork, linkOf } from "../../../lib/coordinator/testing.ts";
-import { Prefix } from "../../../lib/inet/mod.ts";
-import type { Listener, Route } from "../../../lib/netlink/mod.ts";
+import { Address, Prefix } from "../../../lib/inet/mod.ts";
+import type { Listener, Neighbour, Route } from "../../../lib/netlink/mod.ts";
 import { addressEntry } from "../../../lib/netlink/testing.ts";
 import { loggedLines } from "../../../lib/telemetry/testing.ts";
 import { CoordinatorUpkeep } from "./upkeep.ts";
@@ -33,7 +33,7 @@ class Site implements AsyncDisposable {
     addresses: [addressEntry(2, "10.6.0.10/24")],
     rules: [],
     routes: ROUTES,
-    neighbours: [],
+    neighbours: [] as Neighbour[],
   };
   looks = 0;
   /** The host's ends of the pods that were looked at. */
@@ -158,4 +158,22 @@ Deno.test("CoordinatorUpkeep looks at pods again when a call has run during a lo
   };
   await site.settle();
   assert.deepEqual([site.looks, site.pods], [2, [...ENDS, ...ENDS]]);
+});
+
+Deno.test("CoordinatorUpkeep looks at the host again when it has left something to a call that has run", async () => {
+  loggedLines();
+  await using site = new Site();
+  await site.settle();
+  site.isQuiet = false;
+  // The host lacks its route.
+  site.host.neighbours.push({
+    index: 7,
+    address: Address.parse("10.6.0.109"),
+    mac: "02:00:00:00:00:01",
+    state: "permanent",
+    protocol: 32,
+  });
+  site.onLook = () => site.isQuiet = site.looks > 2;
+  await site.hear();
+  assert.deepEqual([site.looks, site.pods], [3, [...ENDS]]);
 });
