@@ -1,9 +1,17 @@
 import assert from "node:assert/strict";
 import { Address } from "../../inet/mod.ts";
+import type { Netns } from "../../linux/mod.ts";
 import { NetlinkError, type Route } from "../../netlink/mod.ts";
 import { addressEntry } from "../../netlink/testing.ts";
+import type { Filters } from "./ports.ts";
 import { FakeNetwork, linkOf, type NetworkState } from "../testing.ts";
-import { readAddresses, readSides } from "./read.ts";
+import type { Step } from "../state/steps.ts";
+import {
+  areRepliesMarked,
+  readAddresses,
+  readSides,
+  readSysctls,
+} from "./read.ts";
 
 function route(changes: Partial<Route>): Route {
   return {
@@ -74,4 +82,35 @@ Deno.test("readAddresses() reads links once, and fails where an answer is lost",
   const lost = new NetlinkError("get", { errno: 105, lost: "answer" });
   pod.answer = () => lost;
   await assert.rejects(readAddresses(pod, new Set(["link1"])), lost);
+});
+
+Deno.test("readSysctls() reads what steps set of each side, and passes over what the kernel lacks", () => {
+  const name = "net/ipv4/ip_forward";
+  const sysctl = { kind: "sysctl", name, value: "1" } as const;
+  const steps: Step[] = [
+    { ...sysctl, place: "pod" },
+    { ...sysctl, place: "pod", name: "net/ipv4/missing" },
+    { ...sysctl, place: "host", name: "net/ipv4/conf/all/rp_filter" },
+    { kind: "replies" },
+  ];
+  const here = { netns: undefined as unknown as Netns }; // this process's, as the host's is
+  const values = readSysctls(here, steps);
+  assert.deepEqual([...values.keys()], [
+    `pod ${name}`,
+    "host net/ipv4/conf/all/rp_filter",
+  ]);
+  assert.match(`${values.get(`pod ${name}`)}`, /^[01]$/);
+});
+
+Deno.test("areRepliesMarked() looks for the table where a step wants it", async () => {
+  const isMarked = async (differences: string[], steps: readonly Step[]) => {
+    const filters: Partial<Filters> = {
+      compareTable: () => Promise.resolve(differences),
+    };
+    return await areRepliesMarked({ filters: filters as Filters }, steps); // all that is used
+  };
+  const wanted: Step[] = [{ kind: "replies" }];
+  assert.equal(await isMarked([], wanted), true);
+  assert.equal(await isMarked(["another rule"], wanted), false);
+  assert.equal(await isMarked([], []), false);
 });
