@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { CniError, parseConfig } from "../cni/mod.ts";
 import type { JsonObject } from "../json/mod.ts";
 import type { Netns } from "../linux/mod.ts";
+import { addressEntry } from "../netlink/testing.ts";
 import { NOTHING_SHARED, readShared } from "./config/shared.ts";
 import type { Filters, Outside } from "./kernel/ports.ts";
 import { type CoordinatorCall, runCoordinator } from "./run.ts";
@@ -109,8 +110,12 @@ Deno.test("runCoordinator() says in STATUS what is missing, by the code for that
   assert.equal(await status({ mode: "disable" }), "");
 });
 
-/** Makes a DEL of net2 in a pod of three interfaces. Returns by which of them it looked for the pod's link to the host, and what it closed. */
-async function deleted(config: JsonObject, later?: Outside["later"]) {
+/** Makes a call for net2 in a pod of three interfaces. Returns by which of them it looked for the pod's link to the host, what it closed, and its error. */
+async function called(
+  command: CoordinatorCall["command"],
+  config: JsonObject = {},
+  changes: Partial<Outside> = {},
+) {
   const asked: string[] = [];
   const closed: string[] = [];
   const close = (what: string) => ({
@@ -119,26 +124,34 @@ async function deleted(config: JsonObject, later?: Outside["later"]) {
   });
   const netns = close("netns") as unknown as Netns; // handed on
   const links = ["eth0", "net1", "net2"].map((name, n) => linkOf(n, { name }));
+  const addresses = [addressEntry(2, "10.7.0.100/24")];
   const outside = {
+    shared: () => readShared(NOTHING_SHARED),
     openPodNetns: () => netns,
     openRoutes: (side) =>
       Object.assign(
-        new FakeNetwork(side === netns ? { links } : {}),
+        new FakeNetwork(side === netns ? { links, addresses } : {}),
         close(side === netns ? "pod" : "host"),
       ),
     openFilters: () => close("filters") as Partial<Filters> as Filters,
+    openNamespaces: () => ({
+      ofPeer: () => Promise.resolve(undefined),
+      ...close("namespaces"),
+    }),
     findHostEnd({ link }) {
       asked.push(link.name);
       return Promise.resolve(undefined);
     },
-    later,
+    warn() {},
+    ...changes,
   } as Partial<Outside> as Outside; // all that is used
   const call: CoordinatorCall = {
-    command: "DEL",
+    command,
     conf: parseConfig(JSON.stringify({
       cniVersion: "1.0.0",
       name: "n",
       type: "coordinator",
+      prevResult: RESULT,
       ...config,
     })),
     request: {
@@ -150,24 +163,61 @@ async function deleted(config: JsonObject, later?: Outside["later"]) {
       validAttachments: [],
     },
   };
-  await runCoordinator(outside, call);
-  return { asked, closed };
+  const error = await runCoordinator(outside, call)
+    .then(() => undefined, (error: unknown) => error);
+  return { asked, closed: closed.sort(), error };
 }
 
 Deno.test("runCoordinator() goes by the configuration's first interface in DEL, and by no configuration that ADD would refuse", async () => {
-  const asked = async (config: JsonObject) => (await deleted(config)).asked;
+  const asked = async (config: JsonObject) =>
+    (await called("DEL", config)).asked;
   assert.deepEqual(await asked({}), ["eth0"]);
   assert.deepEqual(await asked({ podDefaultCniNic: "net1" }), ["net1"]);
   const refused = { podDefaultCniNic: "net1", podRPFilter: 7 };
   assert.deepEqual(await asked(refused), ["eth0"]);
 });
 
+const OPENED = ["filters", "host", "netns", "pod"];
+
 Deno.test("runCoordinator() closes all that it has opened, and the pod's tables when its caller says so", async () => {
-  const all = ["filters", "host", "netns", "pod"];
-  assert.deepEqual((await deleted({})).closed.sort(), all);
+  for (const command of ["ADD", "CHECK", "DEL"] as const) {
+    const config = { serviceCIDR: ["10.96.0.0/12"], mode: "overlay" };
+    assert.deepEqual((await called(command, config)).closed, OPENED, command);
+  }
+  assert.deepEqual((await called("GC")).closed, ["host", "namespaces"]);
   const work: (() => Promise<void>)[] = [];
-  const { closed } = await deleted({}, (fn) => void work.push(fn));
-  assert.deepEqual(closed.sort(), all.slice(1));
+  const later: Outside["later"] = (fn) => void work.push(fn);
+  const { closed } = await called("DEL", {}, { later });
+  assert.deepEqual(closed, OPENED.slice(1));
   await work[0]?.();
-  assert.deepEqual(closed.sort(), all);
+  assert.deepEqual(closed.sort(), OPENED);
+});
+
+Deno.test("runCoordinator() says in ADD and CHECK that the pod's namespace is not there; DEL needs none", async () => {
+  const config = { serviceCIDR: ["10.96.0.0/12"], mode: "overlay" };
+  const gone = { openPodNetns: () => undefined };
+  for (const command of ["ADD", "CHECK"] as const) {
+    const { error } = await called(command, config, gone);
+    assert.ok(isCode(4, /"\/run\/netns\/none" is not there/)(error), command);
+  }
+  assert.equal((await called("DEL", config, gone)).error, undefined);
+});
+
+Deno.test("runCoordinator() joins no interface while it is not known where the Services are", async () => {
+  const { error, closed } = await called("ADD", { mode: "overlay" });
+  assert.ok(isCode(11, /./)(error));
+  assert.deepEqual(closed, []);
+});
+
+Deno.test("runCoordinator() checks an interface that was joined, also while its annotations cannot be had", async () => {
+  const asked = async (config: JsonObject, changes: Partial<Outside> = {}) =>
+    (await called("CHECK", config, changes)).asked;
+  const overlay = { mode: "overlay" };
+  assert.deepEqual(await asked(overlay), ["eth0"]);
+  const annotationsOf = () => Promise.reject(new Error("no answer"));
+  assert.deepEqual(await asked(overlay, { annotationsOf }), ["eth0"]);
+  assert.deepEqual(await asked({ mode: "disable" }), []);
+  // It may have been so in the defaults that are gone.
+  assert.deepEqual(await asked({}), []);
+  assert.deepEqual(await asked({ serviceCIDR: ["10.96.0.0/12"] }), ["eth0"]);
 });
