@@ -193,6 +193,15 @@ Deno.test("detach() goes by the result of ADD where the namespace is gone", asyn
   assert.deepEqual(done, ["husk 7"]);
 });
 
+Deno.test("detach() finds the table of an interface that is gone by each address that ADD has given it", async () => {
+  const inside = pod();
+  inside.links = inside.links.filter(({ index }) => index !== NET1);
+  inside.addresses = inside.addresses.filter(({ index }) => index !== NET1);
+  const addresses = ["10.7.0.100", "fd00:10:7::100"];
+  const { pod: sent } = await detached("net1", { inside, addresses });
+  assert.deepEqual(sent, NET1_IN_POD);
+});
+
 Deno.test("detach() deletes what a DEL that was killed has cut off, and no other container's pair", async () => {
   const husk = { ...PAIR, alias: `COIL-COORD-HUSK:${CONTAINER}:eth0` };
   assert.deepEqual(await detached("eth0", { of: { links: [husk] } }), {

@@ -68,6 +68,18 @@ Deno.test("planMoves() leaves the main table to the interface that alone has a d
   ]);
 });
 
+Deno.test("planMoves() leaves all where no other interface has a default route of the family, in the main table or in its own", () => {
+  const of = "";
+  const eth0 = defaultOf("eth0");
+  const movedWith = (route: Route) =>
+    movesOf([defaultOf("net1"), route], { of }).some((line) => line !== "");
+  assert.ok(movedWith(eth0));
+  assert.ok(movedWith(defaultOf("eth0", 200)));
+  assert.ok(!movedWith({ ...eth0, destination: Prefix.parse("10.5.0.0/16") }));
+  assert.ok(!movedWith({ ...eth0, family: "ipv6" }));
+  assert.ok(!movedWith({ ...defaultOf("eth0", 200), protocol: 3 }));
+});
+
 Deno.test("planMoves() keeps of an interface's table its own default route alone, where the main table has none", () => {
   const network = Prefix.parse("10.5.0.0/16");
   const kept = movesOf(KEPT_BY_NET1);

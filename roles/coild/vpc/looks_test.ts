@@ -13,10 +13,14 @@ import { CloudLooks } from "./looks.ts";
 
 const MACS = "meta-data/network/interfaces/macs/";
 const MAC = "02:00:00:00:00:01";
+const SECOND = "02:00:00:00:00:02";
 
-/** What the metadata service has of one ENI. */
+/** What the metadata service has of two ENIs. */
 const KEYS: Readonly<Record<string, string>> = {
-  [MACS]: `${MAC}/`,
+  [MACS]: `${MAC}/\n${SECOND}/`,
+  [`${MACS}${SECOND}/interface-id`]: "eni-2",
+  [`${MACS}${SECOND}/device-number`]: "1",
+  [`${MACS}${SECOND}/local-ipv4s`]: "10.0.1.5",
   [`${MACS}${MAC}/interface-id`]: "eni-1",
   [`${MACS}${MAC}/device-number`]: "0",
   [`${MACS}${MAC}/local-ipv4s`]: "10.0.1.4",
@@ -173,7 +177,7 @@ Deno.test("CloudLooks asks for ENIs without an instance at the start, and when t
 
 Deno.test("CloudLooks takes no metadata without the primary ENI", async () => {
   const lines = loggedLines();
-  const keys = { ...KEYS, [`${MACS}${MAC}/device-number`]: "1" };
+  const keys = { ...KEYS, [`${MACS}${MAC}/device-number`]: "2" };
   await using site = new Site({ keys });
   await untilPasses(() => assert.ok(site.atImds > 1));
   assert.equal(site.ended, 1, "the look at EC2");
