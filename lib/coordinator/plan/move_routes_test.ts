@@ -95,6 +95,17 @@ Deno.test("planMoves() keeps of an interface's table its own default route alone
     "replace 10.5.0.0/16 via 10.0.0.1 dev eth0 table 200 proto 32",
     ...kept,
   ]);
+  // In another table, of the coordinator, or not of a kind that is moved.
+  const { gateway: _, ...direct } = other;
+  for (
+    const left of [
+      { ...other, table: 300 },
+      { ...other, table: 107, protocol: COORDINATOR_PROTOCOL },
+      { ...other, protocol: COORDINATOR_PROTOCOL },
+      { ...direct, type: "local" },
+      { ...direct, destination: Prefix.parse("fe80::/64") },
+    ] as const
+  ) assert.deepEqual(withKept(left), kept);
   // Of another program, or in another table.
   const foreign = { ...defaultOf("eth0", 200), protocol: 3 };
   assert.deepEqual(movesOf([defaultOf("net1"), foreign]), []);

@@ -266,6 +266,7 @@ export class VpcFleet implements Disposable {
       now: this.#clock.nowMs(),
       released: this.#granted.released,
     });
+    // mutate: else a call begins that is not sent.
     signal.throwIfAborted();
     // What the kernel was asked for is what pods can have.
     this.#granted.publish(this.#situation(scene, { goal, uses }), {
