@@ -172,6 +172,30 @@ Deno.test("detach() takes the pair with the interface that it was made for, and 
   assert.deepEqual(done, ["coil-coordinator", "husk 7"]);
 });
 
+Deno.test("detach() empties the first interface's table, and in overlay that of all, with the last other interface", async () => {
+  const emptied = async (...others: readonly Rule[]) => {
+    const inside = pod();
+    inside.links = inside.links.filter(({ name }) => name !== "veth0");
+    inside.rules = [nicRule("10.7.0.100/32", 101), ...others];
+    inside.routes = [100, 101, 200].map((table) =>
+      route("10.5.0.0/16", { index: ETH0, table })
+    );
+    const { pod: sent } = await detached("net1", { inside });
+    return sent.flatMap((text) =>
+      /delete route .* table (\d+)/.exec(text)?.[1] ?? []
+    );
+  };
+  assert.deepEqual(await emptied(), ["100", "101", "200"]);
+  // Of net2, of the first interface, and of another program.
+  const ofNet2 = nicRule("10.8.0.100/32", 102);
+  assert.deepEqual(await emptied(ofNet2), ["101"]);
+  for (const table of [100, 200]) {
+    const ofFirst = nicRule("10.6.0.100/32", table);
+    assert.deepEqual(await emptied(ofFirst), ["100", "101", "200"], `${table}`);
+  }
+  assert.equal((await emptied({ ...ofNet2, protocol: 3 })).length, 3);
+});
+
 Deno.test("detach() takes the pair with the last interface", async () => {
   const inside = pod();
   inside.links = inside.links.map((link) =>

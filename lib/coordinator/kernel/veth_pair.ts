@@ -115,6 +115,7 @@ async function tryCreate(
     mtu,
     kind: "veth",
     up: true,
+    // mutate: no plan looks at it.
     lowerUp: true,
     group: 0,
     flags: 1,
