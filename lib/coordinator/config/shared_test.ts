@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { CniError } from "../../cni/mod.ts";
 import type { SpiderCoordinator } from "../../api/mod.ts";
 import { settingsOf } from "./defaults.ts";
 import {
@@ -131,4 +132,23 @@ Deno.test("parseDocument() refuses what is cut off or of another form", () => {
   );
   const later = text.replace("{", '{"later":true,');
   assert.deepEqual(parseDocument(later), parseDocument(text));
+});
+
+Deno.test("parseDocument() names the field that has another type", () => {
+  for (
+    const [name, fields] of [
+      ["config", { config: 5 }],
+      ["problem", { problem: 5 }],
+      ["message", { problem: { message: 5 } }],
+      ["details", { problem: { details: 5 } }],
+    ] as const
+  ) {
+    const text = JSON.stringify({ format: 1, config: {}, ...fields });
+    assert.throws(
+      () => parseDocument(text),
+      (error) =>
+        error instanceof CniError &&
+        `${error.message} ${error.details}`.includes(name),
+    );
+  }
 });
