@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
-import { CniError, parseConfig } from "../cni/mod.ts";
+import { parseConfig } from "../cni/mod.ts";
 import type { JsonObject } from "../json/mod.ts";
 import type { Netns } from "../linux/mod.ts";
 import { addressEntry } from "../netlink/testing.ts";
 import { NOTHING_SHARED, readShared } from "./config/shared.ts";
 import type { Filters, Outside } from "./kernel/ports.ts";
 import { type CoordinatorCall, runCoordinator } from "./run.ts";
-import { FakeNetwork, linkOf } from "./testing.ts";
+import { FakeNetwork, isRefusal, linkOf } from "./testing.ts";
 
 const KEY = "ipam.spidernet.io/default-route-nic";
 const RESULT = { cniVersion: "1.0.0", ips: [{ address: "10.7.0.100/24" }] };
@@ -54,17 +54,11 @@ async function run(
   return { asked, warnings, printed };
 }
 
-function isCode(code: number, message: RegExp): (error: unknown) => boolean {
-  return (error) =>
-    error instanceof CniError && error.code === code &&
-    message.test(error.message);
-}
-
 Deno.test("runCoordinator() prints the result of the plugin before as it came", async () => {
   assert.deepEqual(JSON.parse((await run()).printed), RESULT);
   await assert.rejects(
     run({ config: { prevResult: undefined } }),
-    isCode(7, /prevResult/),
+    isRefusal(7, /prevResult/),
   );
 });
 
@@ -94,7 +88,7 @@ Deno.test("runCoordinator() says whose annotations are not known", async () => {
 
 Deno.test("runCoordinator() refuses an annotation that cannot be an interface, and passes over what is no text", async () => {
   const annotations = { [KEY]: "a name that is too long" };
-  await assert.rejects(run({ annotations }), isCode(7, /./));
+  await assert.rejects(run({ annotations }), isRefusal(7, /./));
   await run({ annotations: { [KEY]: 5 as unknown as string } });
   await run({ annotations: { [KEY]: "net1" } });
 });
@@ -104,8 +98,8 @@ Deno.test("runCoordinator() says in STATUS what is missing, by the code for that
     (await run({ command: "STATUS", config })).printed;
   const mode = "auto";
   assert.equal(await status({ mode, serviceCIDR: ["10.96.0.0/12"] }), "");
-  await assert.rejects(status({ mode }), isCode(50, /not found/));
-  await assert.rejects(status({ podRPFilter: 7 }), isCode(50, /rp_filter/));
+  await assert.rejects(status({ mode }), isRefusal(50, /not found/));
+  await assert.rejects(status({ podRPFilter: 7 }), isRefusal(50, /rp_filter/));
   // As ADD, which does nothing then.
   assert.equal(await status({ mode: "disable" }), "");
 });
@@ -198,14 +192,17 @@ Deno.test("runCoordinator() says in ADD and CHECK that the pod's namespace is no
   const gone = { openPodNetns: () => undefined };
   for (const command of ["ADD", "CHECK"] as const) {
     const { error } = await called(command, config, gone);
-    assert.ok(isCode(4, /"\/run\/netns\/none" is not there/)(error), command);
+    assert.ok(
+      isRefusal(4, /"\/run\/netns\/none" is not there/)(error),
+      command,
+    );
   }
   assert.equal((await called("DEL", config, gone)).error, undefined);
 });
 
 Deno.test("runCoordinator() joins no interface while it is not known where the Services are", async () => {
   const { error, closed } = await called("ADD", { mode: "overlay" });
-  assert.ok(isCode(11, /./)(error));
+  assert.ok(isRefusal(11, /./)(error));
   assert.deepEqual(closed, []);
 });
 

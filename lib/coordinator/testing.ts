@@ -1,3 +1,4 @@
+import { CniError } from "../cni/mod.ts";
 import { Address } from "../inet/mod.ts";
 import {
   type AddressEntry,
@@ -41,6 +42,30 @@ function renderVeth(veth: VethSpec, { netns }: { netns: string }): string[] {
     `ip link set dev ${hostName} up`,
     `ip -n ${netns} link set dev ${podName} up`,
   ];
+}
+
+/** Whether an error is a CniError with that code and a message like this. */
+export function isRefusal(
+  code: number,
+  message: RegExp,
+): (error: unknown) => boolean {
+  return (error) =>
+    error instanceof CniError && error.code === code &&
+    message.test(error.message);
+}
+
+/** The default route of the main table by a link, as DHCP or another plugin makes it. */
+export function defaultRoute(index: number, gateway?: string): Route {
+  return {
+    family: gateway?.includes(":") ? "ipv6" : "ipv4",
+    destination: undefined,
+    gateway: gateway === undefined ? undefined : Address.parse(gateway),
+    index,
+    table: 254,
+    protocol: 3,
+    scope: "global",
+    type: "unicast",
+  };
 }
 
 /** A veth that is up, as the kernel lists it. */

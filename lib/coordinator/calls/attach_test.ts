@@ -3,17 +3,15 @@ import assert from "node:assert/strict";
 import { CniError } from "../../cni/mod.ts";
 import type { Given } from "../config/config.ts";
 import { settingsOf } from "../config/defaults.ts";
-import { Address } from "../../inet/mod.ts";
 import {
   type AddressEntry,
   type Link,
   NetlinkError,
-  type Route,
 } from "../../netlink/mod.ts";
 import { addressEntry } from "../../netlink/testing.ts";
 import type { Filters, Kernel, Outside } from "../kernel/ports.ts";
 import { planVeth } from "../plan/veth.ts";
-import { FakeNetwork, linkOf } from "../testing.ts";
+import { defaultRoute, FakeNetwork, linkOf } from "../testing.ts";
 import { attach } from "./attach.ts";
 import { check } from "./check.ts";
 
@@ -28,19 +26,6 @@ const OUTER = linkOf(END, {
   peerIndex: VETH,
 });
 const EPERM = new NetlinkError("do it", { errno: 1 });
-
-function defaultBy(index: number, gateway: string): Route {
-  return {
-    family: "ipv4",
-    destination: undefined,
-    gateway: Address.parse(gateway),
-    index,
-    table: 254,
-    protocol: 3,
-    scope: "global",
-    type: "unicast",
-  };
-}
 
 /** A pod with two interfaces, its host, and what is done to both and said of it. */
 class Site {
@@ -67,7 +52,7 @@ class Site {
         ...inner ? [inner] : [],
       ],
       addresses: [...addresses, addressEntry(NET1, "10.7.0.100/24")],
-      routes: [defaultBy(ETH0, "10.6.0.1"), defaultBy(NET1, "10.7.0.1")],
+      routes: [defaultRoute(ETH0, "10.6.0.1"), defaultRoute(NET1, "10.7.0.1")],
     });
     this.host = new FakeNetwork({
       links: [linkOf(NODE, { name: "node" }), ...outer ? [outer] : []],

@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { CniError } from "../../cni/mod.ts";
 import type { Given } from "../config/config.ts";
 import { settingsOf } from "../config/defaults.ts";
 import { Address, Prefix } from "../../inet/mod.ts";
@@ -8,7 +7,12 @@ import type { AddressEntry, Link, Route } from "../../netlink/mod.ts";
 import { addressEntry } from "../../netlink/testing.ts";
 import type { Kernel } from "../kernel/ports.ts";
 import { COORDINATOR_PROTOCOL } from "../../names/mod.ts";
-import { FakeNetwork, linkOf, type NetworkState } from "../testing.ts";
+import {
+  FakeNetwork,
+  isRefusal,
+  linkOf,
+  type NetworkState,
+} from "../testing.ts";
 import {
   type ConfiguredAttachment,
   findEnds,
@@ -50,12 +54,6 @@ function eth0(changes: Partial<Link> = {}): Link {
 
 const NET1_LINK = linkOf(NET1, { name: "net1", kind: "macvlan" });
 
-function isCode(code: number, message: RegExp): (error: unknown) => boolean {
-  return (error) =>
-    error instanceof CniError && error.code === code &&
-    message.test(error.message);
-}
-
 Deno.test("namesOf() has the interface, the first one, the pair's end and the one that is to have the default route", () => {
   const names = (given: Given) => [...namesOf(attachmentOf("net1", given))];
   assert.deepEqual(names({}), ["net1", "eth0", "veth0"]);
@@ -80,7 +78,7 @@ Deno.test("modeOf() refuses an interface that is not there, or has no address, a
   const refused = (link: Link, given: Given, message: RegExp) =>
     assert.throws(
       () => modeOf(podWith([link]), attachmentOf("eth0", given)),
-      isCode(7, message),
+      isRefusal(7, message),
     );
   refused(NET1_LINK, {}, /"eth0" is not in the pod/);
   refused(eth0({ index: 77 }), {}, /no usable IP addresses/);
@@ -113,7 +111,10 @@ Deno.test("modeOf() refuses an MTU of the pair that is too small for IPv6, where
     const pod = podWith([eth0(), NET1_LINK, INNER], { addresses });
     return modeOf(pod, attachmentOf(nic, { vethMtu }));
   };
-  assert.throws(() => modeWith(1279), isCode(7, /vethMTU 1279 is too small/));
+  assert.throws(
+    () => modeWith(1279),
+    isRefusal(7, /vethMTU 1279 is too small/),
+  );
   assert.equal(modeWith(1280), "underlay");
   const addresses = [addressEntry(ETH0, "10.6.0.100/24")];
   assert.equal(modeWith(1279, { addresses }), "underlay");
@@ -140,7 +141,7 @@ Deno.test("findEnds() finds the pair of an underlay pod, and an overlay pod's fi
   const links = [eth0(), INNER];
   assert.deepEqual(await ends("underlay", links), ["veth0", "veth0"]);
   assert.deepEqual(await ends("overlay", links), ["eth0", "eth0"]);
-  const lost = isCode(11, /has no end on the host/);
+  const lost = isRefusal(11, /has no end on the host/);
   await assert.rejects(ends("underlay", [eth0()]), lost);
   await assert.rejects(ends("overlay", [INNER]), lost);
   const bare = { ...OUTER, mac: undefined };

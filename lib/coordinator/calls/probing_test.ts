@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { CniError } from "../../cni/mod.ts";
 import { Address } from "../../inet/mod.ts";
 import { LinuxError, type Netns } from "../../linux/mod.ts";
 import type { AddressEntry, Link, Route } from "../../netlink/mod.ts";
@@ -7,25 +6,12 @@ import { addressEntry } from "../../netlink/testing.ts";
 import { settingsOf } from "../config/defaults.ts";
 import type { Given } from "../config/config.ts";
 import type { Kernel, Probes } from "../kernel/ports.ts";
-import { FakeNetwork, linkOf } from "../testing.ts";
+import { defaultRoute, FakeNetwork, isRefusal, linkOf } from "../testing.ts";
 import { probe } from "./probing.ts";
 
 const NET1 = 4;
 const netns = {} as Netns; // handed on
 const BOTH = { detectIpConflict: true, detectGateway: true };
-
-function defaultBy(index: number, gateway?: string): Route {
-  return {
-    family: gateway?.includes(":") ? "ipv6" : "ipv4",
-    destination: undefined,
-    gateway: gateway === undefined ? undefined : Address.parse(gateway),
-    index,
-    table: 254,
-    protocol: 3,
-    scope: "global",
-    type: "unicast",
-  };
-}
 
 /** A pod's interface that is probed, and the network's answers. */
 class Site {
@@ -35,7 +21,7 @@ class Site {
     addressEntry(NET1, "fd00:7::100/64"),
     addressEntry(9, "10.9.0.100/24"),
   ];
-  routes = [defaultBy(NET1, "10.7.0.1"), defaultBy(NET1, "fd00:7::1")];
+  routes = [defaultRoute(NET1, "10.7.0.1"), defaultRoute(NET1, "fd00:7::1")];
   conflict: Probes["findConflict"] = () => Promise.resolve(undefined);
   answers: Probes["answers"] = () => Promise.resolve(true);
   readonly asked: string[] = [];
@@ -97,12 +83,6 @@ const GATEWAYS = [
   "fd00:7::1 from fd00:7::100",
 ];
 
-function isCode(code: number, message: RegExp): (error: unknown) => boolean {
-  return (error) =>
-    error instanceof CniError && error.code === code &&
-    message.test(error.message);
-}
-
 Deno.test("probe() asks for what is configured, for addresses first", async () => {
   const asked = async (given: Given) => {
     const site = new Site();
@@ -123,7 +103,7 @@ Deno.test("probe() takes an address that another machine has off the interface, 
   });
   await assert.rejects(
     site.probe(BOTH),
-    isCode(11, /10\.7\.0\.100.*is located at 02:00:00:00:00:99/),
+    isRefusal(11, /10\.7\.0\.100.*is located at 02:00:00:00:00:99/),
   );
   const address = Address.parse("10.7.0.100");
   assert.deepEqual(site.said, [{ kind: "conflict", address, mac }]);
@@ -137,7 +117,10 @@ Deno.test("probe() says which gateway does not answer", async () => {
   const site = new Site({
     answers: (_link, { gateway }) => Promise.resolve(gateway.family === "ipv6"),
   });
-  await assert.rejects(site.probe(BOTH), isCode(11, /10\.7\.0\.1 is unreach/));
+  await assert.rejects(
+    site.probe(BOTH),
+    isRefusal(11, /10\.7\.0\.1 is unreach/),
+  );
   const gateway = Address.parse("10.7.0.1");
   assert.deepEqual(site.said, [{ kind: "gateway", gateway }]);
 });
@@ -154,17 +137,17 @@ Deno.test("probe() asks each gateway of the interface once, from the address in 
     await site.probe({ detectGateway: true });
     return site.asked;
   };
-  const near = defaultBy(NET1, "10.7.0.1");
+  const near = defaultRoute(NET1, "10.7.0.1");
   assert.deepEqual(await asked(near, near), ["10.7.0.1 from 10.7.0.100"]);
-  assert.deepEqual(await asked(defaultBy(NET1, "10.1.0.1")), [
+  assert.deepEqual(await asked(defaultRoute(NET1, "10.1.0.1")), [
     "10.1.0.1 from 10.6.0.100",
   ]);
-  assert.deepEqual(await asked(defaultBy(9, "10.9.0.1")), []);
-  assert.deepEqual(await asked(defaultBy(NET1)), []);
-  assert.deepEqual(await asked(defaultBy(NET1, "fd00:7::1")), []);
+  assert.deepEqual(await asked(defaultRoute(9, "10.9.0.1")), []);
+  assert.deepEqual(await asked(defaultRoute(NET1)), []);
+  assert.deepEqual(await asked(defaultRoute(NET1, "fd00:7::1")), []);
   const gateway = Address.parse("10.7.0.2");
   const hops = [{ index: 9, weight: 1 }, { index: NET1, gateway, weight: 1 }];
-  assert.deepEqual(await asked({ ...defaultBy(9), hops }), [
+  assert.deepEqual(await asked({ ...defaultRoute(9), hops }), [
     "10.7.0.2 from 10.7.0.100",
   ]);
 });
@@ -197,7 +180,10 @@ Deno.test("probe() names the capability that is missing, and passes other errors
     syscall: "socket",
     errno: 1,
   });
-  await assert.rejects(failing(EPERM), isCode(999, /cannot ask the network/));
+  await assert.rejects(
+    failing(EPERM),
+    isRefusal(999, /cannot ask the network/),
+  );
   const EINVAL = new LinuxError("open a socket", {
     syscall: "socket",
     errno: 22,

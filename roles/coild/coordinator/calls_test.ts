@@ -6,8 +6,11 @@ import {
   type Probes,
   readShared,
 } from "../../../lib/coordinator/mod.ts";
-import { FakeNetwork, linkOf } from "../../../lib/coordinator/testing.ts";
-import { Address } from "../../../lib/inet/mod.ts";
+import {
+  defaultRoute,
+  FakeNetwork,
+  linkOf,
+} from "../../../lib/coordinator/testing.ts";
 import { CONTAINER_ID_ANNOTATION } from "../../../lib/names/mod.ts";
 import { addressEntry } from "../../../lib/netlink/testing.ts";
 import type { PluginCall } from "../../../lib/plugin/mod.ts";
@@ -196,18 +199,7 @@ async function eventsOf(
   const network = {
     links: [linkOf(2, { name: "eth0" })],
     addresses: [addressEntry(2, "10.6.0.100/24")],
-    routes: [
-      {
-        family: "ipv4",
-        destination: undefined,
-        gateway: Address.parse("10.6.0.1"),
-        index: 2,
-        table: 254,
-        protocol: 3,
-        scope: "global",
-        type: "unicast",
-      } as const,
-    ],
+    routes: [defaultRoute(2, "10.6.0.1")],
   };
   const machine = {
     shared: () => readShared(NOTHING_SHARED),
