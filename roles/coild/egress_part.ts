@@ -18,7 +18,7 @@ import type { EgressPlane } from "./egress/plane.ts";
 import { EgressReconciler } from "./egress/reconciler.ts";
 import { EgressReports } from "./clients/reports.ts";
 import { EgressSetup } from "./egress/setup.ts";
-import { SourceLook } from "./gateways/source_look.ts";
+import { SourceLook, type SourceLookOptions } from "./gateways/source_look.ts";
 import { EgressSource } from "./gateways/source.ts";
 import {
   answering,
@@ -43,6 +43,8 @@ export interface EgressDependencies extends NodeDependencies {
   readonly plane: EgressPlane;
   /** How gateways are probed. Default: by the node's own network. */
   readonly openProbe?: OpenProbeSocket | undefined;
+  /** How the node's connections are read. Default: in its own network. */
+  readonly openConntrack?: SourceLookOptions["open"];
   /** By which tokens for gateways are renewed. Default: the machine's. */
   readonly clock?: Clock | undefined;
 }
@@ -140,6 +142,7 @@ export function connectEgress(dependencies: EgressDependencies): EgressPart {
     announcer,
     pods,
     port: options.egressPort,
+    open: dependencies.openConntrack,
     clock: dependencies.clock,
   });
   const inspector = new EgressInspector({

@@ -4,7 +4,13 @@ import { gatewayMark, GatewayNetnsError } from "../../lib/egress/mod.ts";
 import { ProbedGateways } from "../../lib/egress/testing.ts";
 import { Address } from "../../lib/inet/mod.ts";
 import { MemoryApi } from "../../lib/kube/testing.ts";
-import { FouUnsupportedError } from "../../lib/netlink/mod.ts";
+import { egressLabels } from "../../lib/api/mod.ts";
+import {
+  CONNTRACK_STATUS,
+  type ConntrackFlow,
+  FouUnsupportedError,
+} from "../../lib/netlink/mod.ts";
+import { loggedLines } from "../../lib/telemetry/testing.ts";
 import {
   EgressNotFoundError,
   InvalidAnnotationError,
@@ -650,4 +656,43 @@ Deno.test("a client is made as planned, all of it, after its table could not be 
   await lab.until(() => expectReady(other));
   await lab.until(() => assert.deepEqual(ends(), [`end ${lost}`]));
   assert.deepEqual(lab.plane.done, [made, made, `end ${lost}`]);
+});
+
+Deno.test("the node's connections show now and then that it translates the source of one of its gateways", async () => {
+  const clock = new FakeClock();
+  const lines = loggedLines();
+  const gateway = "10.64.0.9";
+  const flow = (protocol: number, destination: string) => ({
+    protocol,
+    status: CONNTRACK_STATUS.srcNat,
+    originalSource: Address.parse(gateway),
+    originalDestination: Address.parse(destination),
+    originalDestinationPort: 5555,
+    replyDestination: Address.parse("192.0.2.1"),
+  } as ConntrackFlow);
+  await using lab = new ClientLab({
+    clock,
+    openConntrack: () => ({
+      visit: (visitor) => {
+        visitor(flow(6, "203.0.113.9"));
+        // A tunnel.
+        visitor(flow(17, "203.0.113.8"));
+        return Promise.resolve();
+      },
+      [Symbol.asyncDispose]: () => Promise.resolve(),
+    }),
+  });
+  lab.api.put("egresses", {
+    metadata: { namespace: "team", name: "nat" },
+    spec: { destinations: ["203.0.113.0/24"] },
+  });
+  lab.putPod("nat-1", {}, { ip: gateway, labels: egressLabels("nat") });
+  lab.start();
+  await lab.quiet();
+  const found = () =>
+    lines.filter((line) => line.includes("translates the source"));
+  assert.deepEqual(found(), []);
+  await clock.advance(90_000);
+  await lab.until(() => assert.equal(found().length, 1));
+  assert.match(found()[0] ?? "", /team\/nat.*10\.64\.0\.9.*203\.0\.113\.9/);
 });

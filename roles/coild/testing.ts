@@ -29,7 +29,7 @@ import type { Attachments, Connected } from "./calls/attachments.ts";
 import type { AddRequest } from "./calls/cni_request.ts";
 import { type PodFacts, PodSource } from "./cluster/pod_source.ts";
 import type { EgressPlane } from "./egress/plane.ts";
-import { connectEgress, type EgressPart } from "./egress_part.ts";
+import { connectEgress, type EgressDependencies, type EgressPart } from "./egress_part.ts";
 import { parseCoildFlags } from "./flags.ts";
 import { CallsInFlight } from "./observe/calls_in_flight.ts";
 import { CoildMetrics } from "./observe/metrics.ts";
@@ -134,11 +134,12 @@ export class ClientLab implements AsyncDisposable {
   readonly #stack = new AsyncDisposableStack();
 
   constructor(
-    { api = new MemoryApi(), clock, inspectMs = 3_600_000, openProbe }: {
+    { api = new MemoryApi(), clock, inspectMs = 3_600_000, openProbe, openConntrack }: {
       readonly api?: MemoryApi;
       readonly clock?: Clock;
       readonly inspectMs?: number;
       readonly openProbe?: OpenProbeSocket;
+      readonly openConntrack?: EgressDependencies["openConntrack"];
     } = {},
   ) {
     this.api = api;
@@ -179,6 +180,7 @@ export class ClientLab implements AsyncDisposable {
       attachments: { find } as unknown as Attachments,
       plane: this.plane,
       openProbe,
+      openConntrack,
       clock,
     });
   }

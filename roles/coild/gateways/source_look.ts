@@ -57,7 +57,7 @@ export interface SourceLookOptions {
   /** The UDP port of tunnels. */
   readonly port: number;
   /** Opens a socket in the node's network namespace. */
-  readonly open?: () => Conntrack;
+  readonly open?: (() => Conntrack) | undefined;
   readonly clock?: Clock | undefined;
 }
 
