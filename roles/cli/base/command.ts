@@ -89,5 +89,8 @@ export function oneOf<const W extends string>(
 ): W {
   const found = words.find((candidate) => candidate === word);
   if (found !== undefined) return found;
-  throw new UsageError(`unknown argument "${word}": not ${words.join(", ")}`);
+  const what = word === ""
+    ? "an argument is missing"
+    : `unknown argument "${word}"`;
+  throw new UsageError(`${what}: needs one of ${words.join(", ")}`);
 }

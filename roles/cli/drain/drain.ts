@@ -112,7 +112,7 @@ async function drain(
   { values, positionals: [name], ...context }: Call<typeof FLAGS>,
 ): Promise<number> {
   if (name === undefined) {
-    throw new UsageError("it needs the name of an AddressPool");
+    throw new UsageError("an argument is missing: needs the name of an AddressPool");
   }
   if (values.force && !values.evict) {
     throw new UsageError("--force needs --evict");
@@ -134,7 +134,11 @@ async function run(work: Drain): Promise<number> {
   terminal.err(planText(target, plan, { evict, force: values.force }));
   if (evict) checkHomes(target, plan);
   if (dryRun) {
-    terminal.err("Dry run: nothing was changed\n");
+    terminal.err(
+      `Dry run: nothing was changed. Without --dry-run ${
+        targetText(target)
+      } gives no more addresses from then on\n`,
+    );
     return left(plan) > 0 ? EXIT.problems : EXIT.ok;
   }
   await cordon(work);

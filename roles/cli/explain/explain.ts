@@ -138,7 +138,11 @@ async function explainHere(
 
 /** @throws {UsageError} when it is neither an address nor the name of a pod */
 function targetOf(word: string): Address | NamespacedName {
-  if (word === "") throw new UsageError("it needs an address or NAMESPACE/POD");
+  if (word === "") {
+    throw new UsageError(
+      "an argument is missing: needs an address or NAMESPACE/POD",
+    );
+  }
   const address = Address.tryParse(word);
   if (address !== undefined) return address;
   const [namespace = "", name = "", ...rest] = word.split("/");

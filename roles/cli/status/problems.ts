@@ -170,10 +170,15 @@ function ofNode(
 
 function ofPool({ metadata, status }: AddressPool): Problem[] {
   const name = metadata.name ?? "";
+  const describe = `kubectl describe addresspool ${name}`;
   return ofConditions(`AddressPool ${name}`, status?.conditions, {
-    bad: [["Ready", "False"], ["CapacityLow", "True"], ["Overlapping", "True"]],
+    bad: [
+      ["Ready", "False"],
+      ["CapacityLow", "True"],
+      ["Overlapping", "True", describe],
+    ],
     next: `coil ipam show blocks --pool=${name}`,
-    describe: `kubectl describe addresspool ${name}`,
+    describe,
   });
 }
 
@@ -187,7 +192,11 @@ function ofEgress({ metadata, status }: Egress): Problem[] {
       ["CapacityLow", "True"],
       ["ClientsLimited", "True"],
       ["GatewaysLost", "True"],
-      ["SourcesTranslated", "True"],
+      [
+        "SourcesTranslated",
+        "True",
+        `coil egress show sources ${namespace}/${name}`,
+      ],
     ],
     next: describe,
     describe,
@@ -221,7 +230,12 @@ function ofConditions(
   object: string,
   conditions: readonly Condition[] | undefined,
   { bad, next, describe }: {
-    readonly bad: readonly (readonly [string, Condition["status"]])[];
+    /** Each with what shows more of it, unless that is `next`. */
+    readonly bad: readonly (readonly [
+      type: string,
+      status: Condition["status"],
+      next?: string,
+    ])[];
     readonly next: string;
     readonly describe: string;
   },
@@ -231,16 +245,12 @@ function ofConditions(
     return [{ object, message, next: describe }];
   }
   const isReady = conditionOf(conditions, "Ready")?.status !== "False";
-  return bad.flatMap(([type, status]) => {
+  return bad.flatMap(([type, status, own = next]) => {
     const found = conditionOf(conditions, type);
     if (found?.status !== status) return [];
     if (!isReady && LESS_THAN_NOT_READY.has(type)) return [];
     const message = `${type} is ${status}, ${found.reason}: ${found.message}`;
-    return [{
-      object,
-      message,
-      next: type === "Overlapping" ? describe : next,
-    }];
+    return [{ object, message, next: own }];
   });
 }
 

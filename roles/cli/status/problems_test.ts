@@ -308,7 +308,7 @@ const CASES: readonly (readonly [string, Partial<Snapshot>, ...string[]])[] = [
         condition("SourcesTranslated", "True", "NodeMasquerades"),
       ])],
     },
-    "Egress internet/nat: SourcesTranslated is True, NodeMasquerades: why SourcesTranslated is so > kubectl -n internet describe egress nat",
+    "Egress internet/nat: SourcesTranslated is True, NodeMasquerades: why SourcesTranslated is so > coil egress show sources internet/nat",
   ],
   [
     "an Egress with too few gateways and a greedy client",
