@@ -52,9 +52,10 @@ export function formatProblems(
       ? `UNKNOWN: ${what} (${plainText(detail ?? "")})\n`
       : `Not looked at: ${what} (${why})\n`
   );
+  const rest = lines.length > 0 ? " in the rest" : "";
   if (lines.length > 0) lines.push("\n");
   const count = problems.length;
-  if (count === 0) return `${lines.join("")}No problems found\n`;
+  if (count === 0) return `${lines.join("")}No problems found${rest}\n`;
   lines.push(`${count} problem${count === 1 ? "" : "s"}:\n`);
   const byKind = Map.groupBy(problems, ({ object }) => object.split(" ")[0]);
   for (const [kind, all] of byKind) {

@@ -43,6 +43,17 @@ UNKNOWN: Node n1 (no coild runs there)
   );
 });
 
+Deno.test("formatProblems() does not say of what is not known that it is well", () => {
+  assert.equal(formatProblems([], []), "No problems found\n");
+  assert.equal(
+    formatProblems([], [UNKNOWN]),
+    `UNKNOWN: Node n1 (no coild runs there)
+
+No problems found in the rest
+`,
+  );
+});
+
 Deno.test("formatProblems() shows a node's words without what a terminal would obey", () => {
   const text = formatProblems(
     [{ ...PROBLEM, message: "bad\u001b[2J\u0007 news" }],

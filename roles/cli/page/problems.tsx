@@ -27,7 +27,11 @@ export function Problems({ status, query, now }: {
         </p>
       ))}
       {problems.length === 0
-        ? <p class="well">No problems found</p>
+        ? (
+          <p class="well">
+            No problems found{unseen.length > 0 && " in the rest"}
+          </p>
+        )
         : <ProblemList problems={found} />}
       <h2>Parts</h2>
       <Rows
