@@ -63,7 +63,10 @@ const MISTAKES: readonly (readonly [string, RegExp])[] = [
   ],
   ["connectivity", /"connectivity" needs one of: test\n/],
   ["connectivity test all", /unexpected argument: all\n/],
-  ["connectivity test -n A/b", /"A\/b" for "--namespace" is not a valid name\n/],
+  [
+    "connectivity test -n A/b",
+    /"A\/b" for "--namespace" is not a valid name\n/,
+  ],
   ["connectivity test --egress nat/out", /--egress needs --target\n/],
   ["connectivity test --target http://x/", /--target needs --egress\n/],
   [
@@ -88,7 +91,10 @@ const MISTAKES: readonly (readonly [string, RegExp])[] = [
   ["ipam drain", /needs the name of an AddressPool/],
   ["ipam map a b", /unexpected argument: b\n/],
   ["ipam check all", /unexpected argument: all\n/],
-  ["ipam show nodes", /unknown argument "nodes": needs one of pools, blocks, addresses/],
+  [
+    "ipam show nodes",
+    /unknown argument "nodes": needs one of pools, blocks, addresses/,
+  ],
   ["ipam show pools blocks", /unexpected argument: blocks\n/],
   ["ipam show -n apps", /--namespace is for addresses, not for pools\n/],
   ["ipam show blocks -n apps", /--namespace is for addresses, not for blocks/],

@@ -29,7 +29,11 @@ import type { Attachments, Connected } from "./calls/attachments.ts";
 import type { AddRequest } from "./calls/cni_request.ts";
 import { type PodFacts, PodSource } from "./cluster/pod_source.ts";
 import type { EgressPlane } from "./egress/plane.ts";
-import { connectEgress, type EgressDependencies, type EgressPart } from "./egress_part.ts";
+import {
+  connectEgress,
+  type EgressDependencies,
+  type EgressPart,
+} from "./egress_part.ts";
 import { parseCoildFlags } from "./flags.ts";
 import { CallsInFlight } from "./observe/calls_in_flight.ts";
 import { CoildMetrics } from "./observe/metrics.ts";
@@ -134,7 +138,13 @@ export class ClientLab implements AsyncDisposable {
   readonly #stack = new AsyncDisposableStack();
 
   constructor(
-    { api = new MemoryApi(), clock, inspectMs = 3_600_000, openProbe, openConntrack }: {
+    {
+      api = new MemoryApi(),
+      clock,
+      inspectMs = 3_600_000,
+      openProbe,
+      openConntrack,
+    }: {
       readonly api?: MemoryApi;
       readonly clock?: Clock;
       readonly inspectMs?: number;

@@ -124,7 +124,9 @@ async function connectivityTest(
   { values, terminal, signal }: Call<typeof FLAGS>,
 ): Promise<number> {
   if (!isPathSegment(values.namespace)) {
-    throw new UsageError(`"${values.namespace}" for "--namespace" is not a valid name`);
+    throw new UsageError(
+      `"${values.namespace}" for "--namespace" is not a valid name`,
+    );
   }
   const egress = egressOf(values);
   if (signal !== undefined) {

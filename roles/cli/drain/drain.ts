@@ -112,7 +112,9 @@ async function drain(
   { values, positionals: [name], ...context }: Call<typeof FLAGS>,
 ): Promise<number> {
   if (name === undefined) {
-    throw new UsageError("an argument is missing: needs the name of an AddressPool");
+    throw new UsageError(
+      "an argument is missing: needs the name of an AddressPool",
+    );
   }
   if (values.force && !values.evict) {
     throw new UsageError("--force needs --evict");

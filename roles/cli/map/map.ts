@@ -63,7 +63,9 @@ async function map(
   { values, positionals: [name], terminal, signal }: Call<typeof FLAGS>,
 ): Promise<number | void> {
   if (name === undefined) {
-    throw new UsageError("an argument is missing: needs the name of an AddressPool");
+    throw new UsageError(
+      "an argument is missing: needs the name of an AddressPool",
+    );
   }
   using client = await connect(values);
   const reader = new ClusterReader(client, { pageSize: values["page-size"] });
