@@ -2,9 +2,9 @@
 // model of it, in the course of a day and when much goes wrong.
 import { parseArgs } from "node:util";
 import { Random } from "../faults/random.ts";
-import { PATTERNS, returningAfter } from "./patterns.ts";
+import { type Pattern, PATTERNS, returningAfter } from "./patterns.ts";
 import { computeRestart } from "./restart.ts";
-import { LARGE } from "./size.ts";
+import { type ClusterSize, LARGE } from "./size.ts";
 import { type Outcome, runScenario, SCENARIOS } from "./scenarios.ts";
 
 const RESTART = "the only API server restarts";
@@ -13,6 +13,7 @@ const RESTARTS = [[3, 8], [10, 8], [60, 8], [3, 16], [3, 4]] as const;
 
 const RETURNS = "coil-router on each node, by how long empty blocks stay";
 const HOURS = [1, 2, 4];
+const POOL_SIZES = [16_384, 8_192, 6_553, 4_096];
 
 const NAMES: Readonly<Record<string, string>> = {
   withoutRouters: "now, routing daemon",
@@ -78,17 +79,23 @@ function restartRow(awayS: number, cores: number): string {
 }
 
 /** At 30 starts a second. */
-function returnsRow(hours: number): string {
+function returnsRow(
+  name: string,
+  { pattern = PATTERNS.now, size = LARGE }: {
+    readonly pattern?: Pattern;
+    readonly size?: ClusterSize;
+  },
+): string {
   const [scenario] = SCENARIOS;
   if (scenario === undefined) throw new Error("There are no scenarios");
   const { blocks, obtained, givenBack, mean } = runScenario(scenario, {
-    size: LARGE,
-    pattern: returningAfter(hours),
+    size,
+    pattern,
     seed: Number(seed),
   });
   const perS = (count: number) => shown(count / scenario.seconds);
   const cells = [
-    `${hours} h`,
+    name,
     shown(blocks),
     `${perS(obtained)} / ${perS(givenBack)}`,
     shown(mean.sent),
@@ -118,7 +125,13 @@ if (RETURNS.includes(only)) {
   print(
     `\n${RETURNS}:\n\n| about | blocks | got / returned in a second | sent | seat s | cores |\n|---|---|---|---|---|---|`,
   );
-  for (const hours of HOURS) print(returnsRow(hours));
+  for (const hours of HOURS) {
+    print(returnsRow(`${hours} h`, { pattern: returningAfter(hours) }));
+  }
+  for (const poolBlocks of POOL_SIZES) {
+    const size = { ...LARGE, poolBlocks };
+    print(returnsRow(`${shown(poolBlocks)} blocks in each pool`, { size }));
+  }
 }
 if (RESTART.includes(only)) {
   print(
