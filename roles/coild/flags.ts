@@ -11,6 +11,7 @@ import {
   refuseCommandLine,
   servingFlags,
 } from "../../lib/flags/mod.ts";
+import type { NodeIpamOptions } from "../../lib/ipam/mod.ts";
 import {
   COILD_ADDRESSES,
   COILD_PROTOCOL,
@@ -221,9 +222,9 @@ export interface CoildOptions {
   readonly gatewayMode: "link-local" | "node-address";
   readonly lowWater: number;
   readonly cooldownMs: number;
-  readonly blockReturnDelayMs: number;
-  /** In large pools with room. */
-  readonly ampleReturnDelayMs: number;
+  readonly blockReturns: Required<
+    Pick<NodeIpamOptions, "returnDelayMs" | "ampleReturnDelayMs">
+  >;
   readonly blockRequestTimeoutMs: number;
   /** Undefined where pods have addresses of pools. */
   readonly vpc: VpcOptions | undefined;
@@ -268,10 +269,12 @@ export function parseCoildFlags(
     gatewayMode: values["pod-gateway"],
     lowWater: values["low-water"],
     cooldownMs: values["cooldown"],
-    blockReturnDelayMs: values["block-return-delay"],
-    ampleReturnDelayMs: given.has("block-return-delay")
-      ? values["block-return-delay"]
-      : AMPLE_RETURN_DELAY_MS,
+    blockReturns: {
+      returnDelayMs: values["block-return-delay"],
+      ampleReturnDelayMs: given.has("block-return-delay")
+        ? values["block-return-delay"]
+        : AMPLE_RETURN_DELAY_MS,
+    },
     blockRequestTimeoutMs: values["block-request-timeout"],
     vpc: isVpc ? vpcOptionsOf(values) : undefined,
     ignored: ignoredFlags(FLAGS, given),

@@ -21,8 +21,8 @@ Deno.test("parseCoildFlags() has upstream's defaults", () => {
   assert.equal(options.clearRoutesOnShutdown, false);
   assert.equal(options.blockRequestTimeoutMs, 10_000);
   assert.equal(options.cooldownMs, 30_000);
-  assert.equal(options.blockReturnDelayMs, 3_600_000);
-  assert.equal(options.ampleReturnDelayMs, 4 * 3_600_000);
+  assert.equal(options.blockReturns.returnDelayMs, 3_600_000);
+  assert.equal(options.blockReturns.ampleReturnDelayMs, 4 * 3_600_000);
 });
 
 Deno.test("COILD_FLAGS refuse a time with which a loop would not rest, or no ADD be served", () => {
@@ -42,15 +42,15 @@ Deno.test("parseCoildFlags() takes no cooldown and no delay, as upstream works",
     INFO,
   );
   assert.equal(options.cooldownMs, 0);
-  assert.equal(options.blockReturnDelayMs, 0);
-  assert.equal(options.ampleReturnDelayMs, 0);
+  assert.equal(options.blockReturns.returnDelayMs, 0);
+  assert.equal(options.blockReturns.ampleReturnDelayMs, 0);
 });
 
 Deno.test("parseCoildFlags() takes a delay that is given for each pool, ample or not, also the usual one", () => {
   for (const [delay, ms] of [["1h", 3_600_000], ["8h", 28_800_000]] as const) {
     const options = parseCoildFlags([`--block-return-delay=${delay}`], INFO);
-    assert.equal(options.blockReturnDelayMs, ms);
-    assert.equal(options.ampleReturnDelayMs, ms);
+    assert.equal(options.blockReturns.returnDelayMs, ms);
+    assert.equal(options.blockReturns.ampleReturnDelayMs, ms);
   }
 });
 

@@ -137,8 +137,7 @@ function openIpam(
     requestTimeoutMs: options.blockRequestTimeoutMs,
     cooldownMs: options.cooldownMs,
     onFreed,
-    returnDelayMs: options.blockReturnDelayMs,
-    ampleReturnDelayMs: options.ampleReturnDelayMs,
+    ...options.blockReturns,
     jitterOf: (block) => fractionOf(`${nodeName}/${block}`),
     putOff: later,
     // mutate: a call ends minutes before the address of an absent pod is freed.

@@ -334,7 +334,7 @@ export const WIRING: readonly WiringMutant[] = [
   {
     name: "blocks go back when they like",
     file: "roles/coild/ipam_part.ts",
-    from: "    returnDelayMs: options.blockReturnDelayMs,\n",
+    from: "    ...options.blockReturns,\n",
     to: "",
     test: {
       file: "tests/netns/coild_whole_test.ts",
