@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
+import { startTimer } from "../../lib/async/mod.ts";
 import { endConnections, gatewayMark } from "../../lib/egress/mod.ts";
 import { Address } from "../../lib/inet/mod.ts";
 import { inNetns, Netns, openDatagramSocket } from "../../lib/linux/mod.ts";
 import { ConntrackSocket } from "../../lib/netlink/mod.ts";
+import { eventually } from "../lab/wait.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
 
 const LOST = Address.parse("10.65.0.1");
@@ -12,6 +14,8 @@ const PORTS = { lost: 7001, other: 7002, none: 7003 } as const;
 type Through = keyof typeof PORTS;
 const TCP = 6;
 const UDP = 17;
+/** So long a program keeps its socket locked at most. */
+const LIMIT_MS = 60_000;
 /** ECONNABORTED. */
 const ABORTED = /os error 103/;
 
@@ -125,5 +129,59 @@ netnsTest(
     assert.ok(listener);
     using later = await Connection.open(netns, listener, "127.0.0.1");
     assert.equal(await later.answered(), "read 1");
+  },
+);
+
+/**
+ * Sends by a connection of its own from a page that never comes: a fault for
+ * userfaultfd(2), which nothing answers. In the meantime the kernel has the
+ * connection's socket locked. System calls by their numbers on x86_64; the
+ * ioctls UFFDIO_API and UFFDIO_REGISTER of `<linux/userfaultfd.h>`.
+ */
+const HOLDER = `use Socket;
+my $address = pack_sockaddr_in(${PORTS.lost}, INADDR_LOOPBACK);
+socket(my $listener, PF_INET, SOCK_STREAM, 0) or die "socket: $!";
+bind($listener, $address) && listen($listener, 1) or die "listen: $!";
+socket(my $client, PF_INET, SOCK_STREAM, 0) or die "socket: $!";
+connect($client, $address) && accept(my $server, $listener) or die "connect: $!";
+my $fd = syscall(323, 0);
+open(my $faults, "+<&=", $fd) or die "userfaultfd: $!";
+my $api = pack("Q3", 0xaa, 0, 0);
+ioctl($faults, 0xc018aa3f, $api) or die "UFFDIO_API: $!";
+my $page = syscall(9, 0, 4096, 3, 0x22, -1, 0);
+my $range = pack("Q4", $page, 4096, 1, 0);
+ioctl($faults, 0xc020aa00, $range) or die "UFFDIO_REGISTER: $!";
+syscall(44, fileno($client), $page, 4096, 0, 0, 0);`;
+
+netnsTest(
+  "endConnections() does not wait for a program that keeps its socket locked",
+  async () => {
+    await using temp = await tempNetns("held");
+    using netns = Netns.open(temp.path);
+    await markConnections(temp);
+    const stop = new AbortController();
+    using _limit = startTimer(LIMIT_MS, () => stop.abort());
+    const holder = new Deno.Command("nsenter", {
+      args: [`--net=${temp.path}`, "perl", "-e", HOLDER],
+      signal: stop.signal,
+    }).spawn();
+    let ended;
+    try {
+      await eventually("the program to send", async () => {
+        const file = `/proc/${holder.pid}/wchan`;
+        return await Deno.readTextFile(file) === "handle_userfault";
+      });
+      ended = await endConnections([LOST], { netns });
+      assert.equal(ended.aborted, 0);
+      // Both ends are this pod's; the kernel tracks one connection.
+      assert.equal(ended.forgotten, 1);
+      assert.ok(ended.held);
+    } finally {
+      stop.abort();
+      await holder.status;
+    }
+    await ended.held;
+    const again = await endConnections([LOST], { netns });
+    assert.deepEqual(again, { aborted: 0, forgotten: 0 });
   },
 );

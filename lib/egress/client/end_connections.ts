@@ -1,3 +1,4 @@
+import { startTimer } from "../../async/mod.ts";
 import type { Address } from "../../inet/mod.ts";
 import {
   CONNTRACK_STATUS,
@@ -10,6 +11,8 @@ import type { ClientOptions } from "./apply.ts";
 
 /** IPPROTO_TCP. */
 const TCP = 6;
+/** Ending all connections of a pod takes microseconds. */
+const ABORT_MS = 2_000;
 
 /** What `endConnections()` did. */
 export interface EndedConnections {
@@ -17,6 +20,12 @@ export interface EndedConnections {
   readonly aborted: number | undefined;
   /** TCP connections that the kernel has forgotten: a packet of theirs would go by another gateway. */
   readonly forgotten: number;
+  /**
+   * A program keeps its socket locked, and so the kernel from ending the
+   * connection; how many it has ended is not known then. Resolves once the
+   * kernel goes on, and never rejects.
+   */
+  readonly held?: Promise<void>;
 }
 
 const NONE: EndedConnections = { aborted: 0, forgotten: 0 };
@@ -60,10 +69,29 @@ export async function endConnections(
   signal?.throwIfAborted();
   const ends = new Set(found.map(endsText));
   // First, so that what TCP says to the other end still goes the old way.
-  const aborted = await sockets.destroy(
+  const aborting = sockets.destroy(
     open.filter((each) => ends.has(endsText(each))),
   );
-  return { aborted, forgotten: await conntrack.deleteFound(found) };
+  const ended = await within(ABORT_MS, aborting);
+  const forgotten = await conntrack.deleteFound(found);
+  if (ended !== undefined) return { aborted: ended.result, forgotten };
+  const held = aborting.then(() => {}, () => {});
+  return { aborted: 0, forgotten, held };
+}
+
+/**
+ * Waits so long, and no longer. The kernel waits for the lock of a socket for as
+ * long as a program has it, and cannot be interrupted: for ever where the
+ * program sends from a page that never comes (lock_sock() in tcp_abort() of
+ * net/ipv4/tcp.c).
+ */
+async function within<T>(
+  ms: number,
+  work: Promise<T>,
+): Promise<{ readonly result: T } | undefined> {
+  const { promise: late, resolve } = Promise.withResolvers<undefined>();
+  using _timer = startTimer(ms, () => resolve(undefined));
+  return await Promise.race([work.then((result) => ({ result })), late]);
 }
 
 function endsText(

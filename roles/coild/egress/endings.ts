@@ -31,6 +31,8 @@ export class ConnectionEndings {
   readonly #namespaces: SeenNamespaces;
   /** Lost gateways that a client no longer uses. */
   readonly #left = new Map<string, ReadonlySet<string>>();
+  /** Pods of which a program keeps the kernel, and a thread of coild, from ending a connection. */
+  readonly #held = new Set<string>();
 
   constructor(options: ConnectionEndingsOptions, namespaces: SeenNamespaces) {
     this.#with = options;
@@ -68,16 +70,26 @@ export class ConnectionEndings {
     else this.#left.set(keyText(key), new Set(lost.map(String)));
   }
 
-  /** Ends a pod's connections through these gateways. */
+  /** Ends a pod's connections through these gateways; not while an earlier end of some is still under way. */
   async end(
-    { pod }: Attachment,
+    { key, pod }: Attachment,
     gateways: readonly Address[],
     { netns, signal }: CallOptions & { readonly netns: Netns },
   ): Promise<void> {
-    if (gateways.length === 0) return;
+    const held = keyText(key);
+    if (gateways.length === 0 || this.#held.has(held)) return;
     const { plane, onEnded } = this.#with;
     const done = await plane.endConnections(gateways, { netns, signal });
     onEnded(done, gateways);
+    if (done.held !== undefined) {
+      this.#held.add(held);
+      void done.held.then(() => this.#held.delete(held)); // never rejects
+      log.warn(
+        "Cannot end a pod's connections: one of its programs keeps a socket locked",
+        { ...pod, gateways: gateways.map(String) },
+      );
+      return;
+    }
     if (done.forgotten === 0) return;
     log.info(
       "Ended a pod's connections through gateways that are lost or gone",
