@@ -24,8 +24,13 @@ export {
   type ConntrackCount,
   type ConntrackFilter,
   ConntrackSocket,
+  type FoundConnection,
 } from "./conntrack/conntrack_socket.ts";
-export { type TcpConnection, TcpSockets } from "./diag/tcp_sockets.ts";
+export {
+  type TcpConnection,
+  type TcpSocket,
+  TcpSockets,
+} from "./diag/tcp_sockets.ts";
 export { type Lost, NetlinkError, refuseLost } from "./message/errors.ts";
 export {
   type FouPort,

@@ -12,6 +12,8 @@ const OTHER = Address.parse("10.65.0.2");
 /** Servers' ports, by the gateway that connections to them go through. */
 const PORTS = { lost: 7001, other: 7002, none: 7003 } as const;
 type Through = keyof typeof PORTS;
+/** Connections of a pod through each gateway, more than are looked at together. */
+const MANY = 600;
 const TCP = 6;
 const UDP = 17;
 /** So long a program keeps its socket locked at most. */
@@ -131,6 +133,28 @@ netnsTest(
     assert.equal(await later.answered(), "read 1");
   },
 );
+
+netnsTest("endConnections() ends very many connections of a pod", async () => {
+  await using temp = await tempNetns("many");
+  using netns = Netns.open(temp.path);
+  await markConnections(temp);
+  using stack = new DisposableStack();
+  const hostname = "127.0.0.1";
+  const listeners = (["other", "lost"] as const).map((through) =>
+    stack.use(
+      inNetns(netns, () => Deno.listen({ hostname, port: PORTS[through] })),
+    )
+  );
+  for (let i = 0; i < MANY; i++) {
+    for (const listener of listeners) {
+      stack.use(await Connection.open(netns, listener, hostname));
+    }
+  }
+  const ended = await endConnections([LOST], { netns });
+  assert.deepEqual(ended, { aborted: MANY, forgotten: MANY });
+  assert.equal((await protocolsThrough(OTHER, netns)).length, MANY);
+  assert.deepEqual(await protocolsThrough(LOST, netns), []);
+});
 
 /**
  * Sends by a connection of its own from a page that never comes: a fault for

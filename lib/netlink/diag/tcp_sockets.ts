@@ -20,6 +20,8 @@ const IPPROTO_TCP = 6;
 /** Those with a peer that may still send: all of `<net/tcp_states.h>` but SYN_SENT, TIME_WAIT, CLOSE, LISTEN and those before a connection. */
 const CONNECTED = [1, 4, 5, 8, 9, 11]
   .reduce((states, state) => states | 1 << state, 0);
+/** Of the sockets of a namespace: a bound on memory, some 300 bytes each. */
+const AT_MOST = 100_000;
 /** struct inet_diag_sockid of `<linux/inet_diag.h>`: ports, addresses, link, cookie. */
 const ID = { at: 4, size: 48, source: 4, destination: 20 };
 
@@ -31,12 +33,48 @@ export interface TcpConnection {
   readonly destinationPort: number;
 }
 
-/** A socket as it was listed. */
-export interface TcpSocket extends TcpConnection {
+/** A socket as it was listed. Its ends are read when they are asked for: a pod may have very many. */
+export class TcpSocket implements TcpConnection {
   /** Of the socket, not of the addresses. */
   readonly family: Family;
   /** Identifies it, its cookie included: what has the same ends later is another one. */
   readonly id: Uint8Array;
+
+  /** Takes struct inet_diag_sockid. */
+  constructor(family: Family, id: Uint8Array) {
+    this.family = family;
+    this.id = id;
+  }
+
+  /** The own address. */
+  get source(): Address {
+    return this.#addressAt(ID.source);
+  }
+
+  /** The own port. */
+  get sourcePort(): number {
+    return this.#portAt(0);
+  }
+
+  /** The peer's address. */
+  get destination(): Address {
+    return this.#addressAt(ID.destination);
+  }
+
+  /** The peer's port. */
+  get destinationPort(): number {
+    return this.#portAt(2);
+  }
+
+  #addressAt(offset: number): Address {
+    const size = this.family === "ipv4" ? 4 : 16;
+    return unmapped(Address.fromBytes(this.id.subarray(offset, offset + size)));
+  }
+
+  #portAt(offset: number): number {
+    const { buffer, byteOffset } = this.id;
+    return new DataView(buffer, byteOffset).getUint16(offset);
+  }
 }
 
 /** Ends TCP connections of one network namespace, as their programs see it: with ECONNABORTED, at once. */
@@ -64,7 +102,7 @@ export class TcpSockets implements Disposable {
   }
 
   /**
-   * Lists the connected sockets of both families; undefined when the kernel cannot.
+   * Lists the connected sockets of both families, 100,000 at most; undefined when the kernel cannot.
    * The kernel walks through the table of the whole machine. It does so once
    * for the older of its two messages, which has no family
    * (inet_diag_dump_compat() in net/ipv4/inet_diag.c).
@@ -84,7 +122,9 @@ export class TcpSockets implements Disposable {
       },
     };
     try {
-      return await this.#connection.dump(request, parse);
+      return await this.#connection.dump(request, parse, {
+        atMost: AT_MOST,
+      });
     } catch (error) {
       // The kernel has no inet_diag, or no tcp_diag.
       const isUnknown = error instanceof NetlinkError &&
@@ -120,13 +160,15 @@ export class TcpSockets implements Disposable {
 
 const UNKNOWN: readonly number[] = [ERRNO.EOPNOTSUPP, ERRNO.ENOENT];
 
-function destruction({ family, id, ...connection }: TcpSocket): Request {
-  const { source, sourcePort, destination, destinationPort } = connection;
+function destruction(socket: TcpSocket): Request {
+  const { family, id } = socket;
   return {
     type: SOCK_DESTROY,
     flags: 0,
-    describe: () =>
-      `end TCP connection from ${source} port ${sourcePort} to ${destination} port ${destinationPort}`,
+    describe() {
+      const { source, sourcePort, destination, destinationPort } = socket;
+      return `end TCP connection from ${source} port ${sourcePort} to ${destination} port ${destinationPort}`;
+    },
     write(writer) {
       writer.u8(familyNumber(family)); // struct inet_diag_req_v2
       writer.u8(IPPROTO_TCP);
@@ -139,23 +181,11 @@ function destruction({ family, id, ...connection }: TcpSocket): Request {
 
 /** struct inet_diag_msg. */
 function parse({ payload }: Message): TcpSocket {
-  const family = payload.u8(0) === AF_INET ? "ipv4" : "ipv6";
-  const { at, size, source, destination } = ID;
-  const id = payload.bytes.slice(at, at + size);
-  const addressAt = (offset: number) =>
-    unmapped(
-      Address.fromBytes(
-        id.subarray(offset, offset + (family === "ipv4" ? 4 : 16)),
-      ),
-    );
-  return {
-    family,
-    id,
-    source: addressAt(source),
-    sourcePort: payload.u16Be(at),
-    destination: addressAt(destination),
-    destinationPort: payload.u16Be(at + 2),
-  };
+  const { at, size } = ID;
+  return new TcpSocket(
+    payload.u8(0) === AF_INET ? "ipv4" : "ipv6",
+    payload.bytes.slice(at, at + size),
+  );
 }
 
 /** ::ffff:0:0/96 of RFC 4291, section 2.5.5.2. */
