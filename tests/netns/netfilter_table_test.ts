@@ -353,3 +353,28 @@ netnsTest(
     assert.equal(await socket.replaceTable(wanted), false);
   },
 );
+
+netnsTest(
+  "replaceTable() makes a table as planned again to whose set very many elements were added",
+  async () => {
+    await using test = await setup();
+    const { temp, socket } = test;
+    const wanted = smallTable(ADDRESSES.slice(0, 2));
+    await socket.replaceTable(wanted);
+    const first = Address.parse("10.0.0.0");
+    const lines = Array.from({ length: 60_000 }, (_, i) => {
+      const element = first.offset(BigInt(i));
+      return `add element inet small friends { ${element} }\n`;
+    });
+    const file = await Deno.makeTempFile();
+    await Deno.writeTextFile(file, lines.join(""));
+    await temp.exec("nft", "-f", file);
+    await Deno.remove(file);
+    assert.ok((await socket.listSet("small", "friends")).length >= 60_000);
+    const some = await socket.listSet("small", "friends", { planned: 2 });
+    assert.ok(some.length > 1_000 && some.length < 30_000, `${some.length}`);
+    assert.equal(await socket.replaceTable(wanted), true);
+    assert.equal(await listTable(temp, "small"), formatTable(wanted));
+    assert.equal(await socket.replaceTable(wanted), false);
+  },
+);

@@ -11,6 +11,7 @@ import { choiceSets, gatewaySetName, lostSetName } from "../plan/choice.ts";
 import {
   type ClientPlan,
   type ClientTunnel,
+  MAX_CHOSEN,
   planClient,
 } from "../plan/plan.ts";
 import type {
@@ -140,7 +141,7 @@ export async function isClient({ netns }: ClientOptions): Promise<boolean> {
   if (isGateway(state)) return false;
   const { links, rules, routes } = ownState(state);
   return links.length + rules.length + routes.length > 0 ||
-    (await nft.listTables()).includes(EGRESS_NFT_TABLE);
+    await nft.tableExists(EGRESS_NFT_TABLE);
 }
 
 /** What a client's table has of gateways that it chooses from, by their marks. */
@@ -168,7 +169,10 @@ export async function listChoices(
 }
 
 async function marksIn(nft: NetfilterSocket, set: string): Promise<number[]> {
-  return (await listSetIfAny(nft, EGRESS_NFT_TABLE, set)).flat().map(Number);
+  // mutate: only bounds memory.
+  const options = { planned: MAX_CHOSEN };
+  const elements = await listSetIfAny(nft, EGRESS_NFT_TABLE, set, options);
+  return elements.flat().map(Number);
 }
 
 /** The plan of a pod that is not a client. */

@@ -18,8 +18,12 @@ import {
   type TablePlan,
   tableRequests,
 } from "./plan.ts";
-import type { TableReader } from "./reader.ts";
+import { refillSet } from "./new_table.ts";
+import { partsOf, type TableReader } from "./reader.ts";
 import { rulesAgree, TableState } from "./state.ts";
+
+/** From so many elements too much on a set is filled again. Fewer than are listed of a set that has more than are. */
+const MANY_ELEMENTS = 1_000;
 
 /** Changes that make the kernel's table the plan's. */
 export interface TableChanges {
@@ -78,9 +82,16 @@ async function differences(
     }
     if (set.isDynamic) continue;
     const target = { table, set: set.name };
-    const listed = await reader.listElements(target);
+    const atMost = partsOf(set.elements.size);
+    const listed = await reader.listElements(target, { atMost });
     if (listed === EVERYBODY) return undefined;
-    requests.push(...changeRequests(difference(set, listed), target));
+    const change = difference(set, listed);
+    // A pod with NET_ADMIN can add any number to a set of ours.
+    requests.push(
+      ...change.remove.length > MANY_ELEMENTS
+        ? refillSet(plan, set)
+        : changeRequests(change, target),
+    );
   }
   const planned = plan.chains.flatMap(({ rules }) => rules).length;
   const rules = await reader.listRules(table, { planned });

@@ -21,7 +21,7 @@ import { elementId, encodeElement } from "../wire/set_key.ts";
 import { changeRequests, compareTable } from "./changes.ts";
 import { describeRuleset } from "./describe.ts";
 import { type NftCounter, planTable } from "./plan.ts";
-import { TableReader } from "./reader.ts";
+import { partsOf, TableReader } from "./reader.ts";
 import type { NftNewTable, NftRefill } from "./new_table.ts";
 import { tableGet } from "./state.ts";
 
@@ -212,13 +212,19 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
   }
 
   /**
-   * Lists the elements of a set, in no particular order.
+   * Lists the elements of a set, in no particular order; with `planned`, of one
+   * that a pod may have filled: those, and some thousands more at most.
    *
    * @throws {NetlinkError} `ENOENT` when the table or set does not exist
    * @throws {TypeError} when the set's key has a field of another type than those of `NftKeyType`, or an element stands for all others
    */
-  listSet(table: string, set: string): Promise<NftElement[]> {
-    return this.#reader.listSet({ table, set });
+  listSet(
+    table: string,
+    set: string,
+    { planned }: { readonly planned?: number | undefined } = {},
+  ): Promise<NftElement[]> {
+    const atMost = planned === undefined ? undefined : partsOf(planned);
+    return this.#reader.listSet({ table, set }, { atMost });
   }
 
   /**

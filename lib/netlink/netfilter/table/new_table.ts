@@ -69,7 +69,8 @@ export function prepareRefill(
   };
 }
 
-function refillSet(
+/** Replaces what is in a set. */
+export function refillSet(
   { name: table }: TablePlan,
   { name: set, elements }: PlannedSet,
 ): Request[] {

@@ -52,6 +52,11 @@ export interface ForeignOptions {
   readonly atMost?: number | undefined;
 }
 
+/** Messages that have so many elements of a set, and some thousands more: each has at least 50 of them, most 2,000. */
+export function partsOf(elements: number): number {
+  return 5 + Math.ceil(elements / 50);
+}
+
 /** Reads nf_tables through a connection that it does not own. */
 export class TableReader {
   readonly #connection: Connection;
@@ -81,7 +86,10 @@ export class TableReader {
   }
 
   /** Lists the elements of a set with the type of its key. */
-  async listSet(target: SetName): Promise<NftElement[]> {
+  async listSet(
+    target: SetName,
+    options: ForeignOptions = {},
+  ): Promise<NftElement[]> {
     let type: number | undefined;
     const get = setGet(
       target,
@@ -95,7 +103,7 @@ export class TableReader {
         `Cannot list ${setText(target)}: its key has type ${type}`,
       );
     }
-    const elements = await this.listElements(target);
+    const elements = await this.listElements(target, options);
     if (elements === EVERYBODY) {
       throw new TypeError(
         `Cannot list ${setText(target)}: it has an element "${EVERYBODY}"`,
