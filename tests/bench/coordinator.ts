@@ -3,7 +3,8 @@
 import type { JsonObject } from "../../lib/json/mod.ts";
 import * as path from "node:path";
 import { FAMILIES, type Family } from "../../lib/inet/mod.ts";
-import { eventually, type Log, sleep } from "../lab/mod.ts";
+import { startLoneCoild } from "../lab/lone_coild.ts";
+import { type Log, sleep } from "../lab/mod.ts";
 import { AgentStub, ensurePeerCoordinator } from "../lab/peer_coordinator.ts";
 import { copyPlugin } from "../lab/plugin_file.ts";
 import { callPlugin, type Sandbox, sandboxOf } from "../lab/runtime.ts";
@@ -71,7 +72,11 @@ export async function coordinatorFigures(
     await using lab = await CoordinatorLab.start(families);
     const directory = await Deno.makeTempDir();
     const plugins = await placePlugins(bench.executable, directory);
-    await using coild = await startCoild(lab, { ...bench, directory });
+    await using coild = await startLoneCoild({
+      executable: bench.executable,
+      netns: lab.host.path,
+      directory,
+    });
     const contestants: Contestant[] = [
       { name: "coil", plugin: plugins.coil },
       { name: "alone", plugin: plugins.alone },
@@ -103,53 +108,6 @@ async function placePlugins(executable: string, directory: string) {
     alone: await place("alone", `${directory}/none/coild.sock`),
   };
 }
-
-/** coild without an API server: the configurations have all that it needs. */
-async function startCoild(
-  lab: CoordinatorLab,
-  { executable, directory }: {
-    readonly executable: string;
-    readonly directory: string;
-  },
-): Promise<{ readonly pid: number } & AsyncDisposable> {
-  const socket = `${directory}/coild.sock`;
-  const kubeconfig = `${directory}/kubeconfig`;
-  await Deno.writeTextFile(kubeconfig, KUBECONFIG);
-  const child = new Deno.Command("nsenter", {
-    args: [
-      `--net=${lab.host.path}`,
-      executable,
-      "coild",
-      `--socket=${socket}`,
-      "--enable-ipam=false",
-      "--enable-egress=false",
-      "--enable-coordinator",
-    ],
-    env: { COIL_NODE_NAME: "bench", KUBECONFIG: kubeconfig },
-    stdout: "null",
-    stderr: "null",
-  }).spawn();
-  await eventually(
-    "coild's socket",
-    () => Deno.stat(`${directory}/coordinator.sock.cni`).then(() => true),
-  );
-  return {
-    pid: child.pid,
-    async [Symbol.asyncDispose]() {
-      child.kill("SIGTERM");
-      await child.status;
-    },
-  };
-}
-
-const KUBECONFIG = JSON.stringify({
-  apiVersion: "v1",
-  kind: "Config",
-  "current-context": "none",
-  clusters: [{ name: "none", cluster: { server: "http://127.0.0.1:1" } }],
-  users: [{ name: "none", user: {} }],
-  contexts: [{ name: "none", context: { cluster: "none", user: "none" } }],
-});
 
 /** ADD and DEL of the first interface, each contestant in turn: wall clock and processor time. */
 async function oneByOne(stage: Stage, label: string): Promise<Figure[]> {

@@ -319,6 +319,7 @@ export const SUITES: readonly Suite[] = [
       ...NET_PACKAGES,
       ...AARCH64,
       ...PING,
+      curl: "curl",
       "containernetworking-plugins": "/usr/lib/cni/macvlan",
     },
     root: true,

@@ -55,6 +55,38 @@ export async function createMemoryGroup(path: string): Promise<string> {
   return group;
 }
 
+/** Limits the memory of a group that {@linkcode createMemoryGroup} has made. */
+export async function setMemoryLimit(
+  group: string,
+  bytes: number,
+): Promise<void> {
+  const name = await fileIn(group, "memory.limit_in_bytes", "memory.max");
+  await Deno.writeTextFile(name, String(bytes));
+}
+
+/** How much memory its processes have, in bytes. */
+export async function memoryIn(group: string): Promise<number> {
+  const name = await fileIn(group, "memory.usage_in_bytes", "memory.current");
+  return Number(await Deno.readTextFile(name));
+}
+
+/** How many of its processes the kernel has killed for want of memory. */
+export async function oomKillsIn(group: string): Promise<number> {
+  const name = await fileIn(group, "memory.oom_control", "memory.events");
+  const text = await Deno.readTextFile(name);
+  return Number(/^oom_kill (\d+)$/m.exec(text)?.[1]);
+}
+
+/** A file of version 1, or its counterpart of version 2. */
+async function fileIn(
+  group: string,
+  first: string,
+  second: string,
+): Promise<string> {
+  const path = `${group}/${first}`;
+  return await isThere(path) ? path : `${group}/${second}`;
+}
+
 /** Removes a group and all below it from every hierarchy, once the last of its processes is gone; none is no error. */
 export async function removeCgroup(path: string): Promise<void> {
   const left = async () => {
