@@ -11,6 +11,11 @@ import {
   spiderRefusals,
 } from "./coordinator_lab.ts";
 
+const VIEWER = new URL(
+  "../../deploy/coordinator/coil_viewer_coordinator_rbac.yaml",
+  import.meta.url,
+).pathname;
+
 interface Case {
   readonly name: string;
   readonly spec: JsonObject;
@@ -196,6 +201,24 @@ Deno.test("the API server refuses what a SpiderCoordinator must not be", async (
       "REASON",
       "AGE",
     ]);
+  });
+
+  await t.step("who may view the cluster may read it", async () => {
+    await plane.kubectl("apply", "-f", VIEWER);
+    const role = "coil-spidercoordinator-viewer";
+    for (const part of ["view", "edit", "admin"]) {
+      const label = `rbac.authorization.k8s.io/aggregate-to-${part}=true`;
+      const names = await plane.kubectl(
+        ...["get", "clusterroles", "-l", label, "-o", "name"],
+      );
+      assert.ok(names.includes(`/${role}\n`), names);
+    }
+    const bind = ["create", "clusterrolebinding", role];
+    await plane.kubectl(...bind, `--clusterrole=${role}`, "--user=reader");
+    const kubeconfig = await plane.kubeconfigFor({ user: "reader" });
+    const as = `--kubeconfig=${kubeconfig}`;
+    assert.match(await plane.kubectl("get", "scc", as), /^default /m);
+    await assert.rejects(plane.kubectl("delete", "scc", "empty", as));
   });
 
   for (const [i, { name, spec, refused }] of CASES.entries()) {
