@@ -70,7 +70,7 @@ const FLAGS = defineFlags({
     default: "keep",
     values: ["keep", "disable"],
     help:
-      "What to do with other networks' configurations that sort before ours; uninstall restores disabled ones",
+      "What to do with other networks' configurations that sort before ours, and with another program called coordinator; uninstall restores disabled ones",
   },
   "keep-config": {
     type: "bool",

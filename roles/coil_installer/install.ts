@@ -120,13 +120,14 @@ async function coordinatorSteps(
 ): Promise<readonly Step[]> {
   const path = coordinatorPath(request);
   const found = await examineLink(path);
-  if (found === "foreign") {
+  const { others } = request;
+  if (found === "foreign" && others === "keep") {
     log.warn(
-      "Kept another program: its calls do not reach coild. Remove it and install again to use Coil's",
+      "Kept another program: its calls do not reach coild. Install with --others=disable to use Coil's",
       { path },
     );
   }
-  return planCoordinator(request, found);
+  return planCoordinator(request, { found, others });
 }
 
 /** The plugin, complete before it takes its place. */

@@ -59,10 +59,12 @@ export async function uninstall(
 }
 
 async function lookAtPlugin(places: HostPlaces) {
+  const coordinator = coordinatorPath(places);
   return {
     plugin: await isInstalled(pluginPath(places)),
     former: await examineFormer(formerPath(places)),
-    coordinator: await examineLink(coordinatorPath(places)),
+    coordinator: await examineLink(coordinator),
+    hasDisabled: await exists(coordinator + DISABLED_SUFFIX),
   };
 }
 

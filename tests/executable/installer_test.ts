@@ -619,3 +619,19 @@ Deno.test("install: another program called coordinator is kept, also by uninstal
   assert.deepEqual(namesIn(host.bin), ["coordinator"]);
   assert.equal(await Deno.readTextFile(other), "Spiderpool's");
 });
+
+Deno.test("install: another program called coordinator makes way where it is to, and uninstall brings it back", async () => {
+  await using host = await Host.make();
+  const options = await quick();
+  const other = `${host.bin}/coordinator`;
+  await Deno.writeTextFile(other, "Spiderpool's", { mode: 0o755 });
+  const args = ["--plugins=coil,coordinator", "--others=disable"];
+  for (let i = 0; i < 2; i++) {
+    await host.install({ ...options, args });
+    assert.equal(await Deno.readLink(other), "coil");
+  }
+  await host.install({ args: ["uninstall"] });
+  assert.deepEqual(namesIn(host.bin), ["coordinator"]);
+  assert.equal(await Deno.readTextFile(other), "Spiderpool's");
+  assert.equal(((await Deno.stat(other)).mode ?? 0) & 0o777, 0o755);
+});

@@ -4,6 +4,7 @@ import type {
   InstalledState,
   PluginLink,
 } from "../read/installed.ts";
+import { DISABLED_SUFFIX, type Others } from "./config_plan.ts";
 import {
   coordinatorPath,
   formerPath,
@@ -49,30 +50,37 @@ export function planPlugin(
   return steps;
 }
 
-/** Plans the link for the plugin `coordinator`; what another program has put there stays. */
+/** Plans the link for the plugin `coordinator`; another program makes way for it only where it is to. */
 export function planCoordinator(
   places: HostPlaces,
-  found: PluginLink,
+  { found, others }: { readonly found: PluginLink; readonly others: Others },
 ): readonly Step[] {
-  return found === "absent"
-    ? [{ kind: "link", path: coordinatorPath(places) }]
-    : [];
+  const path = coordinatorPath(places);
+  if (found === "ours" || found === "foreign" && others === "keep") return [];
+  const to = path + DISABLED_SUFFIX;
+  return [
+    ...found === "foreign" ? [{ kind: "rename", path, to } as const] : [],
+    { kind: "link", path },
+  ];
 }
 
-/** Plans to take the plugin away: what is called before what it calls. */
+/** Plans to take the plugin away: what is called before what it calls. The program that had made way comes back. */
 export function planPluginRemoval(
   places: HostPlaces,
-  { plugin, former, coordinator }: {
+  { plugin, former, coordinator, hasDisabled }: {
     /** Whether there is one. */
     readonly plugin: boolean;
     readonly former: FormerExecutable;
     readonly coordinator: PluginLink;
+    /** Whether another `coordinator` has made way. */
+    readonly hasDisabled: boolean;
   },
 ): readonly Step[] {
   const steps: Step[] = [];
-  if (coordinator === "ours") {
-    steps.push({ kind: "remove", path: coordinatorPath(places) });
-  }
+  const path = coordinatorPath(places);
+  if (hasDisabled && coordinator !== "foreign") {
+    steps.push({ kind: "rename", path: path + DISABLED_SUFFIX, to: path });
+  } else if (coordinator === "ours") steps.push({ kind: "remove", path });
   if (plugin) steps.push({ kind: "remove", path: pluginPath(places) });
   if (former.kind === "executable" || former.kind === "link") {
     steps.push({ kind: "remove", path: formerPath(places) });

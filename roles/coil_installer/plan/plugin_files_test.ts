@@ -72,12 +72,18 @@ for (
   });
 }
 
-Deno.test("planCoordinator() makes a link where nothing is", () => {
-  assert.deepEqual(planCoordinator(PLACES, "absent"), [
-    { kind: "link", path: "/bin/coordinator" },
-  ]);
-  assert.deepEqual(planCoordinator(PLACES, "ours"), []);
-  assert.deepEqual(planCoordinator(PLACES, "foreign"), []);
+Deno.test("planCoordinator() makes a link where nothing is, and in another program's place where that is wanted", () => {
+  const path = "/bin/coordinator";
+  const link = { kind: "link", path };
+  for (const others of ["keep", "disable"] as const) {
+    const plan = (found: PluginLink) =>
+      planCoordinator(PLACES, { found, others });
+    assert.deepEqual(plan("absent"), [link]);
+    assert.deepEqual(plan("ours"), []);
+    const rename = { kind: "rename", path, to: `${path}.coil-disabled` };
+    const steps = others === "keep" ? [] : [rename, link];
+    assert.deepEqual(plan("foreign"), steps);
+  }
 });
 
 Deno.test("planPluginRemoval() removes what is called before what it calls, and nothing of others", () => {
@@ -85,8 +91,9 @@ Deno.test("planPluginRemoval() removes what is called before what it calls, and 
     plugin: boolean,
     former: FormerExecutable,
     coordinator: PluginLink = "absent",
+    hasDisabled = false,
   ) =>
-    planPluginRemoval(PLACES, { plugin, former, coordinator })
+    planPluginRemoval(PLACES, { plugin, former, coordinator, hasDisabled })
       .map(({ path }) => path);
   assert.deepEqual(plan(true, NO_SECOND), ["/bin/coil"]);
   assert.deepEqual(plan(false, NO_SECOND), []);
@@ -96,4 +103,11 @@ Deno.test("planPluginRemoval() removes what is called before what it calls, and 
   const link = "/bin/coordinator";
   assert.deepEqual(plan(true, NO_SECOND, "ours"), [link, "/bin/coil"]);
   assert.deepEqual(plan(true, NO_SECOND, "foreign"), ["/bin/coil"]);
+  for (const found of ["ours", "absent"] as const) {
+    assert.deepEqual(plan(true, NO_SECOND, found, true), [
+      `${link}.coil-disabled`,
+      "/bin/coil",
+    ]);
+  }
+  assert.deepEqual(plan(true, NO_SECOND, "foreign", true), ["/bin/coil"]);
 });
