@@ -6,6 +6,7 @@ import {
   type Outside,
   runCoordinator,
 } from "../../lib/coordinator/mod.ts";
+import { untilPasses } from "../../lib/async/testing.ts";
 import type { Family } from "../../lib/inet/mod.ts";
 import { Netns, openLibc } from "../../lib/linux/mod.ts";
 import { runPlugin } from "../../lib/plugin/mod.ts";
@@ -217,12 +218,27 @@ export class CoordinatorLab implements AsyncDisposable {
     );
     await pod.ip("link", "set", nic.name, "up");
     await this.#address(pod, nic.name, nic);
+    await this.#ready(pod, nic);
     for (const family of nic.families ?? this.families) {
       await pod.ip(
         ...[family === "ipv4" ? "-4" : "-6", "route", "prepend", "default"],
         ...["via", addressIn(nic.network, family, 1), "dev", nic.name],
       );
     }
+  }
+
+  /** The kernel takes an IPv6 address into use a while after the link is up; states are compared that have it. */
+  async #ready(
+    { ip }: TempNetns,
+    { name, network, number, families = this.families }: NicSpec,
+  ): Promise<void> {
+    if (!families.includes("ipv6")) return;
+    const own = `local ${addressIn(network, "ipv6", number)} `;
+    await untilPasses(async () => {
+      const table = ["table", "local", "dev", name];
+      const routes = await ip("-6", "route", "show", ...table);
+      assert.ok(routes.includes(own), routes);
+    });
   }
 
   /** A first interface as Calico makes it: 10.244.1.N and fd00:244::N, by a veth, with a gateway that is no one's address. */
