@@ -217,3 +217,23 @@ Deno.test("ipv6Of() refuses a prefix that is no ENI's", () => {
       'Cannot take IPv6 addresses of "2001:db8::/64": an ENI\'s prefix is a /80',
   });
 });
+
+Deno.test("mergeEnis() takes no block for pods that EC2 cannot have assigned, whatever shows it", () => {
+  const own = Prefix.parse("10.0.97.0/24").nth(20n);
+  const subnet = Prefix.parse("10.0.97.0/24");
+  const right = ["10.0.97.30/32", "10.0.97.32/28"];
+  const wrong = [
+    ...["0.0.0.0/0", "10.0.97.64/27", "10.0.97.128/29"],
+    ...["8.8.8.8/32", "127.0.0.5/32", "169.254.169.254/32", "10.0.98.0/28"],
+    // It has the ENI's own address.
+    "10.0.97.16/28",
+  ];
+  const blocks = [...right, ...wrong].map(Prefix.parse);
+  const grantsOf = (ec2: Ec2Eni, imds: ImdsEni) =>
+    mergeEnis([ec2], [imds]).flatMap(({ grants }) =>
+      grants.map(({ block }) => String(block))
+    );
+  const [ec2, shown] = [{ ...ENI, address: own, blocks }, { ...SHOWN, subnet }];
+  assert.deepEqual(grantsOf(ec2, { ...shown, blocks }), right);
+  assert.deepEqual(grantsOf(ec2, { ...shown, blocks: [] }), right);
+});

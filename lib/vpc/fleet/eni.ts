@@ -56,6 +56,8 @@ export interface Ec2Eni {
 export interface ImdsEni {
   readonly id: string;
   readonly device: number;
+  /** That of its IPv4 addresses; undefined where it has none. */
+  readonly subnet?: Prefix | undefined;
   /** As of EC2; the primary address may be among them. */
   readonly blocks: readonly Prefix[];
   readonly ipv6?: Prefix | undefined;
@@ -125,11 +127,13 @@ function mergeEni(
   ec2: Ec2Eni | undefined,
   imds: ImdsEni | undefined,
 ): Eni {
-  const isOwn = (block: Prefix) =>
-    ec2 !== undefined && kindOf(block) === "address" &&
-    block.address.equals(ec2.address);
+  // Pods would get packets of others: EC2 assigns nothing else, but it, or what answers for it, may err.
+  const isForPods = (block: Prefix) =>
+    Number(block.size) === sizeOf(kindOf(block)) &&
+    (ec2 === undefined || !block.contains(ec2.address)) &&
+    (imds?.subnet === undefined || imds.subnet.contains(block));
   const grants = mergeBlocks(ec2?.blocks ?? [], imds?.blocks ?? [])
-    .filter(({ block }) => !isOwn(block));
+    .filter(({ block }) => isForPods(block));
   const [ipv6] = mergeBlocks(
     ec2?.ipv6 === undefined ? [] : [ec2.ipv6],
     imds?.ipv6 === undefined ? [] : [imds.ipv6],

@@ -105,6 +105,12 @@ export class MetadataSight {
       .filter(({ addresses }) => addresses.ipv4 !== undefined);
     this.#facts = new Map(whole.map((facts) => [facts.mac, facts]));
     const facts = new Map(whole.map((facts) => [facts.id, facts]));
+    if (facts.size < whole.length) {
+      // One would be set up by the other's link, routes and addresses.
+      throw new NoAnswerError(
+        "Cannot read the instance metadata: two network interfaces have one ID",
+      );
+    }
     return { enis, facts, vpcCidrs: await this.#vpcCidrs(macs, options) };
   }
 
@@ -126,9 +132,9 @@ export class MetadataSight {
       ...addresses.map((text) => Prefix.host(addressIn(text))),
       ...prefixes.map(prefixIn),
     ];
-    const { id, device } = facts;
+    const { id, device, subnets: { ipv4: subnet } } = facts;
     const block = ipv6 === undefined ? undefined : prefixIn(ipv6);
-    return { facts, eni: { id, device, blocks, ipv6: block } };
+    return { facts, eni: { id, device, subnet, blocks, ipv6: block } };
   }
 
   /** The lines of a key that only nodes with IPv6 are asked for. */

@@ -136,12 +136,23 @@ Deno.test("MetadataSight shows an ENI without IPv4, for EFA alone, and asks noth
   assert.deepEqual(sight.enis[1], {
     id: "eni-1",
     device: 1,
+    subnet: undefined,
     blocks: [],
     ipv6: undefined,
   });
   assert.deepEqual([...sight.facts.keys()], ["eni-0", "eni-2"]);
   // It may get an address yet.
   assert.equal(again.length, 2 + 2 * 2 + 4);
+});
+
+Deno.test("MetadataSight does not believe that two ENIs have one ID", async () => {
+  const [first, [mac = "", keys = {}] = []] = ENIS;
+  const second = { ...keys, "interface-id": "eni-0" };
+  await assert.rejects(look(["ipv4"], [first ?? ["", {}], [mac, second]]), {
+    name: "NoAnswerError",
+    message:
+      "Cannot read the instance metadata: two network interfaces have one ID",
+  });
 });
 
 Deno.test("MetadataSight does not believe that a VPC has no network", async () => {
