@@ -96,6 +96,9 @@ function statements(
   return fc.oneof(
     fc.tuple(NAME, NOT).map(([name, not]) => nft.iifname(name, not)),
     fc.tuple(NAME, NOT).map(([name, not]) => nft.oifname(name, not)),
+    // No link has these, so nft has no name to show.
+    fc.integer({ min: 2 ** 30, max: 2 ** 31 - 1 }).map(nft.iif),
+    fc.integer({ min: 2 ** 30, max: 2 ** 31 - 1 }).map(nft.oif),
     // Group 0 has a name.
     fc.tuple(fc.integer({ min: 1, max: 0xffffffff }), NOT)
       .map(([group, not]) => nft.iifgroup(group, not)),

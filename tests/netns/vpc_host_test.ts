@@ -18,7 +18,7 @@ import {
 } from "./vpc_lab.ts";
 
 const DUAL: VpcHostSettings = settingsOf({ families: ["ipv4", "ipv6"] });
-const NOTHING = { changed: [], problems: [] };
+const NOTHING = { changed: [], problems: [], links: new Set([2, 3]) };
 const NONE_DROPPED = { by_primary: 0, by_secondary: 0, private: 0 };
 
 /** The node configured, with nothing left to do. */
@@ -402,6 +402,20 @@ netnsTest("pods reach the metadata service only where they may", async () => {
   assert.deepEqual(await reached(host), [true, true]);
   assert.deepEqual(await lab.broken(), []);
 });
+
+netnsTest(
+  "an ENI's link may be renamed while packets flow",
+  async () => {
+    await using lab = await configured();
+    await shell(
+      lab.node.host,
+      "ip link set eth0 name ens5; ip link set eth1 name ens6",
+    );
+    assert.deepEqual(await lab.broken(), []);
+    assert.deepEqual(await lab.dropped(), NONE_DROPPED);
+    assert.deepEqual(await lab.host.ensure(DUAL), NOTHING);
+  },
+);
 
 netnsTest(
   "watching tells what others remove, and nothing of ensure()",

@@ -44,6 +44,8 @@ export interface VpcHostReport {
   readonly changed: readonly string[];
   /** What is still not as it should be. */
   readonly problems: readonly VpcHostProblem[];
+  /** Indexes of the ENIs' links. */
+  readonly links: ReadonlySet<number>;
 }
 
 /**
@@ -84,6 +86,7 @@ export class VpcHost implements AsyncDisposable {
     const report = {
       changed: [] as string[],
       problems: [...plan.problems, ...changes.problems],
+      links: new Set(plan.links.map(({ index }) => index)),
     };
     if (changes.acceptRa !== undefined) {
       this.#acceptRa(changes.acceptRa, report);

@@ -97,7 +97,7 @@ export function planVpcHost(
     table: primary &&
       snatTable({ ...settings, families }, {
         eni: primary.eni,
-        name: primary.link.name,
+        index: primary.link.index,
       }),
     problems,
   };

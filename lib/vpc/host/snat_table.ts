@@ -37,6 +37,12 @@ export function untranslated(
   return isAll ? "all" : cidrs;
 }
 
+/** The primary ENI, and the index of its link: a name may change while packets flow. */
+interface PrimaryEni {
+  readonly eni: HostEni;
+  readonly index: number;
+}
+
 /**
  * The node's nf_tables table: translation to the primary address, marks for
  * answers of node ports, pods' access to instance metadata. It names no block,
@@ -44,7 +50,7 @@ export function untranslated(
  */
 export function snatTable(
   settings: VpcHostSettings,
-  primary: { readonly eni: HostEni; readonly name: string },
+  primary: PrimaryEni,
 ): NftTable {
   return {
     family: "inet",
@@ -66,7 +72,7 @@ export function snatTable(
  */
 function nodePortMarks(
   { families }: VpcHostSettings,
-  { eni, name }: { readonly eni: HostEni; readonly name: string },
+  { eni, index }: PrimaryEni,
 ): NftChain {
   return {
     name: "node-ports",
@@ -79,7 +85,7 @@ function nodePortMarks(
         address,
       ) =>
         nft.rule([
-          nft.iifname(name),
+          nft.iif(index),
           nft.daddr(address),
           nft.ctDirection("original"),
           nft.setCtMarkBits(VPC_NODE_PORT_MARK),
@@ -117,7 +123,7 @@ function metadataGuard(): NftChain {
  */
 function sourceNat(
   settings: VpcHostSettings,
-  { eni, name }: { readonly eni: HostEni; readonly name: string },
+  { eni, index }: PrimaryEni,
 ): NftChain[] {
   const destinations = untranslated(settings);
   const { ipv4 } = eni.addresses;
@@ -134,7 +140,7 @@ function sourceNat(
         nft.rule([nft.daddrIn(cidr), nft.accept()])
       ),
       nft.rule([
-        nft.oifname(name),
+        nft.oif(index),
         nft.saddr(ipv4, { not: true }),
         nft.masquerade(),
       ]),

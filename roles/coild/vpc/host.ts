@@ -38,6 +38,8 @@ export class VpcHostKeeper {
   #done = "";
   #doneAtMs = -Infinity;
   #ready: ReadonlySet<string> = new Set();
+  /** Indexes of the ENIs' links. */
+  #links: ReadonlySet<number> = new Set();
   /** By the ENI's ID. */
   #facts: ReadonlyMap<string, EniFacts> = new Map();
 
@@ -86,8 +88,9 @@ export class VpcHostKeeper {
   }
 
   /** Links and addresses are mostly those of pods; an ENI's link that is missing may have come. */
-  #concerns({ kind }: Notification): boolean {
-    return kind === "link" ? !this.isComplete : kind !== "address";
+  #concerns(heard: Notification): boolean {
+    if (heard.kind !== "link") return heard.kind !== "address";
+    return !this.isComplete || this.#links.has(heard.index);
   }
 
   /**
@@ -105,7 +108,8 @@ export class VpcHostKeeper {
     const text = JSON.stringify(settings);
     const isOld = performance.now() >= this.#doneAtMs + LOOK_MS;
     if (text === this.#done && !isOld) return { ready: this.#ready };
-    const { changed, problems } = await this.#host.ensure(settings);
+    const { changed, problems, links } = await this.#host.ensure(settings);
+    this.#links = links;
     if (changed.length > 0) log.info("Changed the node's network", { changed });
     for (const err of problems) {
       if (this.#problems.passes(err)) {

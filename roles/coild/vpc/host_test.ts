@@ -61,6 +61,8 @@ type State = NonNullable<Ec2Eni["attachment"]>["state"];
 class FakeHost {
   readonly asked: VpcHostSettings[] = [];
   problems: VpcHostProblem[] = [];
+  /** The index of the ENIs' link. */
+  readonly link = 3;
 
   readonly heard: Notification[] = [];
 
@@ -74,7 +76,8 @@ class FakeHost {
 
   ensure(settings: VpcHostSettings) {
     this.asked.push(settings);
-    return Promise.resolve({ changed: [], problems: this.problems });
+    const links = new Set([this.link]);
+    return Promise.resolve({ changed: [], problems: this.problems, links });
   }
 }
 
@@ -214,7 +217,7 @@ Deno.test("VpcHostKeeper leaves out an ENI that the kernel lacks, and asks again
   assert.equal(keeper.isComplete, true);
 });
 
-Deno.test("VpcHostKeeper compares the kernel again when others change its rules or routes, not when pods come", async () => {
+Deno.test("VpcHostKeeper compares the kernel again when others change its rules, routes or links, not when pods come", async () => {
   const host = new FakeHost();
   const keeper = new VpcHostKeeper(host, optionsOf());
   let changes = 0;
@@ -231,11 +234,11 @@ Deno.test("VpcHostKeeper compares the kernel again when others change its rules 
   assert.equal(host.asked.length, 1);
   await hear({ kind: "link", index: 7 }, { kind: "address", index: 7 });
   assert.equal(host.asked.length, 1);
-  await hear({ kind: "rule", family: "ipv4" });
+  await hear({ kind: "link", index: host.link });
   assert.equal(host.asked.length, 2);
   await hear({ kind: "route", table: 10_001 });
   assert.equal(host.asked.length, 3);
-  const address = { kind: "address", index: 7 } as const;
+  const address = { kind: "address", index: host.link } as const;
   await hear(address, { kind: "rule", family: "ipv4" }, address);
   assert.equal(host.asked.length, 4);
   host.problems = [new VpcHostProblem("Cannot find it", { eni: "eni-0" })];

@@ -304,7 +304,7 @@ export class SimulatedNode implements AsyncDisposable {
         const { length } = settings.enis;
         this.fewestEnis = Math.min(this.fewestEnis, length);
         if (this.ensureMs > 0) await sleep(this.ensureMs);
-        return { changed: [], problems: this.problems };
+        return { changed: [], problems: this.problems, links: new Set() };
       },
       watchRoutes: () => QUIET,
       watchTable: () => QUIET,

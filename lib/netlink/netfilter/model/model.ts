@@ -145,6 +145,11 @@ export type NftStatement =
     readonly not: boolean;
   }
   | {
+    readonly kind: "ifindex";
+    readonly field: "iif" | "oif";
+    readonly index: number;
+  }
+  | {
     readonly kind: "address";
     readonly field: NftAddressField;
     readonly address: Address;

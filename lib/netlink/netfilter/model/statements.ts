@@ -41,6 +41,16 @@ export function oifname(name: string, options: Negation = {}): NftStatement {
   return { kind: "ifname", field: "oifname", name, not: options.not ?? false };
 }
 
+/** The packet came in by the link of this index, whatever its name. */
+export function iif(index: number): NftStatement {
+  return { kind: "ifindex", field: "iif", index };
+}
+
+/** The packet goes out by the link of this index, whatever its name. */
+export function oif(index: number): NftStatement {
+  return { kind: "ifindex", field: "oif", index };
+}
+
 /**
  * The packet came in by a link of that group, as `ip link set group` sets it;
  * with a mask, of any group that is the same in the bits of the mask.

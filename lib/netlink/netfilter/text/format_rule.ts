@@ -124,6 +124,8 @@ function formatStatement(statement: NftStatement): string {
   switch (statement.kind) {
     case "ifname":
       return `${statement.field} ${unequal(statement)}"${statement.name}"`;
+    case "ifindex":
+      return `${statement.field} ${statement.index}`;
     case "address":
       return `${formatField(statement.field)} ${unequal(statement)}${
         formatAddress(statement)

@@ -34,6 +34,8 @@ export function registerAt(offset: number): number {
 /** Keys of `meta`, `enum nft_meta_keys`. */
 export const META = {
   mark: 3,
+  iif: 4,
+  oif: 5,
   iifname: 6,
   oifname: 7,
   nfproto: 15,

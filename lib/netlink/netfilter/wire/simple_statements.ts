@@ -36,6 +36,7 @@ export type SimpleStatement = Extract<
   NftStatement,
   {
     kind:
+      | "ifindex"
       | "iifgroup"
       | "mark"
       | "reversePath"
@@ -56,6 +57,10 @@ export type SimpleStatement = Extract<
 /** The instructions of such a statement. */
 export function simpleExpressions(statement: SimpleStatement): Expression[] {
   switch (statement.kind) {
+    case "ifindex":
+      return compareBits(metaLoad(META[statement.field], NFT_REG_1), {
+        value: statement.index,
+      });
     case "iifgroup":
       return compareBits(metaLoad(META.iifgroup, NFT_REG_1), {
         ...statement,
