@@ -122,6 +122,7 @@ Deno.test("MetadataSight knows both families of an ENI and its subnet", async ()
     const { addresses, subnets } = sight.facts.get(`eni-${n}`) ?? {};
     assert.equal(`${addresses?.ipv6}`, `fd10::1${n}`);
     assert.equal(`${subnets?.ipv6}`, "fd10::/64");
+    assert.equal(sight.enis[n]?.subnet, subnets?.ipv4);
   }
 });
 
