@@ -1,5 +1,5 @@
 import type { AttachmentKey } from "../../cni/mod.ts";
-import type { Address } from "../../inet/mod.ts";
+import { Prefix } from "../../inet/mod.ts";
 import { COORDINATOR_PROTOCOL } from "../../names/mod.ts";
 import {
   type Link,
@@ -12,6 +12,7 @@ import type { Outside, Routes } from "../kernel/ports.ts";
 import { openPeers, type Peers } from "../kernel/peers.ts";
 import { remove, routeRemoval } from "../kernel/remove.ts";
 import { pairOf } from "../plan/veth.ts";
+import { sourceTexts } from "../state/state.ts";
 
 /**
  * Removes what DEL should have removed: pairs of containers of which no
@@ -78,17 +79,15 @@ async function lostOf(
 ): Promise<readonly Route[]> {
   using pod = await peers.tryOpen(hostEnd);
   if (pod === undefined) return [];
-  const present = await pod.listAddresses({
-    keep: ({ prefix }) => routes.some((route) => isTo(route, prefix.address)),
-  });
-  return routes.filter((route) =>
-    route.destination !== undefined &&
-    !present.some(({ prefix }) => isTo(route, prefix.address))
+  const sought = new Set(routes.map(({ destination }) => String(destination)));
+  const present = sourceTexts(
+    (await pod.listAddresses({
+      keep: ({ prefix }) => sought.has(String(Prefix.host(prefix.address))),
+    })).map(({ prefix }) => prefix.address),
   );
-}
-
-function isTo({ destination }: Route, address: Address): boolean {
-  return destination?.address.equals(address) === true;
+  return routes.filter(({ destination }) =>
+    destination !== undefined && !present.has(String(destination))
+  );
 }
 
 function removals(route: Route): readonly Request[] {

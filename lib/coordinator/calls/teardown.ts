@@ -1,6 +1,6 @@
 import { settled } from "../../async/mod.ts";
 import type { AttachmentKey } from "../../cni/mod.ts";
-import { type Address, FAMILIES, Prefix } from "../../inet/mod.ts";
+import { type Address, FAMILIES } from "../../inet/mod.ts";
 import {
   COORDINATOR_PRIORITY,
   COORDINATOR_PROTOCOL,
@@ -114,11 +114,11 @@ async function forgetOnHost(
   end: Link,
   addresses: readonly Address[],
 ): Promise<void> {
+  const own = sourceTexts(addresses);
   const routes = await host.listRoutes({
     protocol: COORDINATOR_PROTOCOL,
     keep: ({ index, destination }) =>
-      index === end.index && destination !== undefined &&
-      addresses.some((address) => destination.equals(Prefix.host(address))),
+      index === end.index && own.has(String(destination)),
   });
   await remove(host, [
     ...routes.map(routeRemoval),

@@ -42,15 +42,18 @@ export function joinedLinks(
 export function lostAddresses(
   host: JoinedHost,
 ): readonly (Pick<Neighbour, "address"> & { readonly link: Link })[] {
-  const joined = joinedLinks(host);
+  const joined = new Map(joinedLinks(host).map((link) => [link.index, link]));
+  const routes = Map.groupBy(
+    host.routes,
+    ({ destination }) => String(destination),
+  );
   return host.neighbours.flatMap(({ address, index }) => {
-    const link = joined.find((other) => other.index === index);
-    const isReached = host.routes.some((route) =>
-      (route.index === index
+    const link = joined.get(index);
+    const isReached = routes.get(String(Prefix.host(address)))?.some((route) =>
+      route.index === index
         ? hasSource(route, host)
-        : joined.some((other) => other.index === route.index)) &&
-      route.destination?.equals(Prefix.host(address)) === true
-    );
+        : route.index !== undefined && joined.has(route.index)
+    ) === true;
     return link === undefined || isReached ? [] : [{ address, link }];
   });
 }

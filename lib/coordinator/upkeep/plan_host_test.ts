@@ -163,3 +163,22 @@ for (const [what, changes, source, expected] of CASES) {
     assert.deepEqual(planned(changes, source), expected);
   });
 }
+
+Deno.test("planHost() looks at each route once, however many addresses pods have", () => {
+  const addresses = Array.from({ length: 200 }, (_, i) => `10.6.1.${i}`);
+  let looks = 0;
+  const routes = addresses.map((address) => {
+    const one = route(address, "10.6.0.10");
+    const text = String(one.destination);
+    const destination = Object.assign(Prefix.parse(text), {
+      equals: () => (looks++, false),
+      toString: () => (looks++, text),
+    });
+    return { ...one, destination };
+  });
+  assert.deepEqual(
+    planned({ routes, neighbours: addresses.map(neighbour) }),
+    [],
+  );
+  assert.equal(looks, addresses.length);
+});
