@@ -226,12 +226,14 @@ test("a stop sends EC2 no change that has waited to be sent again", async () => 
   const call = "AssignPrivateIpAddresses";
   const code = "RequestLimitExceeded";
   await node.cloud.ask.fault({ call, kind: "error", code });
+  const count = async () => (await node.changes())[call] ?? 0;
   const coild = node.process(BARE);
-  await untilPasses(async () => assert.equal((await node.changes())[call], 1));
+  await untilPasses(async () => assert.ok(await count() > 0));
+  const before = await count();
   await coild[Symbol.asyncDispose]();
-  const { [call]: sent = 0 } = await node.changes();
-  // The budget makes five attempts.
-  assert.ok(sent < 5, `${sent} were sent`);
+  const more = await count() - before;
+  // The budget makes five attempts; one may be under way, and one may have been since it was counted.
+  assert.ok(more <= 2, `${more} were sent`);
 });
 
 test("a stop begins no call of EC2 any more", async () => {
