@@ -29,7 +29,7 @@ export function toCniError(error: unknown, command: Command): CniError {
 }
 
 /** The code for a coild that cannot answer now: STATUS has one of its own. */
-export function unavailableCode(command: Command): number {
+function unavailableCode(command: Command): number {
   return command === "STATUS"
     ? ErrorCode.PLUGIN_NOT_AVAILABLE
     : ErrorCode.TRY_AGAIN_LATER;

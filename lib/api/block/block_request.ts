@@ -58,7 +58,7 @@ export type BlockRequestResult =
   };
 
 /** Reason of `Complete=True` when the request got a block. */
-export const REASON_ALLOCATED = "allocated";
+const REASON_ALLOCATED = "allocated";
 
 /** Reason of `Failed=True` when the pool has no block left. */
 export const REASON_OUT_OF_BLOCKS = "out of blocks";

@@ -6,7 +6,7 @@ import { gatewayText, lossText, lostGateways } from "./egress_losses.ts";
 /** Condition of an Egress: a gateway serves its clients. */
 export const EGRESS_READY = "Ready";
 /** Condition of an Egress: its pods are being made or replaced. */
-export const EGRESS_PROGRESSING = "Progressing";
+const EGRESS_PROGRESSING = "Progressing";
 /** Condition of an Egress: less is there than wanted, or something was refused. */
 export const EGRESS_DEGRADED = "Degraded";
 /** Condition of an Egress: a gateway runs out of connections or source ports. */
@@ -14,7 +14,7 @@ export const EGRESS_CAPACITY_LOW = "CapacityLow";
 /** Condition of an Egress, there only while it is true: clients want more of a gateway than their share. */
 export const EGRESS_CLIENTS_LIMITED = "ClientsLimited";
 /** Condition of an Egress, there only while it is true: nodes get no answer from a gateway. */
-export const EGRESS_GATEWAYS_LOST = "GatewaysLost";
+const EGRESS_GATEWAYS_LOST = "GatewaysLost";
 /** Condition of an Egress, there only while it is true: the packets of a gateway leave its node with another source. */
 export const EGRESS_SOURCES_TRANSLATED = "SourcesTranslated";
 /** Condition of an Egress, there only while it is true: destinations that are there twice, or have host bits. */

@@ -21,7 +21,7 @@ import {
 import type { ServerFamily } from "../gateway_plan/family.ts";
 
 /** Upstream Coil's mark of a prepared gateway: a link of kind `dummy` without a use. */
-export const UPSTREAM_SERVER_MARKER = "egress-dummy";
+const UPSTREAM_SERVER_MARKER = "egress-dummy";
 
 /** The part of a route socket that is needed here. */
 export type LinkKernel = Pick<RouteSocket, "execute" | "getLink">;

@@ -1,8 +1,7 @@
 import type { Connection, ConnectionSource } from "./transport.ts";
 
 /** Where kubelet mounts a pod's credentials. */
-export const SERVICE_ACCOUNT_DIR =
-  "/var/run/secrets/kubernetes.io/serviceaccount";
+const SERVICE_ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /** Tokens are renewed when a fifth of their life is left, so a minute is soon enough. */
 const CACHE_MS = 60_000;

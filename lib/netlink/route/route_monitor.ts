@@ -143,7 +143,7 @@ function groupsOf(interests: MonitorInterests): number[] {
 }
 
 /** Which messages of those groups are of interest. Pure; exported for its tests. */
-export function patternsOf(interests: MonitorInterests): MessagePattern[] {
+function patternsOf(interests: MonitorInterests): MessagePattern[] {
   const { rules, routes = [], links = [], addresses, forwarding } = interests;
   return [
     ...(rules ? [{ type: RTM_NEWRULE }, { type: RTM_DELRULE }] : []),

@@ -39,7 +39,7 @@ export class HostProblem extends Error {
 }
 
 /** The rule that looks up the pod table. */
-export function podRule(settings: HostSettings, family: Family): Rule {
+function podRule(settings: HostSettings, family: Family): Rule {
   const { rulePriority: priority, tableId: table } = settings;
   return { family, priority, table };
 }

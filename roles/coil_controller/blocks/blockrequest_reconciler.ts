@@ -35,12 +35,12 @@ import { readPool } from "../pools/read_pool.ts";
 const log = getLogger("blockrequest-reconciler");
 
 /** Reason of `Failed=True` when the node of the request does not exist. */
-export const REASON_NODE_NOT_FOUND = "node not found";
+const REASON_NODE_NOT_FOUND = "node not found";
 /** Reason of `Failed=True` when the pool's own specification cannot be read. */
-export const REASON_INVALID_POOL = "invalid pool";
+const REASON_INVALID_POOL = "invalid pool";
 
 /** Reason of `Failed=True` when the API server will not have such a block, as for a node's name that fits no label. */
-export const REASON_BLOCK_REFUSED = "block refused";
+const REASON_BLOCK_REFUSED = "block refused";
 
 /** Reason of `Failed=True` when the node holds all blocks of the pool that it may have. */
 export const REASON_NODE_LIMIT = "node block limit";

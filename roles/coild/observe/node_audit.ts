@@ -17,7 +17,7 @@ import {
 import type { NodeEvents } from "./node_events.ts";
 
 /** The reason of the Event. */
-export const INCONSISTENT_REASON = "AddressesInconsistent";
+const INCONSISTENT_REASON = "AddressesInconsistent";
 
 export interface NodeAuditOptions {
   /** What kernel, address table and API server have. */

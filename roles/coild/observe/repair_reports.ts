@@ -16,7 +16,7 @@ const SAME_MS = 500;
 const LOG_MS = 60_000;
 
 /** The reason of the Event. */
-export const REPAIRED_REASON = "NodeNetworkRepaired";
+const REPAIRED_REASON = "NodeNetworkRepaired";
 
 export interface RepairReportsOptions {
   readonly metrics: Pick<CoildMetrics, "repaired">;

@@ -5,7 +5,7 @@ import type { NodeEvents } from "../observe/node_events.ts";
 const AGAIN_MS = 10 * 60_000;
 
 /** The reason of the Event. */
-export const DENIED_REASON = "MissingPermissions";
+const DENIED_REASON = "MissingPermissions";
 
 /** How {@linkcode PermissionEvents} work. */
 export interface PermissionEventsOptions {
