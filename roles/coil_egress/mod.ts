@@ -206,17 +206,6 @@ function connect(parts: GatewayDependencies, stack: AsyncDisposableStack) {
     sync,
     closedBecause: () => lifecycle.closedBecause,
   });
-  const ending = {
-    ownPod: { client, identity },
-    timeoutMs: options.drainTimeoutMs,
-    leastMs: parts.leastDrainMs,
-    countFlows: async () => {
-      await readings.readFlows();
-      status.trigger();
-      return readings.flows?.established;
-    },
-    onDraining: () => status.trigger({ urgent: true }),
-  };
   return {
     options,
     registry,
@@ -229,12 +218,33 @@ function connect(parts: GatewayDependencies, stack: AsyncDisposableStack) {
     lifecycle,
     losses,
     translated,
-    ending,
+    ending: endingOf(parts, reports),
     admission,
     reviews: new TokenReviews(client, {
       audience: announceAudience(watcher.egress),
       user: options.announceUser,
     }),
+  };
+}
+
+/** How the gateway ends: when its clients' connections have, or its time is over. */
+function endingOf(
+  { client, identity, options, leastDrainMs }: GatewayDependencies,
+  { readings, status }: Pick<
+    ReturnType<typeof connectReports>,
+    "readings" | "status"
+  >,
+) {
+  return {
+    ownPod: { client, identity },
+    timeoutMs: options.drainTimeoutMs,
+    leastMs: leastDrainMs,
+    countFlows: async () => {
+      await readings.readFlows();
+      status.trigger();
+      return readings.flows?.established;
+    },
+    onDraining: () => status.trigger({ urgent: true }),
   };
 }
 
