@@ -26,7 +26,7 @@ Deno.test("planSteps() runs beside each other what leaves processors, and floods
     demo: ["hostile"],
     executable: ["fuzz"],
     image: ["executable"],
-    netns: ["demo"],
+    netns: ["executable", "hostile"],
     mutants: ["image"],
   });
 });

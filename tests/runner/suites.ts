@@ -108,13 +108,19 @@ export const SUITES: readonly Suite[] = [
     root: false,
     fileMinutes: unlessLonger("COIL_SCHEDULE_STEPS", 5),
     args: [],
-    // They wait as long as they work, for servers and timers of their own.
-    jobs: 3,
+    // To load a file alone takes longer than most of its tests.
+    together: true,
+    // They wait twice as long as they work, for servers and timers of their own.
+    jobs: 4,
     longest: [
-      "roles/coild/vpc/supply_test.ts",
-      "lib/ipam/node/ipam_model_test.ts",
-      "tests/scale/scale_test.ts",
+      "roles/coild/vpc_report/faults_test.ts",
+      "roles/coil_controller/vpc_part_test.ts",
+      "roles/coild/vpc/operators_test.ts",
       "roles/coild/egress_part_test.ts",
+      "roles/coild/vpc/supply_test.ts",
+      "tests/scale/scale_test.ts",
+      "roles/cli/ui/cluster_test.ts",
+      "roles/coild/blocks/looks_test.ts",
     ],
   },
   {
@@ -128,7 +134,7 @@ export const SUITES: readonly Suite[] = [
     after: ["static", "unit"],
     // They wait more than they work, each for its own cluster.
     jobs: 2,
-    longest: ["disruption", "load", "network", "families"].map((file) =>
+    longest: ["disruption", "network", "families", "load"].map((file) =>
       `tests/e2e/${file}_test.ts`
     ),
     prepare: async (log) => {
@@ -362,9 +368,9 @@ export const SUITES: readonly Suite[] = [
       await ensureMoto({ log });
       await ensureVm({ log });
     },
-    // They wait for the kernel more than they work.
+    // They wait for the kernel more than they work, and the demos, beside which they run, for much else.
     jobs: 3,
-    after: ["demo"],
+    after: ["executable", "hostile"],
     nice: true,
   },
   {
