@@ -284,6 +284,9 @@ export const SUITES: readonly Suite[] = [
     // For datagrams.
     args: ["--unstable-net"],
     jobs: 4,
+    longest: ["grpc_flood", "half_open_connections", "any_source"].map((file) =>
+      `tests/hostile/${file}_test.ts`
+    ),
     prepare: async (log) => {
       await sweepLabs({ log });
       await ensureControlPlane({ log });
@@ -370,6 +373,10 @@ export const SUITES: readonly Suite[] = [
     },
     // They wait for the kernel more than they work, and the demos, beside which they run, for much else.
     jobs: 3,
+    longest: [
+      ...["vpc_host", "coild_whole", "coordinator_failed"],
+      ...["coordinator_underlay", "coordinator_cut", "netfilter_traffic"],
+    ].map((file) => `tests/netns/${file}_test.ts`),
     after: ["executable", "hostile"],
     nice: true,
   },
