@@ -11,6 +11,7 @@ import type { Family } from "../../lib/inet/mod.ts";
 import { Netns, openLibc } from "../../lib/linux/mod.ts";
 import { runPlugin } from "../../lib/plugin/mod.ts";
 import { outsideOf } from "../../roles/coordinator/outside.ts";
+import { run } from "../lab/command.ts";
 import { type TempNetns, tempNetns } from "./testing.ts";
 
 openLibc(); // stays open, so it must not be counted as some test's leak
@@ -356,33 +357,38 @@ async function familyOptions(): Promise<readonly string[]> {
   return isThere ? ["-4", "-6"] : ["-4"];
 }
 
+/** What of each family the coordinator may change. */
+const OF_FAMILY = `rule
+route show table all
+neighbour show nud permanent
+`;
+const SYSCTLS =
+  "grep -r . /proc/sys/net/ipv4/conf/*/rp_filter /proc/sys/net/ipv6/conf/all/disable_ipv6";
+
 /** Everything of a namespace that the coordinator may change, as text, in an order of its own. */
 export async function stateOf(netns: TempNetns): Promise<string[]> {
-  const lines: string[] = [];
-  const add = (text: string) =>
-    lines.push(...text.split("\n").map((line) => line.trim()));
-  for (const family of await familyOptions()) {
-    add(await netns.ip(family, "rule"));
-    add(await netns.ip(family, "route", "show", "table", "all"));
-    add(await netns.ip(family, "neighbour", "show", "nud", "permanent"));
-  }
-  add((await netns.tryExec("nft", "list", "ruleset")).stdout);
-  for (const row of await netns.ipJson("link", "show")) {
-    const { ifname, address, mtu, txqlen, ifalias, flags } = row;
-    lines.push(
-      JSON.stringify({ ifname, address, mtu, txqlen, ifalias, flags }),
-    );
-  }
-  add(
-    (await netns.tryExec(
-      "sh",
-      "-c",
-      "grep -r . /proc/sys/net/ipv4/conf/*/rp_filter /proc/sys/net/ipv6/conf/all/disable_ipv6",
-    )).stdout,
-  );
+  const inNetns = ["-n", netns.name, "-batch", "-"];
+  const [links, rules, sysctls, ...families] = await Promise.all([
+    netns.ipJson("link", "show"),
+    netns.tryExec("nft", "list", "ruleset"),
+    netns.tryExec("sh", "-c", SYSCTLS),
+    ...(await familyOptions()).map((family) =>
+      run("ip", [family, ...inNetns], { stdin: OF_FAMILY })
+    ),
+  ]);
+  const texts = [
+    ...families,
+    rules.stdout,
+    sysctls.stdout,
+    ...links.map(({ ifname, address, mtu, txqlen, ifalias, flags }) =>
+      JSON.stringify({ ifname, address, mtu, txqlen, ifalias, flags })
+    ),
+  ];
   // The kernel makes link-local addresses when it gets round to it.
-  return lines.filter((line) => line !== "" && !line.includes("fe80:"))
-    .map((line) => line.replaceAll(/\s+/g, " ")).toSorted();
+  return texts.flatMap((text) => text.split("\n"))
+    .map((line) => line.trim().replaceAll(/\s+/g, " "))
+    .filter((line) => line !== "" && !line.includes("fe80:"))
+    .toSorted();
 }
 
 /** What of a state is the coordinator's, but for the host's rule, which stays. */
