@@ -166,12 +166,13 @@ export const SUITES: readonly Suite[] = [
     // It only works, and takes what e2e leaves. It is not nice: on a busy machine it has enough to wait for.
     after: ["static", "unit"],
     // They wait more than they work, each for its own control plane.
-    jobs: 6,
+    jobs: 7,
     longest: [
-      ...["deploy_docs", "compat_pods", "migrator_cut", "coild_killed"],
-      ...["coild_egress_update", "migrator_replace", "coild_egress"],
-      ...["migrator_e2e", "egress_gateway_scale", "deploy_manifests"],
-      ...["controller_egress_status", "coild_faults", "coild_outage"],
+      ...["compat_pods", "migrator_cut", "deploy_docs", "deploy_docs_second"],
+      ...["deploy_manifests", "deploy_alerts", "migrator_e2e"],
+      ...["migrator_replace", "egress_gateway_scale", "coild_egress_update"],
+      ...["coild_egress", "controller_egress_status", "ipam_drain", "cli_cut"],
+      ...["coild_killed", "coild_faults", "coild_outage"],
       ...["compat_both_ways", "cluster_credentials", "coild_standalone"],
     ].map((file) => `tests/apiserver/${file}_test.ts`),
     prepare: async (log) => {
@@ -293,7 +294,7 @@ export const SUITES: readonly Suite[] = [
       await buildExecutable({ log });
     },
     env: fromExecutable,
-    // Floods, whose deadlines six files beside them would miss.
+    // Floods, whose deadlines seven files beside them would miss.
     after: ["apiserver", "fuzz"],
     nice: true,
   },

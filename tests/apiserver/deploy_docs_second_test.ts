@@ -1,0 +1,4 @@
+// The other half of the documents' commands.
+import { testGroups } from "./docs_groups.ts";
+
+testGroups("second");
