@@ -10,8 +10,8 @@ import { addPod, requestsIn, type VpcBench } from "./site.ts";
 
 /** Until garbage is collected and pages of the executable are given back: ten seconds after the last call. */
 const REST_MS = 15_000;
-/** Each second for so long: looks at the metadata, each 30 s, need pages for some seconds. */
-const MEMORY_SAMPLES = 30;
+/** One each second: a look at the metadata, each 30 s, needs pages for some seconds. */
+const MEMORY_SAMPLES = 60;
 const PODS = 110;
 const SIDES = ["pools", "vpc"] as const;
 
