@@ -213,6 +213,7 @@ export class VpcFleet implements Disposable {
       await using tasks = new TaskGroup({ signal });
       tasks.runAll(this.#looks.loops);
       tasks.run("limits of the instance", async (s) => {
+        // mutate: without the call behind it the plan comes half a second later.
         await this.#account.readLimits(s);
         this.wake();
       });
