@@ -176,6 +176,7 @@ Deno.test("detach() empties the first interface's table, and in overlay that of 
   const emptied = async (...others: readonly Rule[]) => {
     const inside = pod();
     inside.links = inside.links.filter(({ name }) => name !== "veth0");
+    inside.addresses.push(addressEntry(5, "10.8.0.100/24")); // net2's
     inside.rules = [nicRule("10.7.0.100/32", 101), ...others];
     inside.routes = [100, 101, 200].map((table) =>
       route("10.5.0.0/16", { index: ETH0, table })

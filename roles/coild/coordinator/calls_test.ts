@@ -26,7 +26,7 @@ import { CoordinatorMetrics } from "./metrics.ts";
 /** Calls that need no kernel. */
 function statusCalls(): CoordinatorCalls {
   const machine = {
-    shared: () => NOTHING_SHARED,
+    shared: () => readShared(NOTHING_SHARED),
     probes: {},
   } as unknown as CoordinatorCallsOptions["machine"]; // all that STATUS uses
   return new CoordinatorCalls({
