@@ -64,7 +64,7 @@ async function lookAtPlugin(places: HostPlaces) {
     plugin: await isInstalled(pluginPath(places)),
     former: await examineFormer(formerPath(places)),
     coordinator: await examineLink(coordinator),
-    hasDisabled: await exists(coordinator + DISABLED_SUFFIX),
+    hasDisabled: await examineLink(coordinator + DISABLED_SUFFIX) !== "absent",
   };
 }
 
