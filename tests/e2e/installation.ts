@@ -13,7 +13,7 @@ import { PodRunner } from "./pods.ts";
 
 const DEPLOY = new URL("../../deploy", import.meta.url).pathname;
 const NAMESPACE = "kube-system";
-const ROLLOUT = "--timeout=300s";
+const ROLLOUT = "--timeout=600s";
 
 /** Prefixes of the pool `default`; one of 2^15 blocks. */
 export const POOL = { ipv4: "10.100.0.0/16", ipv6: "fd02:64::/112" } as const;

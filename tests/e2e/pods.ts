@@ -7,7 +7,7 @@ import {
 import { POD_IMAGE } from "../lab/cluster/mod.ts";
 import { type ControlPlane, eventually } from "../lab/mod.ts";
 
-const READY_MS = 120_000;
+const READY_MS = 300_000;
 
 /** Port of `podtool serve`. */
 export const HTTP_PORT = 8080;

@@ -11,7 +11,7 @@ import { ClusterNode } from "./node.ts";
 import { POD_IMAGE } from "./node_files.ts";
 import { packSmallImage } from "./oci_image.ts";
 
-const READY_MS = 120_000;
+const READY_MS = 400_000;
 
 /** How a cluster is started. */
 export interface ClusterOptions extends ControlPlaneOptions {
