@@ -337,8 +337,8 @@ export const WIRING: readonly WiringMutant[] = [
     from: "    ...options.blockReturns,\n",
     to: "",
     test: {
-      file: "tests/netns/coild_whole_test.ts",
-      filter: "connects pods and keeps what it made",
+      file: "tests/apiserver/coild_block_cycle_test.ts",
+      filter: "a block costs seven requests",
     },
   },
   {
