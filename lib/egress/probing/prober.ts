@@ -7,8 +7,6 @@ import { bestWitnesses, type Witness, witnessed } from "./witnesses.ts";
 
 /** Between two rounds of probes of all gateways, give or take a fifth, as all of these. */
 const PERIOD_MS = 250;
-/** Without gateways: how often it looks whether there are some. */
-const IDLE_PERIOD_MS = 1_000;
 /** How long an answer may take, of a gateway that is not in doubt; one that comes later ends the doubt. */
 const ANSWER_MS = 60;
 /** Between two probes of a gateway in doubt. */
@@ -208,7 +206,6 @@ export class GatewayProber implements Disposable {
   }
 
   #periodMs(): number {
-    if (this.#probed.size === 0) return IDLE_PERIOD_MS;
     return Math.max(PERIOD_MS, msFor(this.#probed.size, MAX_PER_SECOND));
   }
 
