@@ -136,11 +136,21 @@ export class GatewayProber implements Disposable {
     return ms * (0.8 + 0.4 * this.#random());
   }
 
+  /** Whether no gateway is probed, and nothing is thought of any. */
+  get #isAtRest(): boolean {
+    return this.#probed.size + this.#avoided.size + this.#suspects.size === 0;
+  }
+
   /** Takes answers, judges what has none, and sends what is due. */
   #step(): void {
     const groups = this.#with.groups();
-    this.#follow(groups);
     const nowMs = this.#clock.nowMs();
+    if (groups.length === 0 && this.#isAtRest) {
+      // mutate: on a node without clients, four times a second; it makes nothing that has to be collected.
+      this.#roundMs = nowMs + this.#spread(PERIOD_MS);
+      return;
+    }
+    this.#follow(groups);
     for (const each of this.#probed.values()) each.takeAnswer(nowMs);
     this.#missLate(groups, nowMs);
     this.#decide(groups);
