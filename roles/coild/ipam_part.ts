@@ -15,6 +15,7 @@ import { LeakRelease } from "./pods/leak_release.ts";
 import { NetworkKeeper } from "./network/keeper.ts";
 import { NetworkMemory } from "./network/memory.ts";
 import { NodeAddressFollower } from "./cluster/node_addresses.ts";
+import type { CoildOptions } from "./flags.ts";
 import type { NodeDependencies, NodePart } from "./node_part.ts";
 import { NodeSource } from "./cluster/node_source.ts";
 import { NodeAudit } from "./observe/node_audit.ts";
@@ -130,20 +131,23 @@ function openIpam(
     readonly onFreed: NonNullable<NodeIpamOptions["onFreed"]>;
   },
 ): NodeIpam {
-  return new NodeIpam({
-    kernel: network,
-    routes: blocks.exports ? routes : NO_EXPORT,
-    observer: metrics,
-    requestTimeoutMs: options.blockRequestTimeoutMs,
-    cooldownMs: options.cooldownMs,
-    onFreed,
-    ...options.blockReturns,
-    jitterOf: (block) => fractionOf(`${nodeName}/${block}`),
-    putOff: later,
-    // mutate: a call ends minutes before the address of an absent pod is freed.
-    isBusy: (key) => locks.isLocked(key),
-    ...blocks.ipam,
-  });
+  return new NodeIpam(
+    {
+      kernel: network,
+      routes: blocks.exports ? routes : NO_EXPORT,
+      observer: metrics,
+      requestTimeoutMs: options.blockRequestTimeoutMs,
+      cooldownMs: options.cooldownMs,
+      onFreed,
+      ...options.blockReturns,
+      jitterOf: (block) => fractionOf(`${nodeName}/${block}`),
+      putOff: later,
+      // mutate: a call ends minutes before the address of an absent pod is freed.
+      isBusy: (key) => locks.isLocked(key),
+      ...blocks.ipam,
+      // Also those that have a default: one that is left out is an error of types.
+    } satisfies Partial<NodeIpamOptions> & CoildOptions["blockReturns"],
+  );
 }
 
 /** Makes the parts and ties them to each other. */

@@ -332,16 +332,6 @@ export const WIRING: readonly WiringMutant[] = [
     },
   },
   {
-    name: "blocks go back when they like",
-    file: "roles/coild/ipam_part.ts",
-    from: "    ...options.blockReturns,\n",
-    to: "",
-    test: {
-      file: "tests/apiserver/coild_block_cycle_test.ts",
-      filter: "a block costs seven requests",
-    },
-  },
-  {
     name: "forged packets are in no metric",
     file: "roles/coild/ipam_part.ts",
     from: "  observeSources(registry, sources);\n",
