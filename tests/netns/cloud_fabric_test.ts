@@ -152,7 +152,7 @@ async function dropsOf(lab: Lab): Promise<Record<string, number>> {
 }
 
 netnsTest(
-  "fabric: a node has its primary ENI, and reaches all there is",
+  "vpc: fabric: a node has its primary ENI, and reaches all there is",
   async () => {
     await using lab = await Lab.start();
     const { node, other, cloud } = lab;
@@ -179,7 +179,7 @@ netnsTest(
 );
 
 netnsTest(
-  "fabric: the metadata service knows who asks, and its answers go two hops",
+  "vpc: fabric: the metadata service knows who asks, and its answers go two hops",
   async () => {
     await using lab = await Lab.start();
     const metadata = async (netns: TempNetns) => {
@@ -205,7 +205,7 @@ netnsTest(
 );
 
 netnsTest(
-  "fabric: a port drops and counts what is not of its ENI",
+  "vpc: fabric: a port drops and counts what is not of its ENI",
   async () => {
     await using lab = await Lab.start();
     const { node } = lab;
@@ -233,7 +233,7 @@ netnsTest(
 );
 
 netnsTest(
-  "fabric: what is assigned and taken away counts at once, other counters stay",
+  "vpc: fabric: what is assigned and taken away counts at once, other counters stay",
   async () => {
     await using lab = await Lab.start();
     const { node } = lab;

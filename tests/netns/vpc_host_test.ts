@@ -37,7 +37,7 @@ async function rulesOf(host: TempNetns): Promise<string[]> {
 }
 
 netnsTest(
-  "every flow leaves by the ENI that it has to, and a second ensure() changes nothing",
+  "vpc: every flow leaves by the ENI that it has to, and a second ensure() changes nothing",
   async () => {
     await using lab = await configured();
     assert.deepEqual(await lab.broken(), []);
@@ -116,7 +116,7 @@ const DAMAGES: readonly (readonly [string, readonly string[]])[] = [
 ];
 
 netnsTest(
-  "each thing that is removed by hand breaks the flows that need it, and ensure() brings it back",
+  "vpc: each thing that is removed by hand breaks the flows that need it, and ensure() brings it back",
   async () => {
     await using lab = await configured();
     const { host } = lab.node;
@@ -138,7 +138,7 @@ netnsTest(
 );
 
 netnsTest(
-  "without rule 512 no pod is reached that leaves by a secondary ENI, or from one",
+  "vpc: without rule 512 no pod is reached that leaves by a secondary ENI, or from one",
   async () => {
     await using lab = await configured();
     await shell(lab.node.host, "ip rule del pref 512");
@@ -151,16 +151,19 @@ netnsTest(
   },
 );
 
-netnsTest("a link that was down gets back all that went with it", async () => {
-  await using lab = await configured();
-  await shell(lab.node.host, "ip link set eth1 down");
-  const { problems } = await lab.host.ensure(DUAL);
-  assert.deepEqual(problems, []);
-  assert.deepEqual(await lab.broken(), []);
-});
+netnsTest(
+  "vpc: a link that was down gets back all that went with it",
+  async () => {
+    await using lab = await configured();
+    await shell(lab.node.host, "ip link set eth1 down");
+    const { problems } = await lab.host.ensure(DUAL);
+    assert.deepEqual(problems, []);
+    assert.deepEqual(await lab.broken(), []);
+  },
+);
 
 netnsTest(
-  "an ENI is configured when its link appears, under whatever name",
+  "vpc: an ENI is configured when its link appears, under whatever name",
   async () => {
     await using lab = await vpcLab({ late: true });
     const { host } = lab.node;
@@ -214,7 +217,7 @@ const GROUPED: VpcHostSettings = {
 };
 
 netnsTest(
-  "every flow leaves by its ENI with rules in groups, each of which is needed and comes back",
+  "vpc: every flow leaves by its ENI with rules in groups, each of which is needed and comes back",
   async () => {
     await using lab = await configured(GROUPED);
     const { host } = lab.node;
@@ -251,36 +254,39 @@ netnsTest(
   },
 );
 
-netnsTest("changes of blocks and CIDRs lose no packet of a pod", async () => {
-  await using lab = await configured();
-  const pinging = lab.pods.second.exec(
-    ...["ping", "-n", "-i", "0.01", "-c", "300", PEER.ipv4] as const,
-  );
-  const more = ["10.0.1.128/28", "10.0.1.144/28"].map(Prefix.parse);
-  const grown = { ...SECONDARY, blocks: [...more, ...SECONDARY.blocks] };
-  const changes: Partial<VpcHostSettings>[] = [
-    { enis: [DUAL.enis[0] ?? grown, grown] },
-    { enis: GROUPED.enis },
-    { vpcCidrs: [...DUAL.vpcCidrs, Prefix.parse("100.65.0.0/16")] },
-    { externalSnat: true },
-    { excludedCidrs: [Prefix.parse("192.168.0.0/16")] },
-    { mtu: 1500 },
-    { nodePorts: false },
-    {},
-  ];
-  for (const change of [...changes, ...changes]) {
-    const settings = { ...DUAL, ...change };
-    const { changed, problems } = await lab.host.ensure(settings);
-    assert.deepEqual(problems, []);
-    assert.notDeepEqual(changed, [], JSON.stringify(change));
-    assert.deepEqual(await lab.host.ensure(settings), NOTHING);
-  }
-  const { sent, lost } = countEchoes(await pinging);
-  assert.equal(sent, 300);
-  assert.equal(lost, 0);
-});
+netnsTest(
+  "vpc: changes of blocks and CIDRs lose no packet of a pod",
+  async () => {
+    await using lab = await configured();
+    const pinging = lab.pods.second.exec(
+      ...["ping", "-n", "-i", "0.01", "-c", "300", PEER.ipv4] as const,
+    );
+    const more = ["10.0.1.128/28", "10.0.1.144/28"].map(Prefix.parse);
+    const grown = { ...SECONDARY, blocks: [...more, ...SECONDARY.blocks] };
+    const changes: Partial<VpcHostSettings>[] = [
+      { enis: [DUAL.enis[0] ?? grown, grown] },
+      { enis: GROUPED.enis },
+      { vpcCidrs: [...DUAL.vpcCidrs, Prefix.parse("100.65.0.0/16")] },
+      { externalSnat: true },
+      { excludedCidrs: [Prefix.parse("192.168.0.0/16")] },
+      { mtu: 1500 },
+      { nodePorts: false },
+      {},
+    ];
+    for (const change of [...changes, ...changes]) {
+      const settings = { ...DUAL, ...change };
+      const { changed, problems } = await lab.host.ensure(settings);
+      assert.deepEqual(problems, []);
+      assert.notDeepEqual(changed, [], JSON.stringify(change));
+      assert.deepEqual(await lab.host.ensure(settings), NOTHING);
+    }
+    const { sent, lost } = countEchoes(await pinging);
+    assert.equal(sent, 300);
+    assert.equal(lost, 0);
+  },
+);
 
-netnsTest("an ENI that is taken away leaves nothing behind", async () => {
+netnsTest("vpc: an ENI that is taken away leaves nothing behind", async () => {
   await using lab = await configured();
   const { host } = lab.node;
   const enis = DUAL.enis.slice(0, 1);
@@ -293,7 +299,7 @@ netnsTest("an ENI that is taken away leaves nothing behind", async () => {
 });
 
 netnsTest(
-  "rules of other programs at our priorities stay, and are reported; ours are added and deleted beside them",
+  "vpc: rules of other programs at our priorities stay, and are reported; ours are added and deleted beside them",
   async () => {
     await using lab = await vpcLab();
     const { host } = lab.node;
@@ -319,7 +325,7 @@ netnsTest(
 );
 
 netnsTest(
-  "an address that the distribution gave an ENI stays, and its subnet's route goes",
+  "vpc: an address that the distribution gave an ENI stays, and its subnet's route goes",
   async () => {
     await using lab = await vpcLab();
     const { host } = lab.node;
@@ -341,21 +347,24 @@ netnsTest(
   },
 );
 
-netnsTest("an address of a pod on a link of the host is reported", async () => {
-  await using lab = await configured();
-  await shell(
-    lab.node.host,
-    `ip address add ${PODS.second.ipv4}/32 dev eth1`,
-  );
-  const { changed, problems } = await lab.host.ensure(DUAL);
-  assert.deepEqual(changed, []);
-  assert.deepEqual(problems.map(({ message }) => message), [
-    `Cannot give address "10.0.1.114" to a pod: link "eth1" of the host has it, so its packets stay on the host; remove it there, and stop the program that adds it`,
-  ]);
-});
+netnsTest(
+  "vpc: an address of a pod on a link of the host is reported",
+  async () => {
+    await using lab = await configured();
+    await shell(
+      lab.node.host,
+      `ip address add ${PODS.second.ipv4}/32 dev eth1`,
+    );
+    const { changed, problems } = await lab.host.ensure(DUAL);
+    assert.deepEqual(changed, []);
+    assert.deepEqual(problems.map(({ message }) => message), [
+      `Cannot give address "10.0.1.114" to a pod: link "eth1" of the host has it, so its packets stay on the host; remove it there, and stop the program that adds it`,
+    ]);
+  },
+);
 
 netnsTest(
-  "IPv4 works where IPv6 is switched off, which is reported",
+  "vpc: IPv4 works where IPv6 is switched off, which is reported",
   async () => {
     await using lab = await vpcLab();
     await shell(lab.node.host, "sysctl -qw net.ipv6.conf.eth1.disable_ipv6=1");
@@ -373,7 +382,7 @@ netnsTest(
 );
 
 netnsTest(
-  "with external SNAT a pod leaves by its own ENI with its own address",
+  "vpc: with external SNAT a pod leaves by its own ENI with its own address",
   async () => {
     const settings = { ...DUAL, externalSnat: true };
     await using lab = await configured(settings);
@@ -387,24 +396,27 @@ netnsTest(
   },
 );
 
-netnsTest("pods reach the metadata service only where they may", async () => {
-  await using lab = await configured();
-  const { node: { host }, pods } = lab;
-  const reached = async (from: TempNetns) => [
-    await pings(from, METADATA.ipv4),
-    await pings(from, METADATA.ipv6),
-  ];
-  assert.deepEqual(await reached(pods.first), [true, true]);
-  assert.deepEqual(await reached(pods.second), [true, true]);
-  await lab.host.ensure({ ...DUAL, podImds: false });
-  assert.deepEqual(await reached(pods.first), [false, false]);
-  assert.deepEqual(await reached(pods.second), [false, false]);
-  assert.deepEqual(await reached(host), [true, true]);
-  assert.deepEqual(await lab.broken(), []);
-});
+netnsTest(
+  "vpc: pods reach the metadata service only where they may",
+  async () => {
+    await using lab = await configured();
+    const { node: { host }, pods } = lab;
+    const reached = async (from: TempNetns) => [
+      await pings(from, METADATA.ipv4),
+      await pings(from, METADATA.ipv6),
+    ];
+    assert.deepEqual(await reached(pods.first), [true, true]);
+    assert.deepEqual(await reached(pods.second), [true, true]);
+    await lab.host.ensure({ ...DUAL, podImds: false });
+    assert.deepEqual(await reached(pods.first), [false, false]);
+    assert.deepEqual(await reached(pods.second), [false, false]);
+    assert.deepEqual(await reached(host), [true, true]);
+    assert.deepEqual(await lab.broken(), []);
+  },
+);
 
 netnsTest(
-  "an ENI's link may be renamed while packets flow",
+  "vpc: an ENI's link may be renamed while packets flow",
   async () => {
     await using lab = await configured();
     await shell(
@@ -418,7 +430,7 @@ netnsTest(
 );
 
 netnsTest(
-  "watching tells what others remove, and nothing of ensure()",
+  "vpc: watching tells what others remove, and nothing of ensure()",
   async () => {
     await using lab = await configured();
     await using monitor = lab.host.watchRoutes();

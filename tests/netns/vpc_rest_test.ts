@@ -16,7 +16,7 @@ async function ages(table: RestTable): Promise<Record<string, number>> {
 }
 
 netnsTest(
-  "addresses that rest survive the daemon, in a table that no rule looks up",
+  "vpc: addresses that rest survive the daemon, in a table that no rule looks up",
   async () => {
     await using host = await tempNetns("rest");
     using hostNetns = Netns.open(host.path);
@@ -48,7 +48,7 @@ netnsTest(
 );
 
 netnsTest(
-  "a rest that begins again counts from then, and ends as a whole",
+  "vpc: a rest that begins again counts from then, and ends as a whole",
   async () => {
     await using host = await tempNetns("rest");
     using hostNetns = Netns.open(host.path);
@@ -67,7 +67,7 @@ netnsTest(
   },
 );
 
-netnsTest("other programs' routes in the table are no rest", async () => {
+netnsTest("vpc: other programs' routes in the table are no rest", async () => {
   await using host = await tempNetns("rest");
   using hostNetns = Netns.open(host.path);
   using table = RestTable.open({ hostNetns });
@@ -98,7 +98,7 @@ netnsTest("other programs' routes in the table are no rest", async () => {
 });
 
 netnsTest(
-  "the clock is that of the machine, to less than a second",
+  "vpc: the clock is that of the machine, to less than a second",
   async () => {
     await using host = await tempNetns("rest");
     using hostNetns = Netns.open(host.path);

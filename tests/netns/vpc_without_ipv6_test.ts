@@ -48,7 +48,7 @@ async function runHidden(): Promise<string[]> {
 }
 
 netnsTest(
-  "a kernel without IPv6 gets what is of IPv4, and a report",
+  "vpc: a kernel without IPv6 gets what is of IPv4, and a report",
   async () => {
     const [report, ...rules] = await runHidden();
     const { changed, messages } = JSON.parse(report ?? "");
