@@ -166,7 +166,7 @@ export const SUITES: readonly Suite[] = [
     // It only works, and takes what e2e leaves. It is not nice: on a busy machine it has enough to wait for.
     after: ["static", "unit"],
     // They wait more than they work, each for its own control plane.
-    jobs: 7,
+    jobs: 6,
     longest: [
       ...["compat_pods", "migrator_cut", "deploy_docs", "deploy_docs_second"],
       ...["deploy_manifests", "deploy_alerts", "migrator_e2e"],
@@ -294,7 +294,7 @@ export const SUITES: readonly Suite[] = [
       await buildExecutable({ log });
     },
     env: fromExecutable,
-    // Floods, whose deadlines seven files beside them would miss.
+    // Floods, whose deadlines six files beside them would miss.
     after: ["apiserver", "fuzz"],
     nice: true,
   },
