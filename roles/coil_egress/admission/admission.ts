@@ -6,6 +6,7 @@ import type {
 } from "../../../lib/announce/mod.ts";
 import { type Address, Prefix } from "../../../lib/inet/mod.ts";
 import { misdirected } from "../base/identity.ts";
+import { refused } from "../base/verdict.ts";
 import type { AnnouncedClients } from "../clients/announced_clients.ts";
 import type { ClientPod } from "../clients/client_pod.ts";
 import type { ClientWatcher } from "../clients/client_watcher.ts";
@@ -122,8 +123,4 @@ export class Admission {
     const pod = await clients.find(uid, { ms: SLICE_MS, signal });
     return pod?.namespace === namespace && pod.name === name ? pod : undefined;
   }
-}
-
-function refused(status: 403 | 404 | 503, reason: string): Verdict {
-  return { status, reason };
 }

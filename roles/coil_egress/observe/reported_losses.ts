@@ -7,6 +7,7 @@ import type {
 import type { EgressLoss, EgressSuspect } from "../../../lib/api/mod.ts";
 import { type Clock, systemClock } from "../../../lib/async/mod.ts";
 import { misdirected } from "../base/identity.ts";
+import { refused } from "../base/verdict.ts";
 import type { NamespacedName } from "../../../lib/names/mod.ts";
 
 /** Nodes report a loss within so long of each other; what they say is looked at together. */
@@ -72,13 +73,16 @@ export class ReportedLosses implements Disposable {
     const { egress: own, user } = this.#with;
     const { username, nodeName: node } = caller;
     if (username !== user || node === undefined) {
-      return refused(`only "${user}", with a token of its node, may report`);
+      return refused(
+        403,
+        `only "${user}", with a token of its node, may report`,
+      );
     }
     const other = misdirected(egress, own);
-    if (other !== undefined) return refused(other);
+    if (other !== undefined) return refused(403, other);
     const nowMs = this.#clock.nowMs();
     if (this.#spokeMs.size >= MAX_NODES && !this.#spokeMs.has(node)) {
-      return refused("too many nodes have reported");
+      return refused(403, "too many nodes have reported");
     }
     this.#spokeMs.set(node, nowMs);
     const lost = new Set(losses.map(({ gateway }) => gateway.toString()));
@@ -181,8 +185,4 @@ export class ReportedLosses implements Disposable {
       this.#losses.delete(address);
     }
   }
-}
-
-function refused(reason: string): Verdict {
-  return { status: 403, reason };
 }

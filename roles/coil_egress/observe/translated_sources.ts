@@ -8,6 +8,7 @@ import type { EgressTranslation } from "../../../lib/api/mod.ts";
 import { type Clock, systemClock } from "../../../lib/async/mod.ts";
 import { type Address, valuesOf } from "../../../lib/inet/mod.ts";
 import { type GatewayIdentity, misdirected } from "../base/identity.ts";
+import { refused } from "../base/verdict.ts";
 
 /** coild says about once a minute what it still sees. A gateway may be idle for a while. */
 const FORGET_MS = 600_000;
@@ -42,13 +43,15 @@ export class TranslatedSources {
   /** Takes a report of the own node. What it says about other addresses than the own ones is left out. */
   take({ egress, translated }: SourceReport, caller: Caller): Verdict {
     const { identity, user, onChange } = this.#with;
-    if (caller.username !== user) return refused(`only "${user}" may report`);
+    if (caller.username !== user) {
+      return refused(403, `only "${user}" may report`);
+    }
     if (identity.node === undefined || caller.nodeName !== identity.node) {
-      return refused("only the node of this gateway may report");
+      return refused(403, "only the node of this gateway may report");
     }
     const { namespace, egress: name } = identity;
     const other = misdirected(egress, { namespace, name });
-    if (other !== undefined) return refused(other);
+    if (other !== undefined) return refused(403, other);
     for (const each of translated) {
       if (this.#isOwn(each.source)) this.#note(each);
     }
@@ -93,8 +96,4 @@ export class TranslatedSources {
       if (saidMs <= oldestMs) this.#translations.delete(key);
     }
   }
-}
-
-function refused(reason: string): Verdict {
-  return { status: 403, reason };
 }
