@@ -389,7 +389,7 @@ function hasToldEnough(
   return !namesEgress(withDefaultEgresses(pod, defaults));
 }
 
-/** Whether the API server gave no pod, for whatever reason. */
+/** Whether the API server did not give what was asked for. */
 export function isUnanswered(error: unknown): boolean {
   return error instanceof KubeUnreachableError ||
     error instanceof KubeApiError ||

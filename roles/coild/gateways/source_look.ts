@@ -15,12 +15,7 @@ import {
   systemClock,
 } from "../../../lib/async/mod.ts";
 import { type Address, FAMILIES, type Prefix } from "../../../lib/inet/mod.ts";
-import {
-  KubeApiError,
-  type KubeClient,
-  KubeUnreachableError,
-  type V1Pod,
-} from "../../../lib/kube/mod.ts";
+import type { KubeClient, V1Pod } from "../../../lib/kube/mod.ts";
 import { LinuxError } from "../../../lib/linux/mod.ts";
 import { type NamespacedName, nameText } from "../../../lib/names/mod.ts";
 import {
@@ -31,7 +26,7 @@ import {
   NetlinkError,
 } from "../../../lib/netlink/mod.ts";
 import { getLogger, RepeatFilter } from "../../../lib/telemetry/mod.ts";
-import type { PodSource } from "../cluster/pod_source.ts";
+import { isUnanswered, type PodSource } from "../cluster/pod_source.ts";
 import { hasOwnNetwork, podAddresses } from "../cluster/pod_status.ts";
 
 const log = getLogger("egress");
@@ -238,5 +233,5 @@ function filtersOf(gateways: readonly Gateway[]): ConntrackFilter[] {
 
 function isExpected(err: unknown): boolean {
   return err instanceof NetlinkError || err instanceof LinuxError ||
-    err instanceof KubeApiError || err instanceof KubeUnreachableError;
+    isUnanswered(err);
 }
