@@ -34,6 +34,9 @@ export const EGRESS_LINK_LOCAL_PRIORITY = 1800;
  */
 export const EGRESS_GATEWAY_MARK_BIT = 0x8000_0000;
 
+/** Originating-only mode: the mark of connections whose first packet that the kernel saw came out of a tunnel. No link has such an index. */
+export const EGRESS_TUNNELLED_MARK = 0x4000_0000;
+
 /** Rule priority of egress clients: look up {@linkcode EGRESS_NARROW_TABLE}. */
 export const EGRESS_NARROW_PRIORITY = 1900;
 

@@ -1,5 +1,9 @@
 import type { Family } from "../../inet/mod.ts";
-import { COORDINATOR_MARK, EGRESS_NFT_TABLE } from "../../names/mod.ts";
+import {
+  COORDINATOR_MARK,
+  EGRESS_NFT_TABLE,
+  EGRESS_TUNNELLED_MARK,
+} from "../../names/mod.ts";
 import {
   nft,
   type NftChain,
@@ -133,8 +137,32 @@ function inputChain(
           nft.setCtMark(index),
         ])
       ),
+      ...interfaces.length === 0
+        ? []
+        : plan.receiverFamilies.flatMap(tunnelledRules),
     ],
   };
+}
+
+/**
+ * No connection begins at the far end of a tunnel: this is one of the pod's own
+ * that the kernel has forgotten, and what is said to it (by TCP that it has no
+ * such connection, for example) must not leave as an answer to a visitor would.
+ */
+function tunnelledRules(family: Family): NftRule[] {
+  const { receiver, prefix } = TUNNEL_LINKS[family];
+  return [receiver, `${prefix}*`].map((link) =>
+    nft.rule([
+      nft.iifname(link),
+      nft.ctDirection("original"),
+      nft.setCtMark(EGRESS_TUNNELLED_MARK),
+    ])
+  );
+}
+
+/** What came in by a tunnel leaves as if there were no mode: by the rules for its destination. */
+function leftToTunnels(): NftRule {
+  return nft.rule([nft.ctMark(EGRESS_TUNNELLED_MARK), nft.accept()]);
 }
 
 function senderRules(family: Family, port: number): NftRule[] {
@@ -204,6 +232,7 @@ function answerChain(
     priority: ANSWERS,
     rules: [
       leftToCoordinator(nft.ctMark),
+      leftToTunnels(),
       ...interfaces.flatMap((each) => resumeRules(each, ownPortsFrom)),
       nft.rule([nft.inSet(["ct mark"], INTERFACES), nft.restoreMark()]),
     ],
@@ -226,7 +255,10 @@ function choiceChain(
       ...choices.map(readyRule),
       leftToCoordinator(nft.ctMark),
       ...(originatingOnly
-        ? [nft.rule([nft.inSet(["ct mark"], INTERFACES), nft.accept()])]
+        ? [
+          leftToTunnels(),
+          nft.rule([nft.inSet(["ct mark"], INTERFACES), nft.accept()]),
+        ]
         : []),
       ...choices.flatMap(choiceRules),
     ],
