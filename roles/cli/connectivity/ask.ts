@@ -35,21 +35,28 @@ export interface Asked {
   readonly unasked: readonly { readonly pod: TestPod; readonly why: string }[];
 }
 
-/** Asks all, and once more those that failed: what is reported has failed twice. */
+/**
+ * Asks all, and once more what failed and who did not answer: what is reported
+ * has failed twice. The answers of a busy node may take longer than there is
+ * time for.
+ */
 export async function askAll(
   probes: readonly Probe[],
   asking: Asking,
 ): Promise<Asked> {
   const first = await askRound(probes, asking);
-  const failed = failuresOf(first.results).map(({ probe }) => probe);
-  if (failed.length === 0) return first;
-  asking.say(`${failed.length} probes failed: repeating these`);
-  const second = await askRound(failed, asking);
-  const again = new Map(second.results.map((one) => [one.probe, one]));
-  return {
-    results: first.results.map((one) => again.get(one.probe) ?? one),
-    unasked: [...first.unasked, ...second.unasked],
-  };
+  const failed = new Set(failuresOf(first.results).map(({ probe }) => probe));
+  const answered = new Set(first.results.map(({ probe }) => probe));
+  const again = probes.filter((probe) =>
+    failed.has(probe) || !answered.has(probe)
+  );
+  if (again.length === 0) return first;
+  asking.say(`${again.length} probes failed: repeating these`);
+  const second = await askRound(again, asking);
+  const results = new Map(
+    [...first.results, ...second.results].map((one) => [one.probe, one]),
+  );
+  return { results: [...results.values()], unasked: second.unasked };
 }
 
 async function askRound(

@@ -75,12 +75,32 @@ Deno.test("askAll() says of which pods nothing is known, and why", async () => {
       [[], "its answer has another form"],
     ] as const
   ) {
-    const { results, unasked } = await asked((pod, _call, { questions }) =>
-      pod === "probe-0" ? answer : questions.map(() => ANSWERED)
-    );
+    const { calls, results, unasked } = await asked((
+      pod,
+      _call,
+      { questions },
+    ) => pod === "probe-0" ? answer : questions.map(() => ANSWERED));
     assert.deepEqual(unasked, [{ pod: PODS[0], why }]);
     assert.equal(results.length, 3);
+    assert.deepEqual(calls, ["probe-0 3", "probe-0 3", "probe-1 3"]);
   }
+});
+
+Deno.test("askAll() asks a pod that did not answer once more, with what failed elsewhere", async () => {
+  const { calls, results, unasked, said } = await asked(
+    (pod, call, { questions }) => {
+      if (pod === "probe-0") {
+        return call === 1 ? 1 : questions.map(() => FAILED);
+      }
+      return questions.map((_, i) => i === 0 && call === 1 ? FAILED : ANSWERED);
+    },
+  );
+  assert.deepEqual(calls, ["probe-0 3", "probe-0 3", "probe-1 1", "probe-1 3"]);
+  assert.deepEqual(unasked, []);
+  assert.equal(results.length, PROBES.length);
+  const failed = failuresOf(results).map(({ probe }) => probe);
+  assert.deepEqual(failed, PROBES.filter(({ from }) => from === PODS[0]));
+  assert.deepEqual(said, ["4 probes failed: repeating these"]);
 });
 
 Deno.test("askAll() asks a pod no more than 500 questions at a time", async () => {
