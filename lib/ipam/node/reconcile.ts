@@ -111,7 +111,7 @@ export function reconcilePods(
     missing,
     ...inspect(table, options),
     withoutAddress: pods
-      .filter((pod) => isWithoutAddress(table, pod))
+      .filter((pod) => isWithoutAddress(table, pod, options))
       .map(({ containerId, ifname }) => ({ containerId, ifname })),
   };
 }
@@ -136,10 +136,14 @@ function registerPods(
   return registered;
 }
 
-/** What an ADD or DEL is at work on has its addresses in the table, and a husk needs none. */
-function isWithoutAddress(table: AddressTable, pod: KernelPod): boolean {
+/** What an ADD or DEL is at work on has its addresses in the table, and a husk needs none. What was just released may be gone. */
+function isWithoutAddress(
+  table: AddressTable,
+  pod: KernelPod,
+  { isFresh }: ReconcileOptions,
+): boolean {
   return !pod.husk && valuesOf(pod.addresses).length === 0 &&
-    table.find(pod) === undefined;
+    table.find(pod) === undefined && !isFresh(keyText(pod));
 }
 
 function isLost(

@@ -269,6 +269,15 @@ Deno.test("an interface without addresses is not reported while an ADD or DEL wo
   assert.deepEqual(idsOf(report.withoutAddress), ["c3"]);
 });
 
+Deno.test("an interface that was without addresses when it was listed, and is gone since, is not reported", async () => {
+  await using node = await openNode(cluster(), { pods: [] });
+  await node.ipam.allocate(keyOf(1));
+  const half = { ...keyOf(1), addresses: {} };
+  await release(node.ipam, 1);
+  const report = await node.ipam.reconcile([half], { signal });
+  assert.deepEqual(report.withoutAddress, []);
+});
+
 Deno.test("an interface without addresses is reported, and its ADD can be repeated", async () => {
   const half = { ...keyOf(1), addresses: {} };
   await using node = await openNode(cluster(), { pods: [half] });
