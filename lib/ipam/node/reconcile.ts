@@ -136,14 +136,18 @@ function registerPods(
   return registered;
 }
 
-/** What an ADD or DEL is at work on has its addresses in the table, and a husk needs none. What was just released may be gone. */
+/**
+ * What an ADD or DEL is at work on has its addresses in the table, until the DEL
+ * ends: links were listed before routes, perhaps before it. A husk needs none.
+ */
 function isWithoutAddress(
   table: AddressTable,
   pod: KernelPod,
-  { isFresh }: ReconcileOptions,
+  { isBusy, isFresh }: ReconcileOptions,
 ): boolean {
+  const key = keyText(pod);
   return !pod.husk && valuesOf(pod.addresses).length === 0 &&
-    table.find(pod) === undefined && !isFresh(keyText(pod));
+    table.find(pod) === undefined && !isBusy(key) && !isFresh(key);
 }
 
 function isLost(

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { Address } from "../../inet/mod.ts";
 import type { KernelPod } from "../base/ports.ts";
+import { keyText } from "../../cni/mod.ts";
 import { loggedLines } from "../../telemetry/testing.ts";
 import { settle } from "../../async/testing.ts";
 import { FakeCluster, keyOf, openNode, release, textOf } from "../testing.ts";
@@ -269,13 +270,23 @@ Deno.test("an interface without addresses is not reported while an ADD or DEL wo
   assert.deepEqual(idsOf(report.withoutAddress), ["c3"]);
 });
 
-Deno.test("an interface that was without addresses when it was listed, and is gone since, is not reported", async () => {
-  await using node = await openNode(cluster(), { pods: [] });
-  await node.ipam.allocate(keyOf(1));
-  const half = { ...keyOf(1), addresses: {} };
-  await release(node.ipam, 1);
-  const report = await node.ipam.reconcile([half], { signal });
-  assert.deepEqual(report.withoutAddress, []);
+Deno.test("an interface without addresses is not reported while its DEL ends, nor when it was listed before that", async () => {
+  const busy = new Set<string>();
+  await using node = await openNode(cluster(), {
+    pods: [],
+    isBusy: (key) => busy.has(key),
+  });
+  const { clock, ipam } = node;
+  await ipam.allocate(keyOf(1));
+  await release(ipam, 1);
+  const listed = [1, 2].map((n) => ({ ...keyOf(n), addresses: {} }));
+  busy.add(keyText(keyOf(2)));
+  const found = async () =>
+    idsOf((await ipam.reconcile(listed, { signal })).withoutAddress);
+  assert.deepEqual(await found(), []);
+  busy.clear();
+  await clock.advance(3_600_000);
+  assert.deepEqual(await found(), ["c1", "c2"]);
 });
 
 Deno.test("an interface without addresses is reported, and its ADD can be repeated", async () => {
