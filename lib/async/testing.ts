@@ -78,7 +78,7 @@ export async function untilStopped(
 }
 
 /** How long something may take; far more than it does, on a busy machine, too. */
-const PATIENCE_MS = 20_000;
+const PATIENCE_MS = 60_000;
 
 /** Waits, in real time, until the check passes; throws what it threw last. */
 export async function untilPasses(

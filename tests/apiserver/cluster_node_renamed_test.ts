@@ -67,7 +67,7 @@ async function blocksOf(lab: CoildLab, node: string): Promise<string[]> {
 }
 
 async function reaches(machine: LabNode, address: string): Promise<void> {
-  await inNetns(machine.netns, "ping", ["-c1", "-W5", address]);
+  await inNetns(machine.netns, "ping", ["-c1", "-w20", address]);
 }
 
 Deno.test("a node is renamed: old pods keep their network, new ones get blocks of the new name", async (t) => {

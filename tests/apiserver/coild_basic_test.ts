@@ -37,7 +37,7 @@ Deno.test("coild serves the CNI commands", async (t) => {
       assert.equal(result.interfaces[0]?.sandbox, `/run/netns/${pod.netns}`);
       assert.match(result.interfaces[1]?.name ?? "", /^veth[0-9a-f]{8}$/);
       for (const address of node.addresses) {
-        await inPod(pod, "ping", "-c1", "-W10", address);
+        await inPod(pod, "ping", "-c1", "-w20", address);
       }
       assert.match(
         await node.run("ip", "route", "show", "table", "116"),

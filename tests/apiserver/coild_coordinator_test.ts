@@ -246,7 +246,7 @@ Deno.test("coild serves the coordinator and nothing else", async (t) => {
       await inPod(pod, "ip", "route"),
       /^10\.96\.0\.0\/12 via \S+ dev veth0/m,
     );
-    await lab.node().run("ping", "-c1", "-W10", address);
+    await lab.node().run("ping", "-c1", "-w20", address);
   });
 
   await t.step("the file follows the resource", async () => {
@@ -320,7 +320,7 @@ Deno.test("coild serves the coordinator and nothing else", async (t) => {
       await stage.ready(coild);
       for (const [sandbox, to] of wave) {
         assert.equal(outcome(await stage.call("CHECK", sandbox)), "ok");
-        await lab.node().run("ping", "-c1", "-W10", to);
+        await lab.node().run("ping", "-c1", "-w20", to);
         assert.equal(outcome(await stage.call("DEL", sandbox)), "ok");
       }
       await eventually("one pair is left", async () => {

@@ -153,7 +153,7 @@ Deno.test("coild loses nothing when it is killed, and serves waves", async (t) =
       coild = await lab.startCoild(node, ARGS);
       const pod = await lab.createPod("w20");
       const [ipv4] = await coild.addresses(pod);
-      await node.run("ping", "-c1", "-W10", ipv4 ?? "");
+      await node.run("ping", "-c1", "-w20", ipv4 ?? "");
       await coild.del(pod);
     },
   );

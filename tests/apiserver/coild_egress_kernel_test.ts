@@ -28,7 +28,7 @@ Deno.test("the shipped coild serves pods on this kernel, and clients if it can m
   await egress.createEgress("nat", { destinations: ["0.0.0.0/0", "::/0"] });
   const plain = await egress.createClient("plain", undefined);
   await coild.add(plain);
-  await inPod(plain, "ping", "-c1", "-W10", lab.node().addresses[0] ?? "");
+  await inPod(plain, "ping", "-c1", "-w20", lab.node().addresses[0] ?? "");
   await coild.del(plain);
   const pod = await egress.createClient("client", "nat");
   const logs = await coild.process.logs();

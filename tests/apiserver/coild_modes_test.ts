@@ -34,7 +34,7 @@ Deno.test("coild works in upstream's modes", async (t) => {
       const [ipv4] = await coild.addresses(again);
       await coild.del(pod);
       await coild.check(again);
-      await node.run("ping", "-c1", "-W10", ipv4 ?? "");
+      await node.run("ping", "-c1", "-w20", ipv4 ?? "");
       await coild.del(again);
     },
   );
@@ -56,7 +56,7 @@ Deno.test("coild works in upstream's modes", async (t) => {
       const veth = interfaces[1]?.name ?? "";
       const addresses = await node.run("ip", "-4", "-o", "addr", "show", veth);
       assert.match(addresses, new RegExp(`${nodeIpv4}/32 scope global`));
-      await inPod(pod, "ping", "-c1", "-W10", nodeIpv4);
+      await inPod(pod, "ping", "-c1", "-w20", nodeIpv4);
       await coild.check(pod);
       await coild.del(pod);
     },

@@ -44,7 +44,7 @@ Deno.test("coild makes good an emptied pod table", async (t) => {
     assert.deepEqual(await podTable(), before);
     for (const pod of pods) await coild.check(pod);
     for (const address of living) {
-      await node.run("ping", "-c1", "-W10", address);
+      await node.run("ping", "-c1", "-w20", address);
     }
   }
 

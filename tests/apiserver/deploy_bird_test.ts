@@ -95,7 +95,7 @@ Deno.test("two nodes tell each other their blocks by BGP, and pods reach each ot
 
   await t.step("pods reach each other", async () => {
     for (const address of two.addresses) {
-      await cluster.exec(one.sandbox, "ping", "-c1", "-W5", address);
+      await cluster.exec(one.sandbox, "ping", "-c1", "-w20", address);
     }
   });
 
@@ -130,7 +130,7 @@ Deno.test("two nodes tell each other their blocks by BGP, and pods reach each ot
         }, { timeoutMs: TIMEOUT_MS });
       }
       for (const address of three.addresses) {
-        await cluster.exec(one.sandbox, "ping", "-c1", "-W5", address);
+        await cluster.exec(one.sandbox, "ping", "-c1", "-w20", address);
       }
       // The last address of a block, which no pod has. By another route it would
       // leave the node, and the next router would refuse it.

@@ -261,6 +261,6 @@ Deno.test("a cluster moves from v1 to v2, no pod loses its network before it is 
   assert.deepEqual(twice, []);
   await reflector.settled();
   for (const { address } of after) {
-    await inNetns(plane.netns, "ping", ["-nqc1", "-W10", address]);
+    await inNetns(plane.netns, "ping", ["-nqc1", "-w20", address]);
   }
 });

@@ -234,12 +234,12 @@ Deno.test("migrate replace: refuses, stops, waits, is interrupted, and comes to 
       const [lonely] = kubelet.running.filter(({ name }) => name === "lonely");
       assert.ok(lonely);
       const node = lab.lab.node(1);
-      await node.run("ping", "-nqc1", "-W10", lonely.address);
+      await node.run("ping", "-nqc1", "-w20", lonely.address);
       assert.ok((await exportedBy(node)).includes("10.64.0.0/29"));
       const { code, err } = await replace(lab);
       assert.equal(code, 3, err);
       assert.match(err, /apps\/lonely on node node1: no controller/);
-      await node.run("ping", "-nqc1", "-W10", lonely.address);
+      await node.run("ping", "-nqc1", "-w20", lonely.address);
     },
   );
 
@@ -302,7 +302,7 @@ Deno.test("migrate replace: refuses, stops, waits, is interrupted, and comes to 
     assert.equal(again.code, 0, again.err);
     assert.match(again.err, /Nothing to do/);
     for (const { node, address } of kubelet.running) {
-      await node.run("ping", "-nqc1", "-W10", address);
+      await node.run("ping", "-nqc1", "-w20", address);
     }
   });
 

@@ -139,7 +139,7 @@ export async function expectJoined(pods: readonly PinnedPod[]): Promise<void> {
 }
 
 async function ping(netns: string, address: string): Promise<void> {
-  await inNetns(netns, "ping", ["-nqc1", "-W5", address]);
+  await inNetns(netns, "ping", ["-nqc1", "-w20", address]);
 }
 
 /** Addresses of the pod's interface as its namespace has them. */

@@ -97,10 +97,10 @@ async function runJob(name: string, url: string = ""): Promise<void> {
     },
   });
   await site.plane.kubectl(
-    ...["wait", "--for=condition=Complete", `job/${name}`, "--timeout=180s"],
+    ...["wait", "--for=condition=Complete", `job/${name}`, "--timeout=600s"],
   );
   await site.plane.kubectl(
-    ...["delete", "job", name, "--cascade=foreground", "--timeout=120s"],
+    ...["delete", "job", name, "--cascade=foreground", "--timeout=300s"],
   );
 }
 

@@ -120,7 +120,7 @@ async function reachService(scene: Scene): Promise<Sandbox> {
   const after = await ask();
   assert.equal(after.code, 0);
   shown(`curl ${url}`, after.text.split("\n").slice(0, 4).join("\n"));
-  await world.node.run("ping", "-c1", "-W10", addressOf(nic));
+  await world.node.run("ping", "-c1", "-w20", addressOf(nic));
   scene.saw("an underlay pod reaches a ClusterIP, and its node reaches it");
   return pod;
 }

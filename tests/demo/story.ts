@@ -155,7 +155,7 @@ async function startPods(cluster: CoilCluster): Promise<LabPod[]> {
 }
 
 async function ping(cluster: CoilCluster, from: LabPod, address: string) {
-  await cluster.exec(from.sandbox, "ping", "-n", "-c1", "-W10", address);
+  await cluster.exec(from.sandbox, "ping", "-n", "-c1", "-w20", address);
 }
 
 async function pingEverybody(

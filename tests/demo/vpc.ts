@@ -105,7 +105,7 @@ async function pingAll(
   for (const [what, target] of targets) {
     await step(`each pod reaches ${what}`, async () => {
       const pings = pods.map(({ sandbox }, n) =>
-        cluster.exec(sandbox, "ping", "-n", "-c1", "-W10", target(n))
+        cluster.exec(sandbox, "ping", "-n", "-c1", "-w20", target(n))
       );
       await Promise.all(pings);
     });

@@ -6,7 +6,7 @@ import type { ClusterNode } from "../lab/cluster/mod.ts";
 /** Where coild's metrics are, at the node's addresses. */
 const PORT = 9384;
 /** It is a local answer of some kilobytes; a node that was off may swallow a packet of an old connection. */
-const ANSWER_MS = 10_000;
+const ANSWER_MS = 30_000;
 const SAMPLE = /^coil_coild_addresses\{pool="(.*?)",state="(\w+)"\} (\d+)$/;
 
 /** Addresses of a pool's blocks on a node that are in a state; a dual-stack pair counts once. */

@@ -16,7 +16,7 @@ import { type AddressCount, countAddresses } from "./address_counts.ts";
 import { listSandboxes, type Sandbox } from "./cri.ts";
 import type { Installation } from "./installation.ts";
 
-const SETTLE_MS = 60_000;
+const SETTLE_MS = 180_000;
 /** States in which coild keeps an address from others for a pod: "releasing" is for the time of a DEL alone. */
 const HOLDING = ["used", "releasing", "quarantined"];
 

@@ -28,7 +28,7 @@ export async function killCoild(
     await eventually(`another coild on ${node.name}`, async () => {
       const now = await statusOf(site, node);
       return now?.ready === true && now.containerID !== containerID;
-    }, { timeoutMs: 120_000, intervalMs: 500 });
+    }, { timeoutMs: 300_000, intervalMs: 500 });
   };
   return { replaced };
 }

@@ -30,7 +30,7 @@ Deno.test.afterAll(async () => {
 
 /** For tests after which a node's programs, which outlive them, are others. */
 const RESTARTS = { sanitizeResources: false, sanitizeOps: false };
-const PATIENCE = { timeoutMs: 120_000, intervalMs: 500 };
+const PATIENCE = { timeoutMs: 300_000, intervalMs: 500 };
 
 let shared: Traffic | undefined;
 
@@ -184,7 +184,7 @@ Deno.test("a StatefulSet's pod comes back under its name, with an address that n
     "statefulset",
     name,
     "--cascade=foreground",
-    "--timeout=120s",
+    "--timeout=300s",
   );
   await assertAgreement(site);
 });
@@ -249,7 +249,7 @@ Deno.test(
     await available();
     await site.plane.kubectl(
       ...["drain", "node2", "--ignore-daemonsets", "--delete-emptydir-data"],
-      ...["--force", "--timeout=120s"],
+      ...["--force", "--timeout=300s"],
     );
     await available();
     for (

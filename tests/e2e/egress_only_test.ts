@@ -116,7 +116,7 @@ Deno.test("egress-only: coild is asked about a client, which runs or is told wha
     return items.some(({ reason, source }) =>
       source?.component === "coild" && reason === "EgressUnsupported"
     );
-  }, { timeoutMs: 120_000, intervalMs: 500 });
+  }, { timeoutMs: 300_000, intervalMs: 500 });
   await site.plane.kubectl("delete", "pod", client);
   await site.client.delete(EGRESSES, EGRESS);
 });

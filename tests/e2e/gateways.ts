@@ -36,7 +36,7 @@ export async function createEgress(
     );
     return states.length === replicas &&
       states.every((state) => state !== "starting");
-  }, { timeoutMs: 120_000, intervalMs: 1_000 });
+  }, { timeoutMs: 300_000, intervalMs: 1_000 });
 }
 
 /** Without Foo-over-UDP, as this machine's kernel may be, a gateway gets as far as to say so. */

@@ -118,21 +118,21 @@ Deno.test("an application is rolled over: its Service leads to the new pods alon
   const client = await site.pods.run({ name: "asking", node: "node1" });
   const rollout = (...args: readonly string[]) =>
     site.plane.kubectl("rollout", ...args, `deployment/${name}`);
-  await rollout("status", "--timeout=120s");
+  await rollout("status", "--timeout=600s");
   const before = await namesOf(name);
   await rollout("restart");
-  await rollout("status", "--timeout=120s");
+  await rollout("status", "--timeout=600s");
   await eventually("the former pods to be gone", async () => {
     const left = await namesOf(name);
     return left.length === 6 && !left.some((pod) => before.includes(pod));
-  }, { timeoutMs: 60_000 });
+  }, { timeoutMs: 300_000 });
   await assertAgreement(site);
   const missing = new Set(await namesOf(name));
   await eventually("answers of all new pods", async () => {
     const [pod = ""] = (await site.pods.exec(client, "get", url)).split(" ");
     missing.delete(pod);
     return missing.size === 0;
-  }, { timeoutMs: 60_000 });
+  }, { timeoutMs: 300_000 });
   await site.client.delete(SERVICES, reference);
   await site.client.delete(DEPLOYMENTS, reference);
   await site.pods.remove(client);

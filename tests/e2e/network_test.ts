@@ -392,7 +392,7 @@ Deno.test(
     await eventually(
       "the network to be ready",
       async () => await networkProblem(node) === undefined,
-      { timeoutMs: 120_000 },
+      { timeoutMs: 300_000 },
     );
     await replaced();
   },
@@ -432,7 +432,7 @@ Deno.test("E2E-3, 5: addresses come from the namespace's pool; blocks stay at a 
   await eventually(
     "no block of the pool",
     async () => (await blocksOf({ pool })).length === 0,
-    { timeoutMs: 60_000 },
+    { timeoutMs: 300_000 },
   );
 });
 

@@ -107,7 +107,7 @@ class UnderlayPods {
   /** Waits until all are ready, and none of an earlier template is left. */
   async ready(): Promise<readonly RunningPod[]> {
     await this.#site.plane.kubectl(
-      ...["rollout", "status", `deployment/${this.#name}`, "--timeout=120s"],
+      ...["rollout", "status", `deployment/${this.#name}`, "--timeout=600s"],
     );
     return await eventually("the pods alone", async () => {
       const pods = await this.#list();
@@ -359,7 +359,7 @@ export async function underlayScenarios(
       await eventually("the pods to run again", async () => {
         const restarts = await pods.restarts();
         return restarts.every((count) => count > 0);
-      }, { timeoutMs: 120_000 });
+      }, { timeoutMs: 300_000 });
       const running = await pods.ready();
       for (const pod of running) {
         for (const url of urls) {

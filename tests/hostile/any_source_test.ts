@@ -68,7 +68,7 @@ Deno.test("only pods of namespaces that an administrator labelled may send from 
   /** Whether the node's own server sees the pod's forged packet: one of these counters counts it. */
   async function canForge(pod: Sandbox): Promise<boolean> {
     await node.run("nft", "reset", "counters", "table", "inet", "seen");
-    await inPod(pod, "ping", "-c1", "-W10", "169.254.1.1");
+    await inPod(pod, "ping", "-c1", "-w20", "169.254.1.1");
     await inPod(pod, "sh", "-c", `ping -c1 -W1 -I ${FORGED} 169.254.1.1; true`);
     const text = await node.run("nft", "list", "table", "inet", "seen");
     return !/packets 0 /.test(text);

@@ -150,7 +150,7 @@ Deno.test("a pod cannot send as somebody else", async (t) => {
         const sender = `10.99.${n >> 8}.${n & 0xff}`;
         link.send(arpRequest({ fromMac, sender, target: "169.254.1.1" }));
       }
-      await inPod(attacker.sandbox, "ping", "-c1", "-W10", "169.254.1.1");
+      await inPod(attacker.sandbox, "ping", "-c1", "-w20", "169.254.1.1");
       const veth = attacker.result.interfaces[1]?.name ?? "";
       const text = await node.run("ip", "-4", "neigh", "show", "dev", veth);
       assert.equal(text.trim().split("\n").length, 1, text);
@@ -193,10 +193,10 @@ Deno.test("a pod cannot send as somebody else", async (t) => {
 
   await t.step("and what is its own goes on", async () => {
     for (const target of [...victim.addresses, nodeAddress]) {
-      await inPod(attacker.sandbox, "ping", "-c1", "-W10", target);
+      await inPod(attacker.sandbox, "ping", "-c1", "-w20", target);
     }
     for (const address of attacker.addresses) {
-      await node.run("ping", "-c1", "-W10", address);
+      await node.run("ping", "-c1", "-w20", address);
     }
   });
 

@@ -33,7 +33,7 @@ Deno.test("coild with --metrics-auth tells its metrics to nobody who may not rea
   await using coild = await lab.startCoild(lab.node(), ["--metrics-auth"]);
   const ask = (...headers: string[]) =>
     coild.node.run(
-      ...["curl", "-s", "-m10", "-w", "\\n%{http_code}"],
+      ...["curl", "-s", "-m60", "-w", "\\n%{http_code}"],
       ...headers.flatMap((header) => ["-H", header]),
       "http://127.0.0.1:9384/metrics",
     );

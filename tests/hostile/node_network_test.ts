@@ -250,7 +250,7 @@ Deno.test("a node's pods survive another program that changes its network", asyn
       await eventually("coild to be ready", async () => {
         return await coild.metric("coil_coild_ready") === 1;
       });
-      await inPod(from, "ping", "-c1", "-W10", addresses[0] ?? "");
+      await inPod(from, "ping", "-c1", "-w20", addresses[0] ?? "");
     },
   );
 });

@@ -14,7 +14,7 @@ export async function probe(from: Sandbox, to: string): Promise<Probe> {
   const child = new Deno.Command("nsenter", {
     args: [
       ...[`--net=/run/netns/${from.netns}`, "ping", "-D", "-n"],
-      ...["-i", String(INTERVAL_S), "-w", "120", to],
+      ...["-i", String(INTERVAL_S), "-w", "600", to],
     ],
     stdout: "piped",
     stderr: "null",

@@ -12,6 +12,9 @@ export function awaitedLater<T>(promise: Promise<T>): Promise<T> {
   return promise;
 }
 
+/** Far more than anything takes, on a machine that is busy with all the tests, too. */
+const PATIENCE_MS = 180_000;
+
 /** At most so long it waits between probes that take long themselves, as a start of kubectl does. */
 const LONGEST_PAUSE_MS = 500;
 
@@ -25,7 +28,7 @@ export async function eventually<T>(
   probe: () => Promise<T | undefined | false> | T | undefined | false,
   options: { timeoutMs?: number; intervalMs?: number } = {},
 ): Promise<T> {
-  const timeoutMs = options.timeoutMs ?? 60_000;
+  const timeoutMs = options.timeoutMs ?? PATIENCE_MS;
   const deadline = performance.now() + timeoutMs;
   let cause: unknown;
   while (true) {

@@ -164,8 +164,8 @@ netnsTest(
     assert.equal(await lab.sourceAt(PEER), "10.0.1.4");
     assert.equal(await lab.sourceAt(PEER6), "fd10:0:0:1::10");
     assert.equal(await lab.sourceAt(OUTSIDE), "10.0.1.4");
-    await node.exec("ping", "-c", "1", "-W", "2", "10.0.1.5");
-    await other.exec("ping", "-c", "1", "-W", "2", "10.0.1.4");
+    await node.exec("ping", "-c", "1", "-w", "20", "10.0.1.5");
+    await other.exec("ping", "-c", "1", "-w", "20", "10.0.1.4");
     const ec2 = await node.exec(
       "curl",
       "-sS",
@@ -199,7 +199,7 @@ netnsTest(
     };
     assert.equal(await metadata(lab.node), INSTANCE);
     assert.equal(await metadata(lab.other), OTHER);
-    const ping = ["-c", "1", "-W", "2", "169.254.169.254"];
+    const ping = ["-c", "1", "-w", "20", "169.254.169.254"];
     assert.match(await lab.node.exec("ping", ...ping), /ttl=2 /);
   },
 );

@@ -33,7 +33,7 @@ async function makeNode(): Promise<TempNetns> {
 }
 
 async function ping(node: TempNetns, from: string, to: string): Promise<void> {
-  await node.exec("ping", "-c1", "-W10", "-I", from, to);
+  await node.exec("ping", "-c1", "-w20", "-I", from, to);
 }
 
 /** The connections as "SOURCE>DESTINATION", before translation. */

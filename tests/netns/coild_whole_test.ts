@@ -68,7 +68,7 @@ async function connectTo(coild: WholeCoild, address: string): Promise<void> {
     "add table inet t; add chain inet t out { type filter hook output priority 0; }; " +
       "add rule inet t out ct state new",
   );
-  await host.exec("ping", "-c1", "-W10", address);
+  await host.exec("ping", "-c1", "-w20", address);
   const flows = await flowsOf(coild);
   assert.ok(flows.includes(`dst=${address} `), flows);
 }

@@ -107,7 +107,7 @@ netnsTest(
       assert.ok(performance.now() - started < 60_000);
     }
     // In the cluster, and past the pod's own gateway, all is as before.
-    await lab.pod.exec("ping", "-c1", "-W10", "169.254.1.1");
+    await lab.pod.exec("ping", "-c1", "-w20", "169.254.1.1");
     await lab.apply([missingGateway(["198.51.100.0/24", "2001:db8:8::/48"])]);
     for (const family of FAMILIES) await reach(lab, family);
   },

@@ -235,7 +235,7 @@ netnsTest(
     });
     const seen = async () => (await socket.listSet("t", "seen")).map(String);
     assert.equal(await socket.replaceTable(table(10)), true);
-    await temp.exec("ping", "-c1", "-W10", "127.0.0.1");
+    await temp.exec("ping", "-c1", "-w20", "127.0.0.1");
     assert.deepEqual(await seen(), ["127.0.0.1"]);
     assert.equal(await socket.replaceTable(table(10)), false);
     assert.deepEqual(await seen(), ["127.0.0.1"]);

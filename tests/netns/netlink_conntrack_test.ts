@@ -157,7 +157,7 @@ async function converse({ client, server }: Lab): Promise<AsyncDisposable> {
       await talk.status;
     });
     const accepted = stack.use(await listener.accept());
-    await client.exec("ping", "-c1", "-W10", hostname);
+    await client.exec("ping", "-c1", "-w20", hostname);
     await accepted.read(new Uint8Array(8)); // the datagram went before
   }
   const moved = stack.move();

@@ -189,8 +189,8 @@ netnsTest(
       const timeout = `net.netfilter.nf_conntrack_${protocol}_timeout`;
       await temp.exec("sysctl", "-qw", `${timeout}=3600`);
     }
-    await temp.exec("ping", "-c1", "-W10", "127.0.0.1");
-    await temp.exec("ping", "-c1", "-W10", "::1");
+    await temp.exec("ping", "-c1", "-w20", "127.0.0.1");
+    await temp.exec("ping", "-c1", "-w20", "::1");
     using netns = Netns.open(temp.path);
     const transport = new DamagedSocket(
       openNetlink(NETLINK_NETFILTER, { netns }),

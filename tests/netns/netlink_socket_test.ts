@@ -74,9 +74,9 @@ netnsTest(
       routeAdd({ family: "ipv6", destination: Prefix.host(ipv6), index }),
     ]);
     assert.equal(sends, 3);
-    await host.exec("ping", "-c1", "-W10", "10.1.2.3");
-    await host.exec("ping", "-c1", "-W10", "fd00::3");
-    await pod.exec("ping", "-c1", "-W10", "169.254.1.1");
+    await host.exec("ping", "-c1", "-w20", "10.1.2.3");
+    await host.exec("ping", "-c1", "-w20", "fd00::3");
+    await pod.exec("ping", "-c1", "-w20", "169.254.1.1");
   },
 );
 

@@ -133,5 +133,5 @@ export async function routesOf(
 
 /** One echo request, no second chance: fails when the first packet or its answer is lost. */
 export async function ping(from: TempNetns, to: unknown): Promise<void> {
-  await from.exec("ping", "-n", "-q", "-c", "1", "-W", "10", String(to));
+  await from.exec("ping", "-n", "-q", "-c", "1", "-w", "20", String(to));
 }

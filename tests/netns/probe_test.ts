@@ -264,7 +264,7 @@ for (const family of FAMILIES) {
       await using wire = await Wire.make();
       await wire.address(wire.ours, own);
       await wire.address(wire.theirs, other);
-      await wire.theirs.exec("ping", "-c1", "-W10", own.toString());
+      await wire.theirs.exec("ping", "-c1", "-w20", own.toString());
       const mac = "0a:1b:00:00:00:10";
       await wire.ours.ip("link", "set", "eth0", "address", mac);
       const known = () => wire.theirs.ip("neighbour", "show", own.toString());

@@ -129,7 +129,7 @@ export const SUITES: readonly Suite[] = [
     paths: ["tests/e2e"],
     packages: { ...CLUSTER_PACKAGES, ...BUILD_PACKAGES, ...PING },
     root: true,
-    fileMinutes: 15,
+    fileMinutes: 30,
     args: [],
     after: ["static", "unit"],
     // They wait more than they work, each for its own cluster.
@@ -161,7 +161,7 @@ export const SUITES: readonly Suite[] = [
       "containernetworking-plugins": "/usr/lib/cni/ptp",
     },
     root: true,
-    fileMinutes: 15,
+    fileMinutes: 30,
     args: [],
     // It only works, and takes what e2e leaves. It is not nice: on a busy machine it has enough to wait for.
     after: ["static", "unit"],
@@ -201,6 +201,7 @@ export const SUITES: readonly Suite[] = [
       systemd: "/lib/systemd/systemd-networkd",
     },
     root: true,
+    fileMinutes: 15,
     // For datagrams.
     args: ["--unstable-net"],
     prepare: async (log) => {
@@ -282,6 +283,7 @@ export const SUITES: readonly Suite[] = [
       systemd: "/lib/systemd/systemd-networkd",
     },
     root: true,
+    fileMinutes: 15,
     // For datagrams.
     args: ["--unstable-net"],
     jobs: 4,
@@ -365,6 +367,7 @@ export const SUITES: readonly Suite[] = [
       curl: "curl",
     },
     root: true,
+    fileMinutes: 15,
     // For datagrams.
     args: ["--unstable-net"],
     prepare: async (log) => {

@@ -31,7 +31,7 @@ async function expectGateway(
   const answer = await askUdp(client.sockets, near);
   assert.ok(answer !== undefined && gateways.includes(answer.source));
   const { netns } = client.pod.sandbox;
-  await inNetns(netns, "ping", ["-c1", "-W30", near]);
+  await inNetns(netns, "ping", ["-c1", "-w30", near]);
 }
 
 /** The connection ends by an error that the pod's own kernel gives. */

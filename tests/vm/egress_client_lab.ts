@@ -147,7 +147,7 @@ export async function lostMeanwhile(
 ): Promise<{ readonly sent: number; readonly lost: number }> {
   const host = ADDRESSES.outside[family];
   // Neighbours get to know each other first.
-  await client.exec("ping", "-c1", "-W5", host);
+  await client.exec("ping", "-c1", "-w20", host);
   const child = new Deno.Command("nsenter", {
     args: [`--net=${client.path}`, "ping", "-n", "-i0.05", "-W2", host],
     stdin: "null",

@@ -327,7 +327,7 @@ Deno.test("a tunnel that is set down or gone refuses, and comes back with the ne
     assert.match(stderr, /No route to host/);
     await lab.apply([EGRESS]);
     assert.equal(await lab.state(), wanted);
-    await lab.client.exec("ping", "-c1", "-W10", ADDRESSES.outside.ipv4);
+    await lab.client.exec("ping", "-c1", "-w20", ADDRESSES.outside.ipv4);
   }
 });
 
@@ -409,7 +409,7 @@ Deno.test("a UDP port that another program has is an error that says so, and pac
   assert.match(stderr, /No route to host/);
   await shell(lab.client, "ip fou del port 5555");
   await lab.apply([EGRESS]);
-  await lab.client.exec("ping", "-c1", "-W10", ADDRESSES.outside.ipv4);
+  await lab.client.exec("ping", "-c1", "-w20", ADDRESSES.outside.ipv4);
 });
 
 Deno.test("tunnels and FoU ports of others are untouched, from first to last", async () => {
@@ -440,7 +440,7 @@ Deno.test("a gateway's own namespace is refused, and never cleared", async () =>
   assert.equal(await isClient({ netns }), false);
   assert.equal(await clearClient({ netns }), false);
   await lab.apply([EGRESS]);
-  await lab.client.exec("ping", "-c1", "-W10", ADDRESSES.outside.ipv4);
+  await lab.client.exec("ping", "-c1", "-w20", ADDRESSES.outside.ipv4);
 });
 
 /** Some of a gateway's pods. */

@@ -18,7 +18,7 @@ import { askTcp, NetnsSockets, visit } from "./traffic.ts";
 
 const EGRESS = "chained";
 const SERVER_PORT = 8080;
-const ASK = { timeoutMs: 10_000 };
+const ASK = { timeoutMs: 20_000 };
 
 /** One on each node. */
 let clients: readonly Client[] = [];
@@ -202,7 +202,7 @@ egressTest("egress after another plugin, originating-only", {
         await eventually(
           "its own address outside",
           async () => await askTcp(client.sockets, near, ASK) === own,
-          { timeoutMs: 30_000 },
+          { timeoutMs: 180_000 },
         );
         await cluster.daemonOf(client.pod.node).kill9();
         await cluster.annotate(client, EGRESS);
@@ -210,7 +210,7 @@ egressTest("egress after another plugin, originating-only", {
         await eventually(
           "the gateway's address outside",
           async () => await askTcp(client.sockets, near, ASK) !== own,
-          { timeoutMs: 30_000 },
+          { timeoutMs: 180_000 },
         );
         await expectGateway(cluster, client);
         await expectNoLeak(client.pod.addresses);

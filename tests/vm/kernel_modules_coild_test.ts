@@ -29,7 +29,7 @@ Deno.test("a kernel without tunnels: coild says so and serves the other pods, un
 
   using plain = await cluster.createClient({ name: "plain" });
   await inNetns(plain.pod.sandbox.netns, "ping", [
-    ...["-c1", "-W10", node.addresses.ipv4],
+    ...["-c1", "-w20", node.addresses.ipv4],
   ]);
 
   await cluster.access.client.create(EGRESSES, {

@@ -208,6 +208,8 @@ export interface FlowOptions {
 }
 
 const INTERVAL_MS = 50;
+/** Of connections that work: several lost packets of a busy machine are sent again by then. */
+const PATIENCE_MS = 20_000;
 
 /** UDP datagrams, one after the other, from one socket. */
 export class UdpFlow implements AsyncDisposable {
@@ -302,7 +304,8 @@ export class TcpFlow implements AsyncDisposable {
     sockets: NetnsSockets,
     options: FlowOptions & { readonly timeoutMs?: number },
   ): Promise<TcpFlow> {
-    const { address, intervalMs = INTERVAL_MS, timeoutMs = 10_000 } = options;
+    const { address, intervalMs = INTERVAL_MS, timeoutMs = PATIENCE_MS } =
+      options;
     const conn = await sockets.connect(address, { port: ECHO_PORT, timeoutMs });
     try {
       const source = (await readText(conn)).trim();
@@ -371,7 +374,7 @@ export async function askTcp(
   address: string,
   options: { readonly timeoutMs?: number } = {},
 ): Promise<string> {
-  const { timeoutMs = 10_000 } = options;
+  const { timeoutMs = PATIENCE_MS } = options;
   const conn = await sockets.connect(address, { port: ECHO_PORT, timeoutMs });
   using _closed = closing(conn, timeoutMs);
   return (await readText(conn)).trim();
@@ -432,7 +435,7 @@ export async function fetchBulk(
 ): Promise<number> {
   const conn = await sockets.connect(address, {
     port: ECHO_PORT,
-    timeoutMs: 10_000,
+    timeoutMs: PATIENCE_MS,
   });
   using _closed = closing(conn, 60_000);
   await readText(conn);

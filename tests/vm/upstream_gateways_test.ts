@@ -32,7 +32,7 @@ async function expectServed(
     assert.equal(byUdp?.source, byTcp);
     assert.equal(byUdp?.bytes, 1_000);
     const { netns } = client.pod.sandbox;
-    await inNetns(netns, "ping", ["-W30", "-c1", "-s1300", address]);
+    await inNetns(netns, "ping", ["-w30", "-c1", "-s1300", address]);
     const bytes = 300_000;
     assert.equal(await fetchBulk(client.sockets, address, bytes), bytes);
   }

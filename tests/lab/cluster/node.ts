@@ -126,7 +126,7 @@ export class ClusterNode {
     await eventually(`containerd of ${this.name}`, async () => {
       await this.run("ctr", ["version"]);
       return true;
-    }, { timeoutMs: 60_000 });
+    }, { timeoutMs: 180_000 });
   }
 
   async #spawn(daemon: NodeDaemon): Promise<LabProcess> {
