@@ -56,6 +56,8 @@ export class Session {
   #running = 0;
   #quietSince: number;
   #isWaiting = false;
+  /** How long the peer's bytes have waited for their turns. */
+  #waitedMs = 0;
   #writing: Promise<void> | undefined;
   #writingSince = Infinity;
   #isClosed = false;
@@ -65,7 +67,9 @@ export class Session {
     this.#options = options;
     const { nowMs, limits } = options;
     this.#share = new FairShare(nowMs);
-    this.#http2 = new ServerConnection({ ...limits, now: nowMs });
+    // While its bytes wait no time passes, or a flood that is held back would be too slow for one.
+    const now = () => nowMs() - this.#waitedMs;
+    this.#http2 = new ServerConnection({ ...limits, now });
     this.#quietSince = nowMs();
   }
 
@@ -145,10 +149,12 @@ export class Session {
 
   /** Waits until neither this connection nor all together are ahead of their share. */
   async #receiveInTurn(bytes: Uint8Array): Promise<void> {
-    const { share, turns } = this.#options;
+    const { nowMs, share, turns } = this.#options;
+    const sinceMs = nowMs();
     await caughtUp(this.#share);
     using _turn = await turns.lock();
     await caughtUp(share);
+    this.#waitedMs += nowMs() - sinceMs;
     if (this.#isClosed) return;
     share.measure(() => this.#share.measure(() => this.#receive(bytes)));
   }

@@ -28,20 +28,18 @@ type Handler = (
   context: GrpcCall,
 ) => Promise<Uint8Array>;
 
+function routeTo(handler: Handler): Route {
+  const answer = (call: GrpcCall) => handler(call.request, call);
+  return { kind: "unary", method: { name: "Say", answer } };
+}
+
 class TestServer implements AsyncDisposable {
   readonly #directory = Deno.makeTempDirSync();
   readonly path = `${this.#directory}/s`;
   readonly listener: Listener;
 
   constructor(handler: Handler) {
-    const route: Route = {
-      kind: "unary",
-      method: {
-        name: "Say",
-        answer: (call) => handler(call.request, call),
-      },
-    };
-    const routes = new Map([[PATH, route]]);
+    const routes = new Map([[PATH, routeTo(handler)]]);
     this.listener = new Listener({ routes });
     this.listener.listen(this.path);
   }
@@ -68,18 +66,23 @@ const OPENING = concatenate([
   encodeFrame(FrameType.SETTINGS, {}),
 ]);
 
+/** The beginning of a call. */
+function head(streamId: number): Uint8Array {
+  return encodeFrame(FrameType.HEADERS, {
+    streamId,
+    flags: Flag.END_HEADERS,
+    payload: encodeHeaders([
+      [":method", "POST"],
+      [":scheme", "http"],
+      [":path", PATH],
+      ["content-type", "application/grpc"],
+    ]),
+  });
+}
+
 function request(streamId: number): Uint8Array {
   return concatenate([
-    encodeFrame(FrameType.HEADERS, {
-      streamId,
-      flags: Flag.END_HEADERS,
-      payload: encodeHeaders([
-        [":method", "POST"],
-        [":scheme", "http"],
-        [":path", PATH],
-        ["content-type", "application/grpc"],
-      ]),
-    }),
+    head(streamId),
     encodeFrame(FrameType.DATA, {
       streamId,
       flags: Flag.END_STREAM,
@@ -261,33 +264,86 @@ async function makeCalls(server: TestServer, count: number): Promise<void> {
   }
 }
 
+/** A session without a listener, by a clock of its own, and its peer. */
+class LonePeer implements AsyncDisposable {
+  readonly clock = { nowMs: 0 };
+  readonly turns = new Mutex();
+  readonly client: Deno.UnixConn;
+  readonly session: Session;
+
+  private constructor(client: Deno.UnixConn, connection: Deno.UnixConn) {
+    this.client = client;
+    const nowMs = () => this.clock.nowMs;
+    this.session = new Session(connection, {
+      routes: new Map([[PATH, routeTo(() => assert.fail("no call is whole"))]]),
+      limits: { maxSize: 1024, budget: new ByteBudget(1024) },
+      buffers: new ReadBuffers(),
+      share: new FairShare(nowMs),
+      turns: this.turns,
+      nowMs,
+      start: () => assert.fail("no call was made"),
+    });
+  }
+
+  static async connect(): Promise<LonePeer> {
+    const directory = await Deno.makeTempDir();
+    const path = `${directory}/s`;
+    using listener = Deno.listen({ transport: "unix", path });
+    const client = await Deno.connect({ transport: "unix", path });
+    const connection = await listener.accept();
+    await Deno.remove(directory, { recursive: true });
+    return new LonePeer(client, connection);
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    this.client.close();
+    return Promise.resolve();
+  }
+}
+
 Deno.test("a peer whose first bytes wait behind a flood is not ended for being quiet", async () => {
-  const directory = await Deno.makeTempDir();
-  const path = `${directory}/s`;
-  using listener = Deno.listen({ transport: "unix", path });
-  using client = await Deno.connect({ transport: "unix", path });
-  let now = 0;
-  const nowMs = () => now;
-  const turns = new Mutex();
-  const session = new Session(await listener.accept(), {
-    routes: new Map(),
-    limits: { maxSize: 1024, budget: new ByteBudget(1024) },
-    buffers: new ReadBuffers(),
-    share: new FairShare(nowMs),
-    turns,
-    nowMs,
-    start: () => assert.fail("no call was made"),
-  });
+  await using peer = await LonePeer.connect();
+  const { client, clock, session, turns } = peer;
   const floodsTurn = await turns.lock();
   const served = session.run();
   await client.write(OPENING);
   await untilPasses(() => assert.ok(session.isWaiting));
-  now = 60_000;
+  clock.nowMs = 60_000;
   session.closeStale();
   floodsTurn[Symbol.dispose]();
   await untilPasses(() => assert.ok(session.isEstablished));
-  now += 400_000;
+  clock.nowMs += 400_000;
   session.closeStale();
   await served;
-  await Deno.remove(directory, { recursive: true });
+});
+
+Deno.test("a flood of resets is ended however long it waits for its turns", async () => {
+  await using peer = await LonePeer.connect();
+  const { client, clock, session, turns } = peer;
+  let isServed = true;
+  const served = session.run().then(() => isServed = false);
+  const reading = readAll(client);
+  const [rounds, atOnce] = [40, 60];
+  for (let n = 0; n < rounds && isServed; n++) {
+    const resets = Array.from({ length: atOnce }, (_, i) => {
+      const streamId = 2 * (atOnce * n + i) + 1;
+      const reset = { streamId, payload: Uint8Array.of(0, 0, 0, 8) };
+      return [head(streamId), encodeFrame(FrameType.RST_STREAM, reset)];
+    });
+    const othersTurn = await turns.lock();
+    await client.write(
+      concatenate([...n === 0 ? [OPENING] : [], ...resets.flat()]),
+    );
+    await untilPasses(() => assert.ok(session.isWaiting));
+    // So that 600 are read in ten seconds.
+    clock.nowMs += 1_000;
+    othersTurn[Symbol.dispose]();
+    await untilPasses(() => assert.ok(!session.isWaiting || !isServed));
+  }
+  session.close();
+  await served;
+  const frames = new FrameReader().push(await reading);
+  const goAway = frames.find(({ type }) => type === FrameType.GOAWAY);
+  // ENHANCE_YOUR_CALM
+  assert.deepEqual(goAway?.payload.subarray(4, 8), Uint8Array.of(0, 0, 0, 11));
 });
