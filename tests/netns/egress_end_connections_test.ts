@@ -3,7 +3,7 @@ import { startTimer } from "../../lib/async/mod.ts";
 import { endConnections, gatewayMark } from "../../lib/egress/mod.ts";
 import { Address } from "../../lib/inet/mod.ts";
 import { inNetns, Netns, openDatagramSocket } from "../../lib/linux/mod.ts";
-import { ConntrackSocket } from "../../lib/netlink/mod.ts";
+import { ConntrackSocket, TcpSockets } from "../../lib/netlink/mod.ts";
 import { eventually } from "../lab/wait.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
 
@@ -131,6 +131,43 @@ netnsTest(
     assert.ok(listener);
     using later = await Connection.open(netns, listener, "127.0.0.1");
     assert.equal(await later.answered(), "read 1");
+  },
+);
+
+/** A datagram and its answer. */
+const DATAGRAMS = `use IO::Socket::INET;
+my @udp = (Proto => "udp");
+my $server = IO::Socket::INET->new(@udp, LocalAddr => "127.0.0.1", LocalPort => ${PORTS.lost}) or die $@;
+my $client = IO::Socket::INET->new(@udp, PeerAddr => "127.0.0.1", PeerPort => ${PORTS.lost}) or die $@;
+$client->send("?"); $server->recv(my $text, 9);
+$server->send("!"); $client->recv($text, 9);`;
+
+netnsTest(
+  "endConnections() has connections through a lost gateway forgotten, and no others, where the kernel lists no sockets",
+  async () => {
+    await using temp = await tempNetns("unlisted");
+    using netns = Netns.open(temp.path);
+    await markConnections(temp);
+    await temp.exec("perl", "-e", DATAGRAMS);
+    using stack = new DisposableStack();
+    const hostname = "127.0.0.1";
+    for (const through of ["lost", "other", "none"] as const) {
+      const listener = stack.use(
+        inNetns(netns, () => Deno.listen({ hostname, port: PORTS[through] })),
+      );
+      stack.use(await Connection.open(netns, listener, hostname));
+    }
+    // As of a kernel without CONFIG_INET_DIAG.
+    const { list } = TcpSockets.prototype;
+    TcpSockets.prototype.list = () => Promise.resolve(undefined);
+    try {
+      const ended = await endConnections([LOST], { netns });
+      assert.deepEqual(ended, { aborted: undefined, forgotten: 1 });
+    } finally {
+      TcpSockets.prototype.list = list;
+    }
+    assert.deepEqual(await protocolsThrough(LOST, netns), [UDP]);
+    assert.deepEqual(await protocolsThrough(OTHER, netns), [TCP]);
   },
 );
 
