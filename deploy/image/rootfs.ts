@@ -47,5 +47,5 @@ async function write(directory: string, entry: TarEntry): Promise<void> {
         await Deno.copyFile(entry.content.file, path);
       }
   }
-  await Deno.chmod(path, entry.mode); // whatever the umask is
+  await Deno.chmod(path, entry.mode); // regardless of the umask
 }

@@ -8,7 +8,7 @@
  * `eth0` with an address of the same family, and have to reach each other there.
  * What CLIENT sends to a DESTINATION (a network; without any, to everything that is not
  * private) then leaves GATEWAY with GATEWAY's address. Run it again after any
- * change: the kernel is made to match, whatever was there.
+ * change: the kernel is made to match, from any state.
  *
  * The kernel needs Foo over UDP: modules fou, fou6, ipip, ip6_tunnel.
  */

@@ -1,5 +1,5 @@
 /**
- * Clocks for tests of whatever takes one, and waiting for what has no clock.
+ * Clocks for tests of all that takes one, and waiting for what has no clock.
  *
  * @module
  */

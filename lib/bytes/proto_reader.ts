@@ -8,7 +8,7 @@ const decoder = new TextDecoder("utf-8", { fatal: true });
 /**
  * Reads the fields of an encoded protobuf message, in order
  * (protobuf.dev/programming-guides/encoding). What is not asked for costs one
- * step, whatever its size.
+ * step, of any size.
  */
 export class ProtoReader {
   readonly #bytes: Uint8Array;

@@ -1,7 +1,7 @@
 /**
  * Egress NAT over Foo-over-UDP tunnels: what a client pod needs so that chosen
  * destinations are reached through a gateway, and what a gateway needs. Plans
- * are pure data; applying one makes the kernel match it, whatever was there.
+ * are pure data; applying one makes the kernel match it, from any state.
  *
  * @module
  */

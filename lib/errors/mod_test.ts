@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { messageOf } from "./mod.ts";
 
-Deno.test("messageOf() returns the message alone, of whatever was thrown", () => {
+Deno.test("messageOf() returns the message alone, of anything that was thrown", () => {
   const cause = new Error("inner");
   assert.equal(messageOf(new TypeError("outer", { cause })), "outer");
   assert.equal(messageOf("text"), "text");

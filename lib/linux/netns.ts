@@ -97,7 +97,7 @@ export class Netns implements Disposable {
     return inNetns(this, readCookie);
   }
 
-  /** Whether both are the same namespace, whatever the paths (device and inode agree). */
+  /** Whether both are the same namespace, also by different paths (device and inode agree). */
   sameAs(other: Netns): boolean {
     return this.#identity.inode === other.#identity.inode &&
       this.#identity.device === other.#identity.device;
@@ -163,7 +163,7 @@ function ownNetns(): Netns {
 
 /**
  * Runs a function with the calling thread inside a network namespace and
- * comes back, whatever happens. Sockets that the function opens stay in that
+ * comes back, also when it throws. Sockets that the function opens stay in that
  * namespace for good and may be used from anywhere.
  *
  * The function has to be synchronous: while it runs nothing else does, so

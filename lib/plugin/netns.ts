@@ -5,7 +5,7 @@ export function isOwnNetns(path: string): boolean {
     const theirs = Deno.statSync(path);
     return theirs.ino === own.ino && theirs.dev === own.dev;
   } catch {
-    // Whatever keeps it from being read: for ADD the daemon says what is wrong, and DEL is done by then.
+    // The reason does not matter here: for ADD the daemon says what is wrong, and DEL is done by then.
     return false;
   }
 }

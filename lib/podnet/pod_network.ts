@@ -287,7 +287,7 @@ export class PodNetwork implements Disposable {
     return survey;
   }
 
-  /** Lists the addresses within the prefixes that the pod table leads to, whatever the alias of the link says. */
+  /** Lists the addresses within the prefixes that the pod table leads to, also by a link whose alias does not name them. */
   async routedWithin(prefixes: readonly Prefix[]): Promise<Address[]> {
     const { tableId: table } = this.#settings;
     return await routedWithin(this.#lists, { table, prefixes });

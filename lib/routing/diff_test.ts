@@ -174,7 +174,7 @@ Deno.test("RouteSieve takes IPv6 routes of protocol boot for its own in its own 
   assert.deepEqual(diffRoutes([], routes, { protocol: 0 }).foreign, routes);
 });
 
-Deno.test("RouteSieve leads to exactly the wanted routes, whatever was there", () => {
+Deno.test("RouteSieve leads to exactly the wanted routes from any others", () => {
   const route = fc.tuple(fc.nat(7), fc.nat(3))
     .map(([net, gateway]) => `10.0.${net}.0/24 via 10.9.0.${gateway}`);
   const owned = fc.tuple(route, fc.constantFrom(2, OURS))

@@ -249,7 +249,7 @@ export class NodeModel {
     for (const { grants } of situation.enis) {
       for (const { block, inEc2 } of grants) {
         const text = String(block);
-        // What was given back is not ours, whatever the metadata show.
+        // What was given back is not ours, also while the metadata show it.
         if (inEc2 || this.#uses.get(text)?.retired !== true) shown.add(text);
       }
     }

@@ -102,7 +102,7 @@ Deno.test("ClusterView follows a block to another address of its node, and withd
   });
 });
 
-Deno.test("ClusterView withdraws a deleted block whatever the server says of it last", async () => {
+Deno.test("ClusterView withdraws a deleted block regardless of its last version", async () => {
   const object = block(0, 3, "192.168.0.9");
   await viewOf([
     { type: "DELETED", object },

@@ -29,7 +29,7 @@ import { watchRoutes } from "./route_watch.ts";
 
 const GRACE_MS = 5_000;
 
-/** The kernel's routes are looked at this often, whatever it reports. */
+/** The kernel's routes are looked at this often, also when it reports nothing. */
 const LOOK_MS = 30_000;
 
 /** Blocks come and go all the time in a large cluster; with so much garbage a collection pays even then. */

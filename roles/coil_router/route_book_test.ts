@@ -100,7 +100,7 @@ Deno.test("RouteBook names the destinations of what changed, and no others", () 
   assert.deepEqual(book.claimsOn("10.2.3.0/27"), []);
 });
 
-Deno.test("RouteBook holds the same routes, in whatever order it was told", () => {
+Deno.test("RouteBook holds the same routes, in any order of the changes", () => {
   const node = fc.constantFrom(...NODES.keys());
   const step = fc.oneof(
     fc.record({

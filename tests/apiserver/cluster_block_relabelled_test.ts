@@ -23,7 +23,7 @@ async function addPods(
   return addresses;
 }
 
-Deno.test("a block stays with its node and its pool, whatever an admin labels it", async (t) => {
+Deno.test("a block stays with its node and its pool when an admin changes its labels", async (t) => {
   await using lab = await CoildLab.start({ name: "relabelled", nodes: 2 });
   const { plane } = lab;
   await plane.kubectl("apply", "-k", POLICIES);

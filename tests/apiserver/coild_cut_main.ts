@@ -87,7 +87,7 @@ Connection.prototype.tryExecute = async function (requests, options = {}) {
 
 Deno.writeTextFileSync = (path, ...rest) => {
   const call = calls.getStore();
-  // Skipped, when there is none left: whatever comes next waits for ever.
+  // Skipped, when there is none left: all that comes next waits for ever.
   if (call !== undefined && call.take([`write ${path}`]) === 0) return;
   writeTextFile(path, ...rest);
 };

@@ -201,7 +201,7 @@ Deno.test("coild keeps its egress clients up to date", async (t) => {
           },
         },
       });
-      // Whatever becomes of the predecessor.
+      // Changes of the predecessor change nothing.
       await egress.setStatus(before, {
         ips: ["10.150.0.222"],
         phase: "Failed",

@@ -131,7 +131,7 @@ Deno.test("coild serves pods of its own node alone, and does not take a client f
   );
 
   await t.step(
-    "a pod of another node is not served, whatever the runtime told of it",
+    "a pod of another node is not served, with or without annotations from the runtime",
     async () => {
       const renewed = { node: "renamed", annotations: {} };
       const told = await renewPod(plane, "moved", renewed);

@@ -2,7 +2,7 @@
  * Starts coild with pods' egress written to files instead of to the kernel,
  * which on many machines cannot make Foo-over-UDP tunnels. What a pod has is
  * in `<dir>/<inode of its network namespace>.json`, as it would be in the
- * kernel: whatever happens to coild.
+ * kernel: it outlives coild.
  */
 import {
   type ClientPlan,

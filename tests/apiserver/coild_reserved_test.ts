@@ -42,7 +42,7 @@ Deno.test("coild never gives reserved addresses, from when they are reserved", a
     );
     let isSeen = false;
     const busy = churn.map(async (pod) => {
-      // Three rounds after it was seen, whatever is under way.
+      // Three rounds after it was seen, also in the middle of one.
       for (let left = 3; left > 0;) {
         const wasSeen = isSeen;
         const number = await numberOf(coild, pod);

@@ -25,7 +25,7 @@ Deno.test("coil connectivity test cleans up after itself, and touches nothing of
   await using stack = new AsyncDisposableStack();
   const directory = await Deno.makeTempDir();
   stack.defer(() => Deno.remove(directory, { recursive: true }));
-  // Whatever a pod is asked: nothing runs there.
+  // Each question to a pod fails: nothing runs there.
   await Deno.writeTextFile(
     `${directory}/kubectl`,
     '#!/bin/sh\necho "error: no kubelet" >&2\nexit 1\n',

@@ -338,7 +338,7 @@ Deno.test("the API server refuses what an AddressPool must not be", async (t) =>
     await t.step(`create, ${testCase.name}: ${verb}`, async () => {
       const lines = await post(`created-${i}`, specOf(testCase));
       assertRefused(lines, testCase.refused);
-      // Whatever the API server stores, the controller can read.
+      // All that the API server stores, the controller can read.
       if (lines.length === 0) assert.ok(parses(testCase));
     });
   }

@@ -368,7 +368,7 @@ Deno.test("panels of the dashboard have numbers of their own and descriptions", 
   }
 });
 
-Deno.test("withoutThresholds() asks for the same series, whatever their values", () => {
+Deno.test("withoutThresholds() asks for the same series, with any values", () => {
   assert.equal(
     withoutThresholds(
       'absent(up{job="a"} == 1) or sum(b{x=~"1|2", y!="<3"}) > on (z) c unless d >= 0.5',

@@ -45,7 +45,7 @@ Deno.test("the executable is a plugin of kubectl, and works with coil-controller
       /kubectl coil ipam map \[flags\] POOL/,
     );
     assert.match(await kubectl("coil", "migrate", "--help"), /dump/);
-    // Whatever a shell has in its environment.
+    // Also when the shell has a variable of the CNI.
     const version = await run(`${directory}/kubectl`, ["coil", "version"], {
       env: { ...env, CNI_COMMAND: "ADD" },
     });

@@ -26,7 +26,7 @@ async function reserve(
   });
 }
 
-Deno.test("migrate: the controller grants no address of a reserved block, whatever its size, also after a restart", async () => {
+Deno.test("migrate: the controller grants no address of a reserved block of any size, also after a restart", async () => {
   await using lab = await ControllerLab.start("migrate-reserved", ["node1"]);
   await lab.createPool("default", {
     blockSizeBits: 3,

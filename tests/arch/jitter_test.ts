@@ -1,4 +1,4 @@
-// Whatever a program does again and again has jitter. Thousands of nodes that
+// All that a program does again and again has jitter. Thousands of nodes that
 // began together, as after an outage, would go on together for ever.
 import assert from "node:assert/strict";
 import { ROOT } from "./ranks.ts";

@@ -15,6 +15,7 @@ const PLAINER: Readonly<Record<string, string>> = {
   "somebody": "another program, another node, an admin: who is meant",
   "tells": "returns, reports, says whether",
   "told": "is called with, gets, is given; reported, logged",
+  "whatever": "any, all that, of any kind, also when: which case is meant",
   "whoever": "the program or the user that is meant",
 };
 const WORDS = new RegExp(
@@ -72,7 +73,7 @@ Deno.test("words: prose is found, and code is not", () => {
     ["a.ts", 'const user = "nobody"; // `nobody` of Debian\n', 0],
     ["a.ts", "tells(); const nobody = `https://whoever`;\n", 0],
     ["a_test.ts", "// nobody\n", 0],
-    ["a.c", "x(); // anew\n", 1],
+    ["a.c", "x(); // anew, whatever it is\n", 2],
     ["a.yaml", "user: nobody # meanwhile\n", 1],
     ["a.md", "Somebody ran `nobody`:\n\n```sh\nwhoever\n```\n", 1],
   ];

@@ -1,4 +1,4 @@
-// Requests between two nodes that must not fail, whatever is done in the meantime.
+// Requests between two nodes that must not fail while other things are done.
 import assert from "node:assert/strict";
 import { hostPort } from "../../lib/inet/mod.ts";
 import { SERVICES } from "../../lib/kube/mod.ts";
@@ -76,7 +76,7 @@ export class Traffic implements AsyncDisposable {
   async during(work: () => Promise<void>): Promise<void> {
     const before = await this.counts();
     await work();
-    // Whatever comes late has its chance.
+    // What comes late has its chance.
     await sleep(500);
     const after = await this.counts();
     const failures = (counts: readonly TrafficCount[]) =>

@@ -1,4 +1,4 @@
-// The front of the executable: it takes a runtime's call to coild, and whatever
+// The front of the executable: it takes a runtime's call to coild, and all that
 // is not as it should be to the whole program, with nothing lost. The whole
 // program is a recorder here; one_file_test.ts has the real one.
 import assert from "node:assert/strict";

@@ -134,7 +134,7 @@ Deno.test("install: the executable has the socket of the plugin's entry, and ano
   }
 });
 
-Deno.test("install: the installed executable behaves as the one it is a copy of, whatever it is called with", async () => {
+Deno.test("install: the installed executable behaves as the one it is a copy of, with any arguments", async () => {
   await using host = await Host.make();
   await host.install();
   const built = await pathOf("coil");

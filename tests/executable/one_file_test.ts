@@ -258,7 +258,7 @@ Deno.test("a variable that is not UTF-8 is an error that names it", async () => 
   }
 });
 
-Deno.test("the whole program starts at whatever address the front and ld.so are", async () => {
+Deno.test("the whole program starts at any address that the front and ld.so are", async () => {
   await using one = await OneFile.make();
   const script = 'for i in {1..5}; do setarch -R "$1" version; done; ' +
     'for i in {1..10}; do env -i "$1" version; done';

@@ -35,6 +35,6 @@ export class History {
   }
 }
 
-/** Notes that are kept, and how many of them are told whatever they are about. */
+/** Notes that are kept, and how many of them are shown regardless of what they are about. */
 const LENGTH = 20_000;
 const LAST = 150;

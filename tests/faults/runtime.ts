@@ -112,7 +112,7 @@ export class Ledger {
   }
 }
 
-/** A node sees its own pods, whatever became of their block; another node cannot. */
+/** A node sees its own pods, also when their block is gone; another node cannot. */
 function mayShare(pod: Pod, other: Pod): boolean {
   return pod.node !== other.node && (pod.isRobbed || other.isRobbed);
 }

@@ -23,7 +23,7 @@ async function corpusOf({ name }: Target): Promise<string[]> {
 for (
   const target of [...NETLINK_TARGETS, ...CALL_TARGETS, ...AWS_TARGETS]
 ) {
-  Deno.test(`fuzz ${target.name}: whatever it is given, it reads it or refuses it in its own words`, async () => {
+  Deno.test(`fuzz ${target.name}: it reads any input or refuses it in its own words`, async () => {
     const corpus = await corpusOf(target);
     assert.ok(corpus.length > 0, `there is no corpus for ${target.name}`);
     using coverage = await Coverage.start();

@@ -27,7 +27,7 @@ export class Finding extends Error {
 
 /** Inputs between two looks at the coverage, which take longer than they. */
 const BATCH = 24;
-/** Whatever it is given. Of two tries the better one counts: a busy machine may stand still for as long. */
+/** For any input. Of two tries the better one counts: a busy machine may stand still for as long. */
 const LIMIT_MS = 3_000;
 /** What takes as long does not come back. */
 const END_MS = 30_000;

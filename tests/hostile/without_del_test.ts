@@ -15,7 +15,7 @@ Deno.test("sandboxes that go without a DEL cost no address and no pod", async (t
   await lab.createNamespace("one", { "coil.cybozu.com/pool": "one" });
   lab.granter.start();
   const socketPath = path.join(lab.plane.runDir, "full.sock");
-  // Whatever is written to it: no space left on the device.
+  // Each write to it fails: no space left on the device.
   await Deno.symlink("/dev/full", `${socketPath}.lock`);
   await using coild = await lab.startCoild(node, ARGS, { socketPath });
 

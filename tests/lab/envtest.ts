@@ -205,7 +205,7 @@ class Limit implements Disposable {
   }
 }
 
-/** The programs alone, whatever directory of the archive they are in. */
+/** The programs alone, from any directory of the archive. */
 async function unpack(file: string, directory: string): Promise<void> {
   try {
     await run("tar", [

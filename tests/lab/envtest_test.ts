@@ -141,7 +141,7 @@ Deno.test("fetchEnvtest() refuses an archive without one of the programs", async
   await server.refuses(sha512(bytes), /cannot be unpacked: .*kube-apiserver/s);
 });
 
-Deno.test("fetchEnvtest() refuses what is no archive, whatever its hash", async () => {
+Deno.test("fetchEnvtest() refuses what is not an archive, with any hash", async () => {
   const bytes = new TextEncoder().encode("<html>Welcome to our network</html>");
   await using server = await lab(() => new Response(bytes));
   await server.refuses(sha512(bytes), /cannot be unpacked/);

@@ -1,5 +1,5 @@
 /**
- * Ethernet frames as hostile pods make them: with whatever sender they like.
+ * Ethernet frames as hostile pods make them: with any sender they like.
  *
  * @module
  */

@@ -34,7 +34,7 @@ export interface Options {
   readonly minutes: number;
   /** Unit tests alone. */
   readonly unit: boolean;
-  /** Whatever is found is well. */
+  /** No finding is a failure. */
   readonly report: boolean;
 }
 

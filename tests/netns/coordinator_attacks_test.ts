@@ -103,7 +103,7 @@ function ownerOf(path: string) {
 }
 
 netnsTest(
-  "coordinator: a link that is not a pair is left alone, whatever alias a container has given it",
+  "coordinator: a link that is not a pair is left alone, with any alias that a container has given it",
   async () => {
     await using lab = await CoordinatorLab.start(["ipv4"]);
     const pod = await lab.joined([ETH0]);

@@ -314,7 +314,7 @@ export interface Visit extends Disposable {
 
 /**
  * Whether a connection from outside is answered. Not by ping: the kernel sends
- * IPv6 echo replies out by the way the request came, whatever the rules say.
+ * IPv6 echo replies out by the way the request came, regardless of the rules.
  */
 export async function answers(
   lab: PodLab,

@@ -240,7 +240,7 @@ netnsTest(
 );
 
 netnsTest(
-  "what others change in the gateway's table is found, whatever it is",
+  "anything that others change in the gateway's table is found",
   async () => {
     await using lab = await gatewayTableLab();
     using conntrack = ConntrackSocket.open({ netns: lab.netns });

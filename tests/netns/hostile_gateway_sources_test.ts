@@ -55,7 +55,7 @@ const { table } = planOf();
 const DEFENCES: readonly (readonly [string, NftTable])[] = [
   ["", table],
   [", before Linux 5.6", without("leaving")],
-  [", whatever connection tracking thinks of it", without("forwarding")],
+  [", in any state of connection tracking", without("forwarding")],
 ];
 
 function without(name: string): NftTable {
@@ -68,7 +68,7 @@ for (const [when, used] of DEFENCES) {
     async () => {
       await using lab = await gatewayTableLab();
       await useTable(lab, used);
-      // What the kernel keeps from connection tracking, whatever hop limit and code they have.
+      // What the kernel keeps from connection tracking, with any hop limit and code.
       const types = [130, 131, 132, 133, 134, 135, 136, 143, 151];
       const packets = types.flatMap((type) =>
         [64, 255].map((ttl) =>

@@ -179,7 +179,7 @@ const TABLE: fc.Arbitrary<NftTable> = fc.tuple(
   fc.integer({ min: -400, max: 400 }),
 ).map(([v4, v6, rules, priority]) => ({
   family: "inet",
-  name: "whatever",
+  name: "generated",
   counters: ["packets"],
   sets: [
     { name: "one4", key: ["ipv4_addr"], elements: v4.map((a) => [a]) },
@@ -206,7 +206,7 @@ const TABLE: fc.Arbitrary<NftTable> = fc.tuple(
 }));
 
 netnsTest(
-  "whatever the table, nft lists it as planned and a second time changes nothing",
+  "nft lists any table as planned and a second time changes nothing",
   async () => {
     await using temp = await tempNetns("nft");
     using netns = Netns.open(temp.path);

@@ -87,7 +87,7 @@ const DAMAGES = fc.array(
   { minLength: 1, maxLength: 8 },
 );
 
-/** Whatever the damage, each question ends, with an answer or an error that is meant for it. */
+/** With any damage each question ends, with an answer or an error that is meant for it. */
 async function survives(
   transport: DamagedSocket,
   questions: Readonly<Record<string, () => Promise<unknown>>>,

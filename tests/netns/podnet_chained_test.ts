@@ -114,7 +114,7 @@ async function leadsTo(
 }
 
 netnsTest(
-  "W47: adopt() marks the pod's other end, whatever else is on the host",
+  "W47: adopt() marks the pod's other end, beside the links of other pods",
   async () => {
     await using bed = await Bed.start();
     const { pod, hostName } = await bed.veth();

@@ -382,7 +382,7 @@ netnsTest(
 );
 
 netnsTest(
-  "the table comes back as it was, whatever somebody did to it",
+  "the table comes back as it was after any change to it",
   async () => {
     await using guarded = await guardedNode();
     const { node, table } = guarded;

@@ -65,7 +65,7 @@ netnsTest(
 );
 
 netnsTest(
-  "beginTeardown() finds veths of upstream Coil, whatever their names",
+  "beginTeardown() finds veths of upstream Coil by any name",
   async () => {
     await using node = await testNode();
     const pod = await node.pod();
@@ -157,7 +157,7 @@ netnsTest("setup() of a key whose husk is still there works", async () => {
 });
 
 netnsTest(
-  "husks that go together take no link of others along, whatever group it is in",
+  "husks that go together take no link of others along, from any group",
   async () => {
     // The first group that is drawn for a deletion has a link of others.
     const random = (bytes: Uint8Array<ArrayBuffer>) => {
@@ -287,7 +287,7 @@ netnsTest(
 );
 
 netnsTest(
-  "beginTeardown() removes the routes that setup() made, whatever a survey in between saw",
+  "beginTeardown() removes the routes that setup() made, regardless of a survey in between",
   async () => {
     await using node = await testNode();
     await node.net.init();

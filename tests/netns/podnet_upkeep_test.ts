@@ -180,7 +180,7 @@ netnsTest(
 );
 
 netnsTest(
-  "findHostLacks() takes no rule for its own that does less, whatever it asks for",
+  "findHostLacks() takes no rule for its own that does less, with any selector",
   async () => {
     await using node = await testNode();
     const { host, net } = node;

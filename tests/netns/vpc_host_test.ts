@@ -163,7 +163,7 @@ netnsTest(
 );
 
 netnsTest(
-  "vpc: an ENI is configured when its link appears, under whatever name",
+  "vpc: an ENI is configured when its link appears, under any name",
   async () => {
     await using lab = await vpcLab({ late: true });
     const { host } = lab.node;

@@ -16,7 +16,7 @@ Deno.test("StallWatch ends a suite that prints nothing for 20 minutes", async ()
   assert.ok(watch.signal.aborted);
 });
 
-Deno.test("StallWatch ends a suite that takes longer than 60 minutes, whatever it prints", async () => {
+Deno.test("StallWatch ends a suite that takes longer than 60 minutes, also while it prints", async () => {
   const clock = new FakeClock();
   await using watch = new StallWatch({ clock });
   for (let minute = 0; minute < 60; minute++) {
@@ -35,7 +35,7 @@ Deno.test("StallWatch ends nothing after its disposal", async () => {
   assert.equal(watch.reason, undefined);
 });
 
-Deno.test("StallWatch ends a suite one of whose files takes longer than 5 minutes, whatever it prints", async () => {
+Deno.test("StallWatch ends a suite one of whose files takes longer than 5 minutes, also while it prints", async () => {
   const clock = new FakeClock();
   let running = ["a_test.ts", "b_test.ts"];
   await using watch = new StallWatch({

@@ -1,4 +1,4 @@
-// A clock that is turned: what is due next happens next, whatever time lies between.
+// A clock that is turned: what is due next happens next, at once, however far away it is.
 
 interface Due {
   readonly atMs: number;

@@ -28,7 +28,7 @@ import { type AttachmentKey, keyText } from "../../lib/cni/mod.ts";
 
 /** A host veth. */
 interface SimLink extends PodLink {
-  /** Until the link is gone the pod has its addresses, whatever routes there are. */
+  /** Until the link is gone the pod has its addresses, with any routes or none. */
   readonly inPod: DualStack<Address>;
   readonly isHusk: boolean;
   /** Another program has removed its routes, and they are not back yet. */

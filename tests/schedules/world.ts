@@ -200,7 +200,7 @@ export class World implements SimWorld {
     if (done) pod.phase = "detached";
   }
 
-  /** The runtime's patience is over; it will have the pod deleted, whatever still goes on. */
+  /** The runtime's patience is over; it will have the pod deleted, also while calls still go on. */
   #hangUp(pod: SimPod): void {
     if (pod.hangUp === undefined) return;
     pod.hangUp();

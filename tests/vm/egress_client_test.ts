@@ -303,7 +303,7 @@ Deno.test("while a gateway is unavailable its destinations are refused quickly, 
   assert.deepEqual(await linkIndexes(lab.client), indexes);
 });
 
-/** What goes out by eth0 to outside, in whatever wrapping. */
+/** What goes out by eth0 to outside, wrapped or not. */
 const COUNT_LEAVING = `nft -f - <<END
 table inet leaving {
   chain postrouting {

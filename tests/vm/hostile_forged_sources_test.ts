@@ -75,7 +75,7 @@ class Hostile implements Disposable {
     this.send(udpFrame({ ...this.ends, ...datagram }));
   }
 
-  /** A datagram in a tunnel, both with whatever source. */
+  /** A datagram in a tunnel, both with any source. */
   sendTunnelled(
     { from, to }: { readonly from: string; readonly to: string },
     inner: Inner,

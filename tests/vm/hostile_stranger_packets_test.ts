@@ -1,4 +1,4 @@
-// Whatever somebody wraps around a packet for a gateway, only a client's own
+// However a stranger wraps a packet for a gateway, only a client's own
 // packets leave it, with the gateway's address.
 import assert from "node:assert/strict";
 import { Address, FAMILIES, type Family } from "../../lib/inet/mod.ts";
@@ -134,7 +134,7 @@ table inet seen {
 }
 END`;
 
-/** Sends packets to the gateway by the link from the router to it, past whatever a router might do about them. */
+/** Sends packets to the gateway by the link from the router to it, past all that a router might do about them. */
 async function send(
   { router, gateway }: EgressLab,
   packets: readonly Uint8Array[],

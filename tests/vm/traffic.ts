@@ -99,7 +99,7 @@ export class OutsideServers implements AsyncDisposable {
   }
 }
 
-/** First the peer's address, then whatever comes; `BULK n` asks for n bytes. */
+/** First the peer's address, then all that comes; `BULK n` asks for n bytes. */
 async function echo(conn: Deno.TcpConn): Promise<void> {
   try {
     using _closed = conn;

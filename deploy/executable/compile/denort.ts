@@ -18,7 +18,7 @@ export async function findRuntime(): Promise<string | undefined> {
     });
     return `denort, downloaded from ${DOWNLOADS}`;
   } catch {
-    // Whatever the reason is, deno would fail for it, too.
+    // The reason does not matter: deno would fail for it, too.
     return undefined;
   }
 }

@@ -89,7 +89,7 @@ async function readFiles(
   for (const name of [entry, ...names.sort()]) {
     files.set(name, await Deno.readFile(`${directory}/${name}`));
   }
-  // Settles the type of the modules, whatever package.json lies further up.
+  // Settles the type of the modules, also where a package.json lies further up.
   if (!files.has("package.json")) {
     files.set("package.json", encoder.encode('{"type":"module"}\n'));
   }

@@ -80,7 +80,7 @@ export function npmPackagesOf(graph: ModuleGraph): readonly Component[] {
     waiting.push(...known.dependencies);
     const { name, version } = known;
     const purl = `pkg:npm/${name.replace("@", "%40")}@${version}`;
-    found.set(purl, { name, version, purl }); // one, whatever its peers are
+    found.set(purl, { name, version, purl }); // one, regardless of its peers
   }
   return sorted(found);
 }

@@ -51,7 +51,7 @@ export interface Image {
 const UNUSED_MS = 2 * 86_400_000;
 
 /**
- * Makes an archive of an image with these contents, whatever they are, unless
+ * Makes an archive of an image with these contents, of any kind, unless
  * the cache has it. The same contents give the same bytes.
  *
  * @throws {ImageError} when the reference is none, or the disk is full

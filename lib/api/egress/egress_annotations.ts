@@ -94,7 +94,7 @@ export function isEgressName(name: string): boolean {
 /**
  * Says why no client can be made by a pod's annotations: a name that no Egress
  * can have, or more than {@linkcode MAX_EGRESSES_OF_POD}. The text is short,
- * whatever the annotations hold. Undefined when there is nothing wrong.
+ * also when the annotations are long. Undefined when there is nothing wrong.
  */
 export function egressAnnotationProblem(
   references: readonly EgressReferences[],

@@ -97,7 +97,7 @@ Deno.test("KeyedMutex.lock() given up while waiting leaves nothing behind", asyn
   assert.equal(mutex.size, 0);
 });
 
-Deno.test("KeyedMutex never lets two in, whatever the schedule", async () => {
+Deno.test("KeyedMutex never lets two in, in any schedule", async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.scheduler(),

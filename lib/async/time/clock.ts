@@ -1,6 +1,6 @@
 import { startTimer } from "./timer.ts";
 
-/** Time that passes evenly, whatever happens to the machine's date; injected so that tests can turn it. */
+/** Time that passes evenly, also when the machine's date is set; injected so that tests can turn it. */
 export interface Clock {
   /** Milliseconds since some fixed moment. */
   nowMs(): number;

@@ -22,7 +22,7 @@ export interface HttpClientOptions {
   readonly timeoutMs: number;
   /** The most that is read of an answer. Default 32 MiB. */
   readonly maxBytes?: number | undefined;
-  /** Connects to the endpoint itself, whatever proxy the environment names: metadata and keys are of this machine only. */
+  /** Connects to the endpoint itself, also when the environment names a proxy: metadata and keys are of this machine only. */
   readonly isLocal?: boolean;
   /**
    * Makes a connection for each request. On one that was used before, Deno 2.9.6 sends a request again, a POST too, when
@@ -55,7 +55,7 @@ export class HttpClient implements Disposable {
   }
 
   /**
-   * Sends the request and reads the whole answer, whatever its status. Redirects are not followed.
+   * Sends the request and reads the whole answer, of any status. Redirects are not followed.
    *
    * @throws {NoAnswerError} when there is no whole answer in time: whether the peer acted is not known then
    * @throws the signal's reason

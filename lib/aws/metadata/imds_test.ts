@@ -184,7 +184,7 @@ Deno.test("get() says what a token that does not come may mean", async () => {
   assert.deepEqual(methods(server.seen), ["PUT", "PUT", "PUT"]);
 });
 
-Deno.test("get() asks the service itself, whatever proxy the environment names", async () => {
+Deno.test("get() asks the service itself, also when the environment names a proxy", async () => {
   await using server = new LoopbackServer(() => new Response("value"));
   const env = new Map([["AWS_EC2_METADATA_SERVICE_ENDPOINT", server.url]]);
   const before = Deno.env.get("HTTP_PROXY");

@@ -52,7 +52,7 @@ export interface ClientReport {
 }
 
 /**
- * Makes the network of a pod what the plan says, whatever was there: nothing,
+ * Makes the network of a pod what the plan says, from any state: nothing,
  * another plan, upstream Coil's, or what a killed process left half-done. Does
  * nothing when all is right already. Calls for one namespace must not overlap;
  * the caller makes sure of that.

@@ -277,7 +277,7 @@ export class ClientRun implements Disposable {
     }
   }
 
-  /** After a failure: whatever is missing, nothing is to leave by another way. */
+  /** After a failure: nothing is to leave by another way, even if parts are missing. */
   async #failClosed({ rules }: Findings): Promise<void> {
     // The caller has given up; its next call goes on.
     if (this.#signal?.aborted) return;

@@ -43,7 +43,7 @@ export interface AppliedServer {
 }
 
 /**
- * Makes the kernel match the plan, whatever an earlier gateway, ours or
+ * Makes the kernel match the plan, from any state that an earlier gateway, ours or
  * upstream Coil's, left: its clients are kept. Idempotent, and can be cut short
  * anywhere. Ports of an earlier gateway go first: the new table guards
  * only its own, and the links by which the others are known are changed later.

@@ -19,7 +19,7 @@ export interface PortUse {
 
 /** The current connections through a gateway. */
 export interface FlowSummary {
-  /** Tracked connections of clients, whatever their state. */
+  /** Tracked connections of clients, in all states. */
   readonly flows: number;
   /** Those of them over which data may still go both ways. */
   readonly established: number;
@@ -33,7 +33,7 @@ export interface FlowSummary {
 export interface ClientFlows {
   /** The client. */
   readonly address: Address;
-  /** Its tracked connections, whatever their state. */
+  /** Its tracked connections, in all states. */
   readonly flows: number;
 }
 

@@ -240,7 +240,7 @@ function sourceNat({ families, ifname }: ServerTableInput): NftChain {
 }
 
 /**
- * Whatever the reason why a client's packet was not translated, it does not
+ * A client's packet that was not translated, for any reason, does not
  * leave. After translation, since that is when the source is known; masquerading
  * may take any address that the interface has, so what is looked for is a client's.
  * Kernels before 5.6 do not know here where a packet came in, and pass it.

@@ -4,7 +4,7 @@ import type { Address, Family } from "../../inet/mod.ts";
 /**
  * Kind of tunnel link of each family, with the names that upstream Coil gives.
  * `fallback` is what the kernel makes by itself when it loads the module, and
- * what it is renamed to; `receiver` takes whatever no other tunnel link matches.
+ * what it is renamed to; `receiver` takes all that no other tunnel link matches.
  */
 export const TUNNEL_LINKS: Readonly<Record<Family, TunnelLinks>> = {
   ipv4: {

@@ -259,7 +259,7 @@ Deno.test("planClient() without gateways plans nothing", () => {
   assert.equal(plan.originatingOnly, false);
 });
 
-Deno.test("W30: planClient() gives a shared destination to the first by namespace and name, whatever the order", () => {
+Deno.test("W30: planClient() gives a shared destination to the first by namespace and name, in any order", () => {
   // "-" sorts before "/": as one text, "a-b/z" would come before "a/z".
   const names = ["b/a", "a-b/z", "a/z", "a/y"];
   const gateways = names.map((name, i) =>

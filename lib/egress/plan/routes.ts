@@ -65,7 +65,7 @@ export function kernelRoutes(
   });
 }
 
-/** What a plan refuses and passes on, with routes that need no link: they can be made whatever failed. */
+/** What a plan refuses and passes on, with routes that need no link: they can be made after any failure. */
 export function refusals(routes: readonly ClientRoute[]): Request[] {
   const without = routes.filter(({ kind }) => kind !== "tunnel")
     .map((route): ClientRoute =>

@@ -114,7 +114,7 @@ Deno.test("diffRules() finds nothing to do where all is there, no matter who mad
   assert.deepEqual([...texts(put), ...texts(remove)], []);
 });
 
-Deno.test("diffRules() adds a rule whatever the kernel takes for the same", () => {
+Deno.test("diffRules() adds a rule also when the kernel takes another for the same", () => {
   const NLM_F_EXCL = 0x200;
   const { put } = diffRules(RULES, []);
   assert.equal(put.length, RULES.length);

@@ -239,7 +239,7 @@ function answerChain(
   };
 }
 
-/** The same for all clients of the same gateways, whatever interfaces they have: it is replaced without a look at them. */
+/** The same for all clients of the same gateways, with any interfaces: it is replaced without a look at them. */
 function choiceChain(
   { choices, ifname, originatingOnly }: ClientPlan,
 ): NftChain {

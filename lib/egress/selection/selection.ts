@@ -78,7 +78,7 @@ export function egressRefsOf(
   ).slice(0, MAX_EGRESSES_OF_POD);
 }
 
-/** Whether a pod's annotations name any Egress, by whatever name. */
+/** Whether a pod's annotations name any Egress, also by an invalid name. */
 export function namesEgress(annotations: Annotations | undefined): boolean {
   return parseEgressAnnotations(annotations).length > 0;
 }

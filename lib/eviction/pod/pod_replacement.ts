@@ -28,7 +28,7 @@ export interface ReplacementContext {
 
 /** How a pod is replaced, and what reports its progress. */
 export interface ReplacementOptions {
-  /** Deletes the pod outright, whatever PodDisruptionBudgets say. */
+  /** Deletes the pod outright, also when a PodDisruptionBudget forbids it. */
   readonly deleteOutright?: boolean;
   readonly onStage?: (stage: Stage, detail?: string) => void;
 }

@@ -10,15 +10,15 @@ const ENTRY_OVERHEAD = 32;
 /** The size a dynamic table may have unless SETTINGS say otherwise. */
 const DEFAULT_TABLE_SIZE = 4096;
 
-/** Indexed fields cost one byte each, whatever their size: this bounds them. */
+/** Indexed fields cost one byte each, of any size: this bounds them. */
 const MAX_LIST_SIZE = 256 * 1024;
 
 const encoder = new TextEncoder();
 
 /**
  * Encodes header fields without indexing and without Huffman coding: RFC 7541,
- * section 6.2.2 with names spelled out. Any decoder takes it, whatever its
- * table sizes, and a request has nothing to gain from more.
+ * section 6.2.2 with names spelled out. Any decoder takes it, with any table
+ * size, and a request has nothing to gain from more.
  */
 export function encodeHeaders(fields: readonly HeaderField[]): Uint8Array {
   const bytes: number[] = [];

@@ -124,7 +124,7 @@ Deno.test("HpackDecoder decodes what encodeHeaders() encodes", () => {
   }));
 });
 
-Deno.test("HpackDecoder throws SyntaxError or decodes, whatever comes", () => {
+Deno.test("HpackDecoder throws SyntaxError or decodes, for any bytes", () => {
   fc.assert(fc.property(fc.uint8Array({ maxLength: 200 }), (block) => {
     try {
       new HpackDecoder().decode(block);

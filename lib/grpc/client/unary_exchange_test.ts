@@ -420,7 +420,7 @@ Deno.test("UnaryExchange finishes its stream after a graceful GOAWAY", () => {
   assert.equal(new TextDecoder().decode(call.response), "yes");
 });
 
-Deno.test("UnaryExchange answers or throws GrpcError, whatever comes", () => {
+Deno.test("UnaryExchange answers or throws GrpcError, for any frames", () => {
   const anyFrame = fc.record({
     type: fc.integer({ min: 0, max: 10 }),
     flags: fc.integer({ min: 0, max: 255 }),

@@ -51,7 +51,7 @@ function statusFields(error: GrpcError): HeaderField[] {
 
 const encoder = new TextEncoder();
 
-/** `grpc-message`: UTF-8, whatever is not printable ASCII as %XX. */
+/** `grpc-message`: UTF-8, all that is not printable ASCII as %XX. */
 function encodePercent(text: string): string {
   let encoded = "";
   for (const byte of encoder.encode(text).subarray(0, MAX_MESSAGE_BYTES)) {

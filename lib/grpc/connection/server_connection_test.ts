@@ -563,7 +563,7 @@ Deno.test("ServerConnection bears pings that come in time", () => {
   }
 });
 
-/** All that happens, whatever the cuts. */
+/** All that happens, with these cuts. */
 function replay(parts: readonly Uint8Array[]) {
   const { server } = new Peer();
   const events = parts.flatMap((part) => server.receive(part));
@@ -609,7 +609,7 @@ Deno.test("ServerConnection does the same however its input is cut", () => {
   );
 });
 
-Deno.test("ServerConnection never throws, whatever comes", () => {
+Deno.test("ServerConnection never throws, for any bytes", () => {
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 400 }), (garbage) => {
       replay([garbage]);

@@ -299,7 +299,7 @@ export class Session {
       }
       if (this.#http2.isFinished) this.close();
     } catch {
-      // Whatever it is, the connection can no longer be used; its calls end with it.
+      // After any error the connection can no longer be used; its calls end with it.
       this.close();
     } finally {
       this.#writing = undefined;

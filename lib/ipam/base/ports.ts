@@ -104,7 +104,7 @@ export interface RouteSink {
   sync(prefixes: readonly Prefix[]): Promise<void>;
 }
 
-/** The kernel's routes to pods, whatever coild has on record. */
+/** The kernel's routes to pods, also those that coild has no record of. */
 export interface RouteView {
   /** Lists the addresses within the prefixes that the host routes to any interface, Coil's or not. */
   routedWithin(prefixes: readonly Prefix[]): Promise<readonly Address[]>;

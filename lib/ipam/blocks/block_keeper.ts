@@ -60,7 +60,7 @@ const REQUEST_TIMEOUT_MS = 30_000;
  * Keeps as many blocks as the node needs: fetches ahead below the low-water mark, gives empty ones back above the
  * high-water mark, follows what the API server says of them, and keeps the export table in step.
  *
- * Level-based: whatever happened, {@linkcode BlockKeeper.kick} lets `decide()` look at the whole table again.
+ * Level-based: after any change {@linkcode BlockKeeper.kick} lets `decide()` look at the whole table again.
  */
 export class BlockKeeper {
   /** Requests for blocks, and who waits for them. */

@@ -48,7 +48,7 @@ const LOW_MS = 30_000;
 /** The most calls under way at a time that give blocks back. */
 const MAX_FLYING = 8;
 
-/** Decides which blocks a node gets and gives back. Pure: looks at the whole table, whatever happened. */
+/** Decides which blocks a node gets and gives back. Pure: looks at the whole table after any change. */
 export function decide(table: AddressTable, situation: Situation): Decision {
   const { now, flying, stock } = situation;
   const fetch: string[] = [];

@@ -581,7 +581,7 @@ Deno.test("an ADD asks for a block although an address of the pool is being rele
   assert.equal(textOf(await ipam.allocate(keyOf(2))), "10.0.0.1");
 });
 
-Deno.test("an address that becomes free serves anyone who waits, whatever the API server does", async () => {
+Deno.test("an address that becomes free serves any ADD that waits, also without the API server", async () => {
   await using node = await openNode(clusterOf(0, "10.0.0.0/31"));
   const { ipam, source } = node;
   await ipam.allocate(keyOf(1));
@@ -789,7 +789,7 @@ Deno.test("the end of the daemon fails what waits and leaves no work behind", as
   await assert.rejects(ipam.allocate(keyOf(1)), IpamNotReadyError);
 });
 
-Deno.test("the end of the daemon leaves no timer, whatever it was about to do", async () => {
+Deno.test("the end of the daemon leaves no timer, also with blocks on their way back", async () => {
   const cluster = clusterOf(0, "10.0.0.0/30");
   const node = await openNode(cluster, {
     returnDelayMs: 60_000,

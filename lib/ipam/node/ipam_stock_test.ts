@@ -266,7 +266,7 @@ Deno.test("strict: an answer with a known block whose addresses rest is no grant
   assert.deepEqual(outcomes, ["granted", "error"]);
 });
 
-Deno.test("not strict: a block that comes is used at once, whatever was released before", async () => {
+Deno.test("not strict: a block that comes is used at once, also after a release", async () => {
   const { ipam, given } = await addAfterEarlyDel("preferred");
   await using _ = ipam;
   assert.equal(given, "10.0.0.0");

@@ -11,7 +11,7 @@ const FULL = -1;
  * Which positions of a pool are used, and which is the lowest that is not.
  *
  * A tree of 32-bit words of which only those with a bit set are stored. On the lowest level a bit is a used position,
- * above it a child without room, so every operation touches one word per level whatever the size of the pool: the
+ * above it a child without room, so every operation touches one word per level for any size of the pool: the
  * time is the same from a /24 to a /8. Memory grows with the used positions.
  */
 export class PoolIndex {

@@ -294,7 +294,7 @@ Deno.test("a pool that has grown gives the blocks of its new subnet", async () =
   assert.equal(await allocate(grown), "v4-2");
 });
 
-Deno.test("whatever lists show and whatever fails, no index has two blocks, and all can be had", async () => {
+Deno.test("no index has two blocks, and all can be had, with stale lists and failing calls", async () => {
   const step = fc.record({
     kind: fc.constantFrom(
       "allocate",
@@ -343,7 +343,7 @@ Deno.test("whatever lists show and whatever fails, no index has two blocks, and 
   ));
 });
 
-Deno.test("isCarving() is true while a block is being created, whatever becomes of it", async () => {
+Deno.test("isCarving() is true while a block is being created, also when that fails", async () => {
   const { store, manager, allocate } = open();
   assert.equal(manager.isCarving("v4"), false);
   const gate = Promise.withResolvers<void>();

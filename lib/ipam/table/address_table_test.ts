@@ -189,7 +189,7 @@ function at<T>(values: Iterable<T>, pick: number): T | undefined {
   return list[pick % (list.length || 1)];
 }
 
-Deno.test("whatever happens to a table, its pools answer as a walk over all blocks would", () => {
+Deno.test("after any changes the pools of a table answer as a walk over all blocks would", () => {
   const step = fc.record({
     name: fc.constantFrom(...Object.keys(STEPS)),
     pick: fc.nat(1_000),

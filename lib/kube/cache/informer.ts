@@ -197,7 +197,7 @@ export class Informer<T extends KubeObject> {
           page,
           onItem,
         );
-        // Whatever answered, e.g. a proxy: what it leaves out is not gone.
+        // Something else answered, such as a proxy: what it leaves out is not gone.
         if (list.resourceVersion === "") {
           throw new KubeUnreachableError(
             `Cannot list ${this.#type.plural}: the answer has no resourceVersion`,

@@ -161,7 +161,7 @@ async function listen(cluster: Cluster, acts: readonly Act[]) {
 
 for (const streamsLists of [true, false]) {
   const how = streamsLists ? "sends them one by one" : "lists them";
-  Deno.test(`an Informer's listeners know each object, whatever is cut off while the server ${how}`, async () => {
+  Deno.test(`an Informer's listeners know each object, with any stream cut off while the server ${how}`, async () => {
     await fc.assert(
       fc.asyncProperty(ACTS, ACTS, async (before, acts) => {
         const cluster = new Cluster({ streamsLists });

@@ -9,7 +9,7 @@ const [BRACKET_OPEN, BRACKET_CLOSE] = [0x5b, 0x5d];
 const ITEM_DEPTH = 2;
 
 /**
- * Reads a list's JSON item by item, so that never more than one item and one chunk are held, whatever the list's size.
+ * Reads a list's JSON item by item, so that never more than one item and one chunk are held, of a list of any size.
  * @throws {SyntaxError} when the body is not a whole JSON object.
  */
 export async function readListItems<T>(

@@ -26,7 +26,7 @@ export interface ConnectionOptions {
 
 /** How requests are sent. */
 export interface SendOptions {
-  /** All in one datagram, whatever its size: for what the kernel carries out as one transaction. */
+  /** All in one datagram of any size: for what the kernel carries out as one transaction. */
   readonly whole?: boolean;
   /** Holding up the event loop: for what the kernel answers within microseconds, without a lock. */
   readonly onThread?: boolean;

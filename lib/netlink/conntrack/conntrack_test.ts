@@ -150,7 +150,7 @@ function arbitraryTuple(family: Family) {
   });
 }
 
-Deno.test("parseFlow() reads connections of both families, whatever they are", () => {
+Deno.test("parseFlow() reads any connections of both families", () => {
   const cases = fc.constantFrom("ipv4" as const, "ipv6" as const).chain(
     (family) =>
       fc.record({

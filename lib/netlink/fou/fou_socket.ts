@@ -57,7 +57,7 @@ interface FouNumber {
 }
 
 /**
- * Of the kernel that this process runs on. Whatever is refused is asked for
+ * Of the kernel that this process runs on. What is refused is asked for
  * again. Nothing else answers by a number that is out of date: the kernel gives
  * them in turn, and an old one again only when a thousand others have been given
  * (genl_register_family() in net/netlink/genetlink.c).

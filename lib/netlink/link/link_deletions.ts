@@ -25,7 +25,7 @@ export interface LinkDeletionsOptions {
  * links of one group share it: the requests put the links into a group and
  * delete the group.
  *
- * Deleting a group takes whatever is in it, so its number is a random one that
+ * Deleting a group takes all that is in it, so its number is a random one that
  * no link has: another program's link is in it only if that program picks the
  * number while these requests are carried out.
  */

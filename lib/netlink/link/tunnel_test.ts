@@ -179,7 +179,7 @@ function arbitraryTunnel(kind: TunnelSpec["kind"]): fc.Arbitrary<TunnelSpec> {
   );
 }
 
-Deno.test("parseTunnel() reads back whatever writeTunnel() wrote", () => {
+Deno.test("parseTunnel() reads back all that writeTunnel() wrote", () => {
   fc.assert(
     fc.property(
       fc.oneof(arbitraryTunnel("ipip"), arbitraryTunnel("ip6tnl")),

@@ -142,7 +142,7 @@ Deno.test("MessageWriter aligns the messages of a batch and starts over after re
   assert.equal(writer.bytes().byteLength, 0);
 });
 
-Deno.test("MessageWriter writes the same whatever the size it started with", () => {
+Deno.test("MessageWriter writes the same with any size at its start", () => {
   const write = (capacity: number) => {
     const writer = new MessageWriter(capacity);
     for (let sequence = 1; sequence <= 3; sequence++) {
@@ -195,7 +195,7 @@ Deno.test("MessageWriter refuses text with a NUL in it", () => {
   assert.equal(writer.length, 0);
 });
 
-Deno.test("Attributes reads back whatever MessageWriter wrote", () => {
+Deno.test("Attributes reads back all that MessageWriter wrote", () => {
   const text = fc.string({ unit: "grapheme" }).filter((value) =>
     !value.includes("\0")
   );

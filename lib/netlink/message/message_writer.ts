@@ -42,7 +42,7 @@ export class MessageWriter {
     this.#truncate(0);
   }
 
-  /** Writes one message: the header, then whatever `body` writes. */
+  /** Writes one message: the header, then what `body` writes. */
   message(
     header: { type: number; flags: number; sequence: number },
     body: (writer: MessageWriter) => void,

@@ -71,7 +71,7 @@ export interface Route {
   readonly destination: Prefix | undefined;
   /** The next hop; absent when the destination is on the link. */
   readonly gateway?: Address | undefined;
-  /** Whether the gateway is taken to be on the link whatever the routes say; absent when not. */
+  /** Whether the gateway is taken to be on the link without a route that says so; absent when not. */
   readonly onLink?: boolean | undefined;
   /** The index of the link it leaves by. */
   readonly index?: number | undefined;

@@ -38,7 +38,7 @@ export interface RouteTarget {
   readonly family: Family;
   /** The next hop; absent when the destination is on the link. */
   readonly gateway?: Address | undefined;
-  /** Whether the gateway is taken to be on the link whatever the routes say. */
+  /** Whether the gateway is taken to be on the link without a route that says so. */
   readonly onLink?: boolean | undefined;
   /** The index of the link it leaves by. */
   readonly index?: number | undefined;

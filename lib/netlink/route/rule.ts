@@ -29,7 +29,7 @@ const KNOWN_ATTRIBUTES: ReadonlySet<number> = new Set([
   ...[FRA_DST, FRA_SRC, FRA_IIFNAME, FRA_GOTO, FRA_PRIORITY, FRA_FWMARK],
   ...[FRA_TABLE, FRA_FWMASK, FRA_PROTOCOL, FRA_PAD],
 ]);
-/** FRA_SUPPRESS_PREFIXLEN of a rule that takes whatever its table has; the kernel always sends it. */
+/** FRA_SUPPRESS_PREFIXLEN of a rule that takes all routes of its table; the kernel always sends it. */
 const SUPPRESS_NOTHING = 0xffffffff;
 /** FIB_RULE_INVERT: the rule is for packets that its selectors do not match. */
 const FLAG_INVERT = 2;
@@ -78,7 +78,7 @@ export interface Rule {
 /**
  * Adds a rule. Refused with EEXIST when there is one like it, or one that asks
  * for more: to the kernel the new one agrees with it in all that is given.
- * With `duplicate` it is added whatever there is.
+ * With `duplicate` it is added beside those that are there.
  */
 export function ruleAdd(
   rule: Rule,

@@ -45,7 +45,7 @@ export function parseLink(
   return parseAlias(kind === "veth" ? alias : undefined);
 }
 
-/** Reads a link's alias. Total: whatever the text, it has a meaning. */
+/** Reads a link's alias. Total: each text has a meaning. */
 export function parseAlias(alias: string | undefined): ParsedAlias {
   if (alias === undefined) return { kind: "foreign" };
   for (const [prefix, kind] of KINDS) {

@@ -19,7 +19,7 @@ Deno.test("calicoVethName() is the name that Calico looks for", () => {
   );
 });
 
-Deno.test("randomMac() is unicast and locally administered, whatever the bytes", () => {
+Deno.test("randomMac() is unicast and locally administered, from any bytes", () => {
   for (const byte of [0x00, 0x01, 0x03, 0xfd, 0xff]) {
     const mac = randomMac((bytes) => bytes.fill(byte));
     const first = Number.parseInt(mac.slice(0, 2), 16);

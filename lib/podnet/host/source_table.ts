@@ -103,7 +103,7 @@ export class SourceTable implements AsyncDisposable {
   }
 
   /**
-   * Makes the kernel's table what it should be, whatever is there. Idempotent,
+   * Makes the kernel's table what it should be, from any state. Idempotent,
    * and cheap where nothing is to be done. Returns whether something was.
    *
    * @throws {SourceTableError} when the kernel cannot have it

@@ -5,7 +5,7 @@ import { openPodNetns, refuseHost, tryOpenPodNetns } from "./pod_netns.ts";
 
 openLibc(); // stays open, so it must not be counted as some test's leak
 
-Deno.test("openPodNetns() finds nothing where no network namespace is, whatever else is there", async () => {
+Deno.test("openPodNetns() finds nothing where something other than a network namespace is", async () => {
   await using undo = new AsyncDisposableStack();
   const directory = await Deno.makeTempDir();
   undo.defer(() => Deno.remove(directory, { recursive: true }));

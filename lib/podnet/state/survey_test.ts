@@ -137,7 +137,7 @@ Deno.test("surveyOf() with protocol 0 takes its IPv6 routes, which the kernel ke
   assert.deepEqual(misplacedRoutes, routes.slice(2));
 });
 
-Deno.test("surveyOf() takes no network card for a pod's link, whatever alias a container has given it", () => {
+Deno.test("surveyOf() takes no network card for a pod's link, with any alias that a container has given it", () => {
   const { kind: _veth, ...card } = link(5, "COIL:default:a:eth0");
   const survey = surveyOf(
     [

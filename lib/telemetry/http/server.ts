@@ -76,7 +76,7 @@ export class HttpServer {
     await this.#connections.wait();
   }
 
-  /** Whatever else the daemon has to open must not fail for the sake of scrapers. */
+  /** Nothing else that the daemon has to open must fail for the sake of scrapers. */
   #retreat(): void {
     this.#table.retreat();
     this.#retreatedMs = performance.now();

@@ -184,7 +184,7 @@ Deno.test("numberGrants() gives another number when the ENI has another /80", ()
   assert.equal(after.numbers.get(name), before.numbers.get(name));
 });
 
-Deno.test("numberGrants() forgets what was given back, whatever the metadata go on showing", () => {
+Deno.test("numberGrants() forgets what was given back, also while the metadata go on showing it", () => {
   const name = "eni-1/10.0.97.16/28";
   const first = numberGrants(NO_GRANTS, mergeEnis([ENI], [SHOWN]));
   const stale = mergeEnis([{ ...ENI, blocks: [] }], [SHOWN]);
@@ -218,7 +218,7 @@ Deno.test("ipv6Of() refuses a prefix that is no ENI's", () => {
   });
 });
 
-Deno.test("mergeEnis() takes no block for pods that EC2 cannot have assigned, whatever shows it", () => {
+Deno.test("mergeEnis() takes no block for pods that EC2 cannot have assigned, from any source", () => {
   const own = Prefix.parse("10.0.97.0/24").nth(20n);
   const subnet = Prefix.parse("10.0.97.0/24");
   const right = ["10.0.97.30/32", "10.0.97.32/28"];

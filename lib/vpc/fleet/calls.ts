@@ -45,7 +45,7 @@ export type Action =
  *
  * - `exhausted`: the subnet has no such block left
  * - `limit`: a limit of the ENI, the instance or the account
- * - `throttled`: the account makes too many calls, of whatever kind
+ * - `throttled`: the account makes too many calls, of any kind
  * - `other`: permissions, parameters
  */
 export type RefusalReason = "exhausted" | "limit" | "throttled" | "other";

@@ -25,7 +25,7 @@ export interface Plan {
 }
 
 /**
- * Decides what becomes of a node's ENIs. Pure: looks at everything, whatever happened; what a process that was killed
+ * Decides what becomes of a node's ENIs. Pure: looks at everything after any change; what a process that was killed
  * had begun is finished or given back by what EC2 shows of it.
  */
 export function plan(situation: Situation): Plan {

@@ -67,7 +67,7 @@ export function snatTable(
 
 /**
  * A connection to the primary address is marked, and so are its answers: these
- * leave by the primary ENI whatever pod they come from. Before destinations are
+ * leave by the primary ENI from any pod. Before destinations are
  * translated, and one bit only: the others belong to the Service proxy.
  */
 function nodePortMarks(

@@ -345,7 +345,7 @@ Deno.test("diagnosis: the target of an Egress sees another address, or is not re
   );
 });
 
-Deno.test("diagnosis: whatever fails, there is a finding, and none without", () => {
+Deno.test("diagnosis: each failure has a finding, and there is none without", () => {
   const count = resultsOf(() => undefined).length;
   fc.assert(fc.property(
     fc.array(fc.constantFrom(undefined, SILENCE), {

@@ -36,7 +36,7 @@ const PODS = [
   pod("other-cni", "n2", { ipv4: "192.0.2.7" }),
 ];
 
-Deno.test("poolRows() counts from the blocks, whatever the status says", () => {
+Deno.test("poolRows() counts from the blocks, not from the status", () => {
   const rows = poolRows([SMALL, DUAL, BROKEN], BLOCKS);
   assert.equal(
     formatTable(poolColumns(NOW), rows),

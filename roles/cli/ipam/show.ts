@@ -93,7 +93,7 @@ const SHOW: Readonly<
 async function showPools(request: Request): Promise<void> {
   const { pool, node, reader } = request;
   const { pools, vpcNodes } = await knownPools(reader, pool);
-  // All of them, whatever is shown: blocks of other pools may have addresses of this one.
+  // All of them, also when one pool is shown: blocks of other pools may have addresses of this one.
   const blocks = await reader.blocks();
   const heldByNode = new Set(
     [...blocks, ...vpcNodes.flatMap(vpcBlocksOf)]
@@ -127,7 +127,7 @@ async function showAddresses(request: Request): Promise<void> {
   const known = await knownPools(reader, pool);
   // A pool that cannot be read is shown as such by `pools`.
   const pools = known.pools.flatMap((pool) => tryPoolOf(pool) ?? []);
-  // All of them, whatever is shown: who else has an address is not known before.
+  // All of them, also when one pool is shown: who else has an address is not known before.
   const [blocks, pods] = await Promise.all([reader.blocks(), reader.pods()]);
   const rows = addressRows({
     pods,

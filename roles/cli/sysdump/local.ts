@@ -29,7 +29,7 @@ export interface LocalOptions {
 /** How long the daemon may take to answer. */
 const ASK_MS = 10_000;
 
-/** Reads all that there is, whatever part of it fails. */
+/** Reads all that there is; a part that fails does not keep it from the others. */
 export async function readLocal(options: LocalOptions): Promise<LocalReport> {
   const files: Record<string, string> = {};
   const missing: Missing[] = [];

@@ -26,7 +26,7 @@ Deno.test("parseQuantity() reads what Kubernetes takes", () => {
   }
 });
 
-Deno.test("isAtLeast() compares whatever the suffixes", () => {
+Deno.test("isAtLeast() compares quantities with any suffixes", () => {
   assert.ok(isAtLeast("1Gi", "200Mi"));
   assert.ok(isAtLeast("200Mi", "200Mi"));
   assert.ok(!isAtLeast("200M", "200Mi"));

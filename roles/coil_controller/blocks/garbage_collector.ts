@@ -72,7 +72,7 @@ export class GarbageCollector {
     });
   }
 
-  /** A Node was deleted: its grace time begins, whatever happened to it before. */
+  /** A Node was deleted: its grace time begins, also when one had begun before. */
   nodeGone(node: string): void {
     this.#missing.gone(node);
     this.check(node);

@@ -59,7 +59,7 @@ interface Taken {
  * node cannot use up the pool for all others.
  *
  * coild asks for a block only when those it has are full. So a node never needs
- * more addresses of a pool than it has pods, whatever other pools they use;
+ * more addresses of a pool than it has pods, also when they use other pools;
  * twice as many leave room for pods that are being deleted. There is no limit
  * over all pools: a pod in each of a hundred pools needs a hundred blocks.
  *

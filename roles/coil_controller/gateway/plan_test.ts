@@ -202,7 +202,7 @@ Deno.test("volumes and mounts of the template take the place of ours", () => {
   );
 });
 
-Deno.test("a gateway requests 100m and 200Mi beside whatever limit, and no more than that", () => {
+Deno.test("a gateway requests 100m and 200Mi beside any limit, and no more than that", () => {
   const requestsOf = (resources: Container["resources"]) =>
     gatewayOf({ ...(resources !== undefined && { resources }) }).resources
       ?.requests;

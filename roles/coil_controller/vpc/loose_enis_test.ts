@@ -28,6 +28,6 @@ Deno.test("look() begins again after a time without looks", () => {
   assert.deepEqual(enis.look(["a"], 601), ["a"]);
 });
 
-Deno.test("look() returns nothing at the first look, whatever the time", () => {
+Deno.test("look() returns nothing at the first look, also without a delay", () => {
   assert.deepEqual(new LooseEnis({ afterMs: 0 }).look(["a"], 0), []);
 });

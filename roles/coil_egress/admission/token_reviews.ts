@@ -21,7 +21,7 @@ export class TokenReviews {
   readonly #audience: string;
   readonly #answers: TokenAnswers<Caller | undefined>;
 
-  /** Takes tokens of this audience only; those of the user (coild) are reviewed whatever others send. */
+  /** Takes tokens of this audience only; those of the user (coild) are reviewed however much others send. */
   constructor(
     client: Pick<KubeClient, "create">,
     options: {

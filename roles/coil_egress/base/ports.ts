@@ -12,7 +12,7 @@ import type {
 
 /** The kernel's half of a gateway, whose clients this daemon decides on. */
 export interface DataPlane extends Disposable {
-  /** Makes these the clients, whatever was before, and repairs all that makes a gateway. */
+  /** Makes these the clients in place of those before, and repairs all that makes a gateway. */
   setClients(addresses: readonly Address[]): Promise<void>;
   /** Adds and removes clients in one transaction. */
   changeClients(

@@ -14,7 +14,7 @@ const log = getLogger("egress-sync");
 /** The first change is served at once; those that come in the meantime go together. */
 const LEAST_PAUSE_MS = 10;
 
-/** How often the kernel's state is repaired, whatever happened to it. */
+/** How often the kernel's state is repaired, also when no change was seen. */
 const REPAIR_MS = 300_000;
 
 export interface KernelSyncOptions {

@@ -10,7 +10,7 @@ import type { PlaneUpkeep } from "../base/ports.ts";
 
 const log = getLogger("egress-sync");
 
-/** How often to look, whatever the kernel reports. */
+/** How often to look, also when the kernel reports nothing. */
 const LOOK_MS = 30_000;
 
 /** The most missing things that are named. */

@@ -164,7 +164,7 @@ function observeRules({ make, labels, readings }: Context): void {
   });
 }
 
-/** Of each destination, whatever the client's own port was, the worst counts: ports below 1024 are few. */
+/** Of each destination, with all of the client's own ports together, the worst counts: ports below 1024 are few. */
 function observePorts({ make, labels, readings }: Context): void {
   const gauge = (of: "used" | "limit", help: string) =>
     make.gauge(`coil_egress_snat_ports_${of}`, {

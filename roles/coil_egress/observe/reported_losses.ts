@@ -49,7 +49,7 @@ export interface ReportedLossesOptions {
 
 /**
  * What nodes say about other gateways of the Egress: each sends all that it has
- * lost, to one gateway that answers. Bounded whatever they say: it is theirs to
+ * lost, to one gateway that answers. Bounded in any case: it is theirs to
  * say, and not checked.
  */
 export class ReportedLosses implements Disposable {

@@ -129,7 +129,7 @@ Deno.test("ReportedLosses counts the nodes that lose packets of a gateway, while
   assert.deepEqual(found(), []);
 });
 
-Deno.test("ReportedLosses shows suspects within bounds, whatever a node says", () => {
+Deno.test("ReportedLosses shows suspects within bounds for any report of a node", () => {
   const { losses, report } = lossesLab();
   for (let block = 1; block <= 9; block++) {
     const suspects = Array.from({ length: 64 }, (_, i) => `10.${block}.0.${i}`);

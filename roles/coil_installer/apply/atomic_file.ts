@@ -4,7 +4,7 @@ import { codeOf } from "../base/errors.ts";
 const TEMPORARY_PREFIX = ".coil-installer-";
 
 export interface ReplaceOptions {
-  /** Permission bits, whatever the umask. */
+  /** Permission bits, regardless of the umask. */
   readonly mode: number;
   /** Writes the contents. */
   readonly write: (file: Deno.FsFile) => Promise<void>;

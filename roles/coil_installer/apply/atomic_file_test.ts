@@ -22,7 +22,7 @@ function namesIn(directory: string): string[] {
   return [...Deno.readDirSync(directory)].map(({ name }) => name).sort();
 }
 
-Deno.test("replaceFile() sets the mode, whatever the umask", () =>
+Deno.test("replaceFile() sets the mode, regardless of the umask", () =>
   inDirectory(async (directory) => {
     // No umask in use lets a group write.
     await replaceFile(`${directory}/a`, { mode: 0o666, write: write("new") });

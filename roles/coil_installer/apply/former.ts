@@ -64,7 +64,7 @@ async function tryLink(path: string, other: string): Promise<boolean> {
   }
 }
 
-/** A file that is being executed, in whatever container, cannot be written to (ETXTBSY). */
+/** A file that is being executed, in any container, cannot be written to (ETXTBSY). */
 async function mayRun(path: string): Promise<boolean> {
   try {
     using _file = await Deno.open(path, { write: true });

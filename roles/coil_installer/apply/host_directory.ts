@@ -41,7 +41,7 @@ export async function lockDirectories(
   signal: AbortSignal,
 ): Promise<Disposable> {
   using held = new DisposableStack();
-  // In one order for all installers, and each once, whatever its path.
+  // In one order for all installers, and each once, even if two paths lead to it.
   const real = new Set<string>();
   for (const path of paths) real.add(await Deno.realPath(path));
   for (const path of [...real].sort()) {

@@ -1,4 +1,4 @@
-// What has to hold whatever the directory looks like: the steps are played on
+// What has to hold for each content of the directory: the steps are played on
 // a directory in memory.
 import assert from "node:assert/strict";
 import fc from "fast-check";
@@ -83,7 +83,7 @@ const files = fc.dictionary(
   fc.tuple(texts, fc.constantFrom(0o600, 0o644), fc.boolean()),
 );
 
-Deno.test("planConfig() never leaves the node without ours, loses nothing of others, and has nothing to do afterwards, whatever is there", () => {
+Deno.test("planConfig() never leaves the node without ours, loses nothing of others, and has nothing to do afterwards, with any files there", () => {
   fc.assert(
     fc.property(
       files,

@@ -92,7 +92,7 @@ Deno.test("planConfig() sets the mode of what others can read", () => {
   );
 });
 
-Deno.test("planConfig() replaces a symbolic link, whatever it leads to", () => {
+Deno.test("planConfig() replaces a symbolic link that leads anywhere", () => {
   assert.deepEqual(
     plan({ [NAME]: { text: OURS, isLink: true } }).steps,
     [WRITE],

@@ -167,7 +167,7 @@ Deno.test("withNote() notes the wanted plugins and keys alone", () => {
 
 const types = fc.array(fc.constantFrom("a", "b", "c", "d"), { maxLength: 5 });
 
-Deno.test("mergeLists() loses no plugin of others, doubles none, and is stable, whatever the lists are", () => {
+Deno.test("mergeLists() loses no plugin of others, doubles none, and is stable, for any lists", () => {
   fc.assert(fc.property(types, types, types, (first, second, added) => {
     const file = added.reduce(
       (list, type, i) =>

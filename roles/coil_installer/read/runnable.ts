@@ -34,7 +34,7 @@ export async function isRunnable(path: string): Promise<boolean> {
   }
 }
 
-/** One letter for each byte, whatever its value. */
+/** One letter for each byte, of any value. */
 function textOf(bytes: Uint8Array): string {
   return String.fromCharCode(...bytes);
 }

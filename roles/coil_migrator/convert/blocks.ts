@@ -21,7 +21,7 @@ export interface ReservedBlock {
   readonly pool: string;
   readonly node: string;
   readonly index: number;
-  /** What v1's block is, whatever the size of the pool's blocks is. */
+  /** v1's block; its size may differ from that of the pool's blocks. */
   readonly prefix: Prefix;
 }
 

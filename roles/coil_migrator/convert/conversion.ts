@@ -43,7 +43,7 @@ export interface Conversion {
   readonly findings: readonly Finding[];
 }
 
-/** Converts v1's state to v2's objects. Pure: the same input gives the same output, whatever its order. */
+/** Converts v1's state to v2's objects. Pure: the same input gives the same output, in any order. */
 export function convert(state: V1State, facts: ClusterFacts): Conversion {
   const converted = convertPools(state.pools);
   const pools = converted.pools.map(({ pool }) => pool);

@@ -23,7 +23,7 @@ function labelled(block: AddressBlock, label: string, value: string) {
   return { ...block, metadata: { ...metadata, labels } };
 }
 
-Deno.test("editOf() says nothing of a block as it was dumped, whatever the cluster adds", () => {
+Deno.test("editOf() says nothing of a block as it was dumped, with what the cluster adds", () => {
   const block = sealed(BLOCK);
   assert.equal(editOf(block), undefined);
   const { metadata } = labelled(block, "other", "label");

@@ -63,7 +63,7 @@ async function replaceAll(
   { todo, record, all }: {
     readonly todo: readonly LivePod[];
     readonly record: MigrationRecord;
-    /** How many there are, of whatever node and namespace. */
+    /** How many there are, of all nodes and namespaces. */
     readonly all: number;
   },
 ): Promise<void> {

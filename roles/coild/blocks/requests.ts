@@ -171,7 +171,7 @@ export class BlockRequests {
     );
   }
 
-  /** A request that is under way is to be found under whatever name it was made. */
+  /** A request that is under way is to be found under any name that it was made with. */
   #earlier(
     names: readonly string[],
     pool: string,

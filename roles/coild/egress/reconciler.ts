@@ -62,7 +62,7 @@ interface PodNotes {
 }
 
 /**
- * Keeps this node's pods as their annotations say, whatever changes: the
+ * Keeps this node's pods as their annotations say, after each change of
  * annotations, Egresses, Services, gateways, or coild's own flags at a start.
  *
  * The key is a pod. Pods that have nothing to do with egress cost nothing, but

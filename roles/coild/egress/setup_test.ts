@@ -275,7 +275,7 @@ Deno.test("a client's new connections leave a gateway that is gone before anythi
   assert.deepEqual(site.taken(), ["apply", "report"]);
 });
 
-Deno.test("a gateway whose address another pod of the node has gets no packet of a client, whatever the API server says", async () => {
+Deno.test("a gateway whose address another pod of the node has gets no packet of a client, even if the API server shows it", async () => {
   const site = await chooser();
   const [taken = "", other = ""] = SENDERS;
   site.strangers.add(taken);

@@ -131,7 +131,7 @@ Deno.test("EgressTokens stops renewing at its signal", async () => {
   assert.equal(asked.length, 2);
 });
 
-Deno.test("EgressTokens shows no token that is about to end, whatever life the API server gave it", async () => {
+Deno.test("EgressTokens shows no token that is about to end, with any lifetime from the API server", async () => {
   const { token, asked, pass } = fixture({ expirationSeconds: 600 });
   await token();
   await pass(9 * MINUTE_MS);

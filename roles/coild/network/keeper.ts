@@ -25,7 +25,7 @@ import type { ExportTable } from "./route_sink.ts";
 
 const log = getLogger("upkeep");
 
-/** How often everything is looked at, whatever the kernel reports. */
+/** How often everything is looked at, also when the kernel reports nothing. */
 const LOOK_MS = 30_000;
 
 /** Pods that an ADD or DEL was working on are looked at again after this. */

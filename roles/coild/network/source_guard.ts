@@ -27,7 +27,7 @@ import type { SourceWatch } from "./source_watch.ts";
 
 const log = getLogger("pod-sources");
 
-/** How often, about, to look whether the table and the links are as they should be, whatever the kernel reports. */
+/** How often, about, to look whether the table and the links are as they should be, also when the kernel reports nothing. */
 const INTERVAL_MS = 30_000;
 
 /** The least time between two looks at the links. */

@@ -106,7 +106,7 @@ function failure(
   };
 }
 
-/** Classifies whatever a call threw. */
+/** Classifies what a call threw: an error of any class, or any other value. */
 export function failureOf(error: unknown): Failure {
   if (error instanceof AddressError) return failureOf(error.cause);
   if (error instanceof CniError) {
@@ -138,7 +138,7 @@ function interrupted(error: DOMException): Failure {
 }
 
 /**
- * Converts whatever a call threw to the error that its caller gets.
+ * Converts what a call threw to the error that its caller gets.
  *
  * This is the only place where errors leave the daemon.
  */

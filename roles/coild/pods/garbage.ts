@@ -46,7 +46,7 @@ export class GarbageCollector {
     this.#with = options;
   }
 
-  /** Tears down whatever of the network is in no valid attachment. */
+  /** Tears down all of the network that is in no valid attachment. */
   async collect(
     args: CniRequest,
     { signal, onReleased }: {

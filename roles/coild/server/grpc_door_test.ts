@@ -205,7 +205,7 @@ Deno.test("SV-14: serve() hands over code, message and details", async () => {
   });
 });
 
-Deno.test("W2: serve() survives whatever a handler throws", async () => {
+Deno.test("W2: serve() survives anything that a handler throws", async () => {
   const thrown: unknown[] = [new Error("boom"), "text", undefined, null];
   await using server = await TestServer.start(() => {
     throw thrown.shift();

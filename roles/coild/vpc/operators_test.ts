@@ -207,5 +207,5 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
   },
 };
 
-Deno.test("a node goes on whatever operators do to its ENIs", (t) =>
+Deno.test("a node goes on after anything that operators do to its ENIs", (t) =>
   runStories(t, new Map(Object.entries(STORIES))));

@@ -399,5 +399,5 @@ const STORIES: Readonly<Record<string, () => Promise<void>>> = {
   },
 };
 
-Deno.test("a node goes on whatever EC2 and the metadata service do", (t) =>
+Deno.test("a node goes on through all faults of EC2 and the metadata service", (t) =>
   runStories(t, new Map(Object.entries(STORIES))));

@@ -1,5 +1,5 @@
 // Another program of kube-system: it reads a ConfigMap and renews a Lease, each
-// ten times a second, whatever becomes of the API server.
+// ten times a second, also when the API server is slow.
 import type { ControlPlane } from "../../lab/mod.ts";
 import { sleep } from "../../lab/mod.ts";
 import type { Asked } from "./waits.ts";

@@ -25,7 +25,7 @@ const SYSCTLS: Readonly<Record<string, number>> = {
   "ipv4/conf/default/rp_filter": 0,
   "ipv4/conf/all/send_redirects": 0,
   "ipv4/conf/default/send_redirects": 0,
-  // The VPC answers for whatever it has a route to.
+  // The VPC answers for all that it has a route to.
   "ipv4/conf/default/proxy_arp": 1,
   "ipv6/conf/all/forwarding": 1,
   "ipv6/conf/default/accept_dad": 0,

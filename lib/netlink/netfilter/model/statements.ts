@@ -41,12 +41,12 @@ export function oifname(name: string, options: Negation = {}): NftStatement {
   return { kind: "ifname", field: "oifname", name, not: options.not ?? false };
 }
 
-/** The packet came in by the link of this index, whatever its name. */
+/** The packet came in by the link of this index, by any name. */
 export function iif(index: number): NftStatement {
   return { kind: "ifindex", field: "iif", index };
 }
 
-/** The packet goes out by the link of this index, whatever its name. */
+/** The packet goes out by the link of this index, by any name. */
 export function oif(index: number): NftStatement {
   return { kind: "ifindex", field: "oif", index };
 }

@@ -115,7 +115,7 @@ export class TableMonitor implements AsyncDisposable {
 
 /**
  * Recognises messages about a table of family inet. The kernel
- * writes the table's name first, whatever it is about (nf_tables_fill_…() of
+ * writes the table's name first in each of them (nf_tables_fill_…() of
  * net/netfilter/nf_tables_api.c), so there is nothing to take apart: others'
  * transactions may have a hundred thousand messages.
  */

@@ -51,7 +51,7 @@ const AGAIN: ReadonlySet<number> = new Set([
   ERRNO.EINTR,
   ERRNO.EAGAIN,
 ]);
-/** The last attempt is carried out whatever others do at the same time. */
+/** The last attempt is carried out even if others change the table at the same time. */
 const MAX_ATTEMPTS = 8;
 
 /**
@@ -258,7 +258,7 @@ export class NetfilterSocket implements Disposable, AsyncDisposable {
     await this.#connection.closeOffThread();
   }
 
-  /** Carries a transaction out whatever others do at the same time. */
+  /** Carries a transaction out, also while others change the table. */
   async #commit(
     requests: readonly Request[],
     op: string,

@@ -48,7 +48,7 @@ export class TableState {
   readonly sets: Set<PlannedObject> = new Set();
   /** The plan's chains that there are just so, but for their rules. */
   readonly chains: Set<PlannedObject> = new Set();
-  /** Chains, sets, counters and whatever else the table has. */
+  /** Chains, sets, counters and all else that the table has. */
   #objects = 0;
   #flags = 0;
 

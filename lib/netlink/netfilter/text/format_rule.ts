@@ -248,7 +248,7 @@ function formatAddress(
     : address.toString();
 }
 
-/** In the order of their bits, whatever order they were given in. */
+/** In the order of their bits, not in that in which they were given. */
 function formatStates(
   states: Extract<NftStatement, { kind: "ctState" }>["states"],
 ): string {
