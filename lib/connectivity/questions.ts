@@ -47,7 +47,7 @@ const REASONS: readonly string[] = [
 ];
 
 /** Outcome of a question. */
-export type Outcome =
+export type ProbeOutcome =
   | {
     readonly state: "answered";
     /** Name of the probe that answered, and the address that it saw; absent where none answers. */
@@ -66,7 +66,7 @@ export type Outcome =
 const MAX_TEXT = 500;
 
 /** Reads what a probe wrote. @throws {SyntaxError} unless it is an outcome for each of the questions */
-export function parseOutcomes(text: string, count: number): Outcome[] {
+export function parseOutcomes(text: string, count: number): ProbeOutcome[] {
   const answer: unknown = JSON.parse(text);
   if (!Array.isArray(answer) || answer.length !== count) {
     throw new SyntaxError("its answer has another form");
@@ -74,7 +74,7 @@ export function parseOutcomes(text: string, count: number): Outcome[] {
   return answer.map(parseOutcome);
 }
 
-function parseOutcome(value: unknown): Outcome {
+function parseOutcome(value: unknown): ProbeOutcome {
   const { state, by, source, why, detail, size } = (value ?? {}) as Readonly<
     Record<string, unknown>
   >;

@@ -5,11 +5,11 @@ import {
   withTimeout,
 } from "../../lib/async/mod.ts";
 import type {
-  Outcome,
+  ProbeOutcome,
   Question,
   Questions,
 } from "../../lib/connectivity/mod.ts";
-import { failureOf, NoAnswerError } from "./failures.ts";
+import { failureOf } from "./failures.ts";
 import { askDatagram } from "./ask_datagram.ts";
 import { askStream, connectOnly } from "./ask_stream.ts";
 import { askUrl } from "./ask_url.ts";
@@ -23,9 +23,9 @@ const PAUSE_MS = 500;
 /** Tries every destination until it answers or the time is over; the outcomes are in the order of the questions. */
 export async function ask(
   { questions, timeoutMs }: Questions,
-): Promise<Outcome[]> {
+): Promise<ProbeOutcome[]> {
   const endsAt = performance.now() + timeoutMs;
-  const outcomes: Outcome[] = [];
+  const outcomes: ProbeOutcome[] = [];
   await forEachConcurrently([...questions.entries()], AT_ONCE, async (
     [index, question],
   ) => {
@@ -34,8 +34,11 @@ export async function ask(
   return outcomes;
 }
 
-async function askUntil(endsAt: number, question: Question): Promise<Outcome> {
-  let found: Outcome | undefined;
+async function askUntil(
+  endsAt: number,
+  question: Question,
+): Promise<ProbeOutcome> {
+  let found: ProbeOutcome | undefined;
   for (;;) {
     const leftMs = Math.max(1, endsAt - performance.now());
     const outcome = await attempt(question, Math.min(ATTEMPT_MS, leftMs));
@@ -48,7 +51,7 @@ async function askUntil(endsAt: number, question: Question): Promise<Outcome> {
   }
 }
 
-async function attempt(question: Question, ms: number): Promise<Outcome> {
+async function attempt(question: Question, ms: number): Promise<ProbeOutcome> {
   try {
     const seen = await withTimeout(ms, (signal) => askOnce(question, signal));
     return { state: "answered", ...seen };
@@ -71,6 +74,6 @@ async function askOnce(
     case "get":
       return await askUrl(question, signal);
     default:
-      throw new NoAnswerError("this probe does not know such a question");
+      throw new Error("this probe does not know such a question");
   }
 }

@@ -4,7 +4,6 @@ import type {
   ProbeQuestion,
 } from "../../lib/connectivity/mod.ts";
 import { parseSeen, type Seen } from "./datagrams.ts";
-import { NoAnswerError } from "./failures.ts";
 
 /** Several packets of the largest MTU. */
 const LARGE_BYTES = 32 * 1024;
@@ -29,7 +28,7 @@ export async function askStream(
   );
   const answer = await abortable(readAll(socket), signal);
   const seen = parseSeen(answer.split("\r\n\r\n")[1] ?? "");
-  if (seen === undefined) throw new NoAnswerError("what answers is no probe");
+  if (seen === undefined) throw new Error("what answers is not a probe");
   return seen;
 }
 

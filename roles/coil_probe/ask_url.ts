@@ -1,6 +1,5 @@
 import type { UrlQuestion } from "../../lib/connectivity/mod.ts";
 import { Address } from "../../lib/inet/mod.ts";
-import { NoAnswerError } from "./failures.ts";
 
 const MAX_ANSWER_BYTES = 64 * 1024;
 const ADDRESS = /[\d.]{7,15}|[\da-fA-F:.]*:[\da-fA-F:.]+/g;
@@ -13,7 +12,7 @@ export async function askUrl(
   const response = await fetch(url, { signal });
   const text = await startOf(response.body);
   if (!response.ok) {
-    throw new NoAnswerError(`it answers with status ${response.status}`);
+    throw new Error(`it answers with status ${response.status}`);
   }
   const source = addressIn(text);
   return source === undefined ? {} : { source };

@@ -1,12 +1,10 @@
 import { isTimeout } from "../../lib/async/mod.ts";
-import type { FailureReason, Outcome } from "../../lib/connectivity/mod.ts";
+import type {
+  FailureReason,
+  ProbeOutcome,
+} from "../../lib/connectivity/mod.ts";
 import { messageOf } from "../../lib/errors/mod.ts";
 import { errnoName, LinuxError } from "../../lib/linux/mod.ts";
-
-/** What answers is no probe, or answers something else. */
-export class NoAnswerError extends Error {
-  override readonly name = "NoAnswerError";
-}
 
 /** A packet of the largest size was sent, and what happened to it. */
 export class LargePacketError extends Error {
@@ -32,9 +30,9 @@ const REASONS: Readonly<Record<string, FailureReason>> = {
 };
 
 /** Why there was no answer. */
-export function failureOf(error: unknown): Outcome {
+export function failureOf(error: unknown): ProbeOutcome {
   if (error instanceof LargePacketError) {
-    return { ...failureOf(error.cause), size: error.size } as Outcome;
+    return { ...failureOf(error.cause), size: error.size } as ProbeOutcome;
   }
   const code = codeOf(error);
   const why = isTimeout(error) ? "no answer" : REASONS[code] ?? "other";

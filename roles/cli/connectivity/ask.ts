@@ -3,9 +3,9 @@ import { EXIT } from "../../../lib/flags/mod.ts";
 import { forEachConcurrently } from "../../../lib/async/mod.ts";
 import {
   type NodeFacts,
-  type Outcome,
   parseFacts,
   parseOutcomes,
+  type ProbeOutcome,
   type Question,
 } from "../../../lib/connectivity/mod.ts";
 import { type CoilContainer, type Exec, failureOf } from "../base/kubectl.ts";
@@ -95,7 +95,7 @@ export async function askFrom(
   { exec, signal, timeoutMs = TIMEOUT_MS }: Pick<Asking, "exec" | "signal"> & {
     readonly timeoutMs?: number;
   },
-): Promise<Outcome[]> {
+): Promise<ProbeOutcome[]> {
   const stdin = JSON.stringify({ timeoutMs, questions });
   const text = await runProbe(container, "ask", { exec, signal, stdin });
   return parseOutcomes(text, questions.length);

@@ -1,4 +1,7 @@
-import type { FailureReason, Outcome } from "../../../lib/connectivity/mod.ts";
+import type {
+  FailureReason,
+  ProbeOutcome,
+} from "../../../lib/connectivity/mod.ts";
 import { type Family, hostPort } from "../../../lib/inet/mod.ts";
 import { type Check, CHECKS, type Probe } from "./plan.ts";
 
@@ -25,13 +28,13 @@ export interface Failure extends Result {
 }
 
 /** Compares an outcome with what the plan expects. */
-export function resultOf(probe: Probe, outcome: Outcome): Result {
+export function resultOf(probe: Probe, outcome: ProbeOutcome): Result {
   return { probe, trouble: troubleOf(probe, outcome) };
 }
 
 function troubleOf(
   { to, sources }: Probe,
-  outcome: Outcome,
+  outcome: ProbeOutcome,
 ): Trouble | undefined {
   if (outcome.state === "failed") return outcome;
   const { by, source } = outcome;

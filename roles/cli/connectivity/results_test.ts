@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Outcome } from "../../../lib/connectivity/mod.ts";
+import type { ProbeOutcome } from "../../../lib/connectivity/mod.ts";
 import { planProbes, type Probe } from "./plan.ts";
 import { probeText, resultOf, troubleText } from "./results.ts";
 import { podOf, TARGETS } from "./testing.ts";
@@ -9,14 +9,14 @@ const EGRESS = { url: "http://[2001:db8::1]/", sources: ["10.0.9.9"] };
 const PROBES = planProbes(PODS, { ...TARGETS, egress: EGRESS });
 
 /** What is said of the first probe of a check. */
-function said(check: Probe["check"], outcome: Outcome): string {
+function said(check: Probe["check"], outcome: ProbeOutcome): string {
   const probe = PROBES.find((one) => one.check === check);
   assert.ok(probe !== undefined);
   const { trouble } = resultOf(probe, outcome);
   return trouble === undefined ? "well" : troubleText(trouble);
 }
 
-const CASES: readonly (readonly [Probe["check"], Outcome, string])[] = [
+const CASES: readonly (readonly [Probe["check"], ProbeOutcome, string])[] = [
   ["pod", { state: "answered", by: "probe-1", source: "10.0.1.2" }, "well"],
   [
     "pod",
