@@ -11,14 +11,14 @@ export interface BoundMethod {
 }
 
 /** How a call ended; never a rejected promise. */
-export type Outcome =
+export type CallOutcome =
   | { readonly response: Uint8Array }
   | { readonly error: GrpcError };
 
 export async function answerCall(
   method: BoundMethod,
   call: GrpcCall,
-): Promise<Outcome> {
+): Promise<CallOutcome> {
   try {
     const response = await method.answer(call);
     call.signal.throwIfAborted();

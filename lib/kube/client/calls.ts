@@ -6,7 +6,7 @@ import {
   type WriteOptions,
 } from "../http/options.ts";
 import { KubeUnreachableError } from "../http/errors.ts";
-import type { Call } from "../http/requester.ts";
+import type { KubeCall } from "../http/requester.ts";
 import {
   apiVersionOf,
   type PathParts,
@@ -15,8 +15,8 @@ import {
 } from "../api/resource.ts";
 import type { KubeObject } from "../api/objects.ts";
 
-/** Parts of a {@link Call}. */
-export type CallParts = Omit<Call, "path" | "resource" | "kind"> & {
+/** Parts of a {@link KubeCall}. */
+export type CallParts = Omit<KubeCall, "path" | "resource" | "kind"> & {
   readonly query?: URLSearchParams;
 };
 
@@ -30,7 +30,7 @@ export const PATCH_TYPES: Record<PatchOptions["kind"], string> = {
 };
 
 /** Makes a call for a kind's path. */
-export function toCall<T>(type: ResourceType<T>, parts: CallParts): Call {
+export function toCall<T>(type: ResourceType<T>, parts: CallParts): KubeCall {
   const { query, ...call } = parts;
   const path = resourcePath(type, call);
   const text = query?.toString() ?? "";

@@ -29,7 +29,7 @@ export interface RequestInfo {
 }
 
 /** A request before it is one. */
-export interface Call extends PathParts {
+export interface KubeCall extends PathParts {
   readonly verb: string;
   readonly method: string;
   /** Path with its query. */
@@ -61,7 +61,7 @@ export class Requester {
   }
 
   /** Sends a call, again when it is a GET that failed for now, and returns the answer's body. */
-  send(call: Call): Promise<string> {
+  send(call: KubeCall): Promise<string> {
     const request = this.#requestOf(call);
     return this.#repeated(call, async (timeoutMs) => {
       const answer = await this.#authorized(
@@ -75,7 +75,7 @@ export class Requester {
 
   /** As {@linkcode send}, for a body that is not text; it is gone when `parse` returns. */
   async sendForBytes<R>(
-    call: Call,
+    call: KubeCall,
     parse: (body: Uint8Array) => R,
   ): Promise<R> {
     const body = await this.#repeated(call, async (timeoutMs) => {
@@ -95,7 +95,7 @@ export class Requester {
 
   /** Makes an attempt, and more of a GET that failed for now, as long as the call has time. */
   async #repeated<R>(
-    call: Call,
+    call: KubeCall,
     attemptOnce: (timeoutMs: number) => Promise<R>,
   ): Promise<R> {
     const { signal, timeoutMs = REQUEST_TIMEOUT_MS } = call.options;
@@ -122,7 +122,7 @@ export class Requester {
 
   /** Sends a call once and returns the answer's body bit by bit. @throws {KubeApiError} when its status is not 200. */
   async stream(
-    call: Call,
+    call: KubeCall,
     options: StreamTimeouts,
   ): Promise<TransportStream["chunks"]> {
     const request = this.#requestOf(call);
@@ -140,7 +140,7 @@ export class Requester {
 
   /** Sends once, and once more with credentials read again when they were refused. */
   async #authorized<R extends { status: number }>(
-    call: Call,
+    call: KubeCall,
     send: () => Promise<R>,
   ): Promise<R> {
     const answer = await this.#counted(call, send);
@@ -151,7 +151,7 @@ export class Requester {
   }
 
   async #counted<R extends { status: number }>(
-    call: Call,
+    call: KubeCall,
     send: () => Promise<R>,
   ): Promise<R> {
     const report = (code: string) =>
@@ -172,7 +172,7 @@ export class Requester {
     }
   }
 
-  #requestOf(call: Call): TransportRequest {
+  #requestOf(call: KubeCall): TransportRequest {
     const { userAgent } = this.#options;
     return {
       method: call.method,
@@ -201,7 +201,7 @@ function retryDelayMs(
   return wantedMs + backoff.nextMs();
 }
 
-function describe(call: Call): string {
+function describe(call: KubeCall): string {
   if (call.kind === undefined) return `${call.method} "${call.path}"`;
   if (call.name === undefined) return `${call.verb} ${call.resource}`;
   const key = call.namespace === undefined
