@@ -17,10 +17,10 @@ export {
 } from "./fleet/blocks.ts";
 export {
   type Action,
-  type Call,
+  type EniCall,
+  type EniOutcome,
   isBehind,
   isSettled,
-  type Outcome,
   type RefusalReason,
   unforgotten,
   withAnswers,

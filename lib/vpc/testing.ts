@@ -7,8 +7,8 @@
 import type { Prefix } from "../inet/mod.ts";
 import {
   type Action,
-  type Call,
-  type Outcome,
+  type EniCall,
+  type EniOutcome,
   unforgotten,
   withAnswers,
 } from "./fleet/calls.ts";
@@ -33,11 +33,11 @@ export interface Fate {
 }
 
 interface Flight {
-  readonly call: { -readonly [K in keyof Call]: Call[K] };
+  readonly call: { -readonly [K in keyof EniCall]: EniCall[K] };
   readonly doneAt: number;
   readonly answerAt: number;
   readonly kind: Fate["kind"];
-  outcome: Outcome | undefined;
+  outcome: EniOutcome | undefined;
 }
 
 /** Addresses of one block. */
@@ -63,7 +63,7 @@ export class NodeModel {
   /** Calls that were begun. */
   readonly calls: Action[] = [];
   /** How those that have ended did, as the process knows it. */
-  readonly outcomes: Outcome[] = [];
+  readonly outcomes: EniOutcome[] = [];
   now = 0;
   /** Pods of the node, with an address or waiting for one. */
   pods = 0;
@@ -72,7 +72,7 @@ export class NodeModel {
   readonly #options: NodeOptions;
   readonly #uses = new Map<string, Use>();
   #flights: Flight[] = [];
-  #calls: Call[] = [];
+  #calls: EniCall[] = [];
   #orphans: Flight[] = [];
   #pace: Pace = new Map();
   #startedAt = -1_000_000;
@@ -200,7 +200,7 @@ export class NodeModel {
     this.#flights = this.#flights.filter((f) => this.now < f.answerAt);
     for (const { call, outcome, kind } of ended) {
       const { action } = call;
-      const shown: Outcome = kind === "lost" || kind === "dropped"
+      const shown: EniOutcome = kind === "lost" || kind === "dropped"
         ? { kind: "unknown" }
         : outcome ?? { kind: "unknown" };
       this.outcomes.push(shown);
@@ -212,7 +212,7 @@ export class NodeModel {
     }
   }
 
-  #perform({ call: { action }, kind }: Flight): Outcome {
+  #perform({ call: { action }, kind }: Flight): EniOutcome {
     if (kind === "refused") return refusedBy("other");
     if (kind === "throttled") return refusedBy("throttled");
     if (kind === "dropped") return { kind: "unknown" };

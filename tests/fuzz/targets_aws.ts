@@ -1,7 +1,7 @@
 /** The answers of AWS, and of anything that answers in its place. */
 import assert from "node:assert/strict";
 import { networkInterfaceOf } from "../../lib/aws/ec2/answers.ts";
-import { NoAnswerError } from "../../lib/aws/base/errors.ts";
+import { AwsNoAnswerError } from "../../lib/aws/base/errors.ts";
 import { parseXml, type XmlElement } from "../../lib/aws/base/xml.ts";
 import type { Input, Target } from "./fuzzer.ts";
 
@@ -25,7 +25,7 @@ export const AWS_TARGETS: readonly Target[] = [
     name: "aws-xml",
     kind: "text",
     mayThrow: (error) =>
-      error instanceof SyntaxError || error instanceof NoAnswerError,
+      error instanceof SyntaxError || error instanceof AwsNoAnswerError,
     run: readXml,
   },
 ];

@@ -14,11 +14,11 @@ import type { CallKind } from "../../lib/aws/query/budget.ts";
 import {
   type Action,
   type BlockUse,
-  type Call,
+  type EniCall,
+  type EniOutcome,
   learn,
   type Limits,
   mergeEnis,
-  type Outcome,
   type Pace,
   plan,
   type Situation,
@@ -99,7 +99,7 @@ class Node {
   readonly #ec2: Ec2Model;
   readonly #made = { read: 0, change: 0 };
   #refused = 0;
-  #calls: Call[] = [];
+  #calls: EniCall[] = [];
   #pace: Pace = new Map();
   #startedAt = 0;
   #onAnswer = (): void => {};
@@ -168,7 +168,7 @@ class Node {
   }
 
   #begin(action: Action): void {
-    const call: { -readonly [K in keyof Call]: Call[K] } = { action };
+    const call: { -readonly [K in keyof EniCall]: EniCall[K] } = { action };
     this.#calls.push(call);
     this.#perform(action).then((outcome) => {
       const now = this.#options.clock.nowMs();
@@ -179,7 +179,7 @@ class Node {
     });
   }
 
-  async #perform(action: Action): Promise<Outcome> {
+  async #perform(action: Action): Promise<EniOutcome> {
     try {
       await this.#call(action.kind, "change");
     } catch (error) {

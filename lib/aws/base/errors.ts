@@ -116,9 +116,9 @@ export class AwsError extends Error {
 }
 
 /** There was no answer in time, or none that is whole and can be read: whether the call did anything is not known. */
-export class NoAnswerError extends Error {
+export class AwsNoAnswerError extends Error {
   /** The name of the class. */
-  override readonly name = "NoAnswerError";
+  override readonly name = "AwsNoAnswerError";
 }
 
 /** There are no keys to sign with, or none could be had now. */

@@ -1,5 +1,5 @@
 import { abortable, isTimeout, withTimeout } from "../../async/mod.ts";
-import { NoAnswerError } from "./errors.ts";
+import { AwsNoAnswerError } from "./errors.ts";
 import type { HttpRequest } from "./sign.ts";
 
 /** A page of 1,000 network interfaces with 50 addresses each has some 16 MiB. */
@@ -57,7 +57,7 @@ export class HttpClient implements Disposable {
   /**
    * Sends the request and reads the whole answer, of any status. Redirects are not followed.
    *
-   * @throws {NoAnswerError} when there is no whole answer in time: whether the peer acted is not known then
+   * @throws {AwsNoAnswerError} when there is no whole answer in time: whether the peer acted is not known then
    * @throws the signal's reason
    */
   async send(
@@ -76,7 +76,7 @@ export class HttpClient implements Disposable {
       const why = isTimeout(cause)
         ? `no answer within ${timeoutMs} ms`
         : reasonOf(cause);
-      throw new NoAnswerError(
+      throw new AwsNoAnswerError(
         `Cannot reach ${peer} at "${endpoint}": ${why}`,
         { cause },
       );

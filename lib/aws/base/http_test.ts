@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { sleep } from "../../async/mod.ts";
-import { NoAnswerError } from "./errors.ts";
+import { AwsNoAnswerError } from "./errors.ts";
 import { HttpClient } from "./http.ts";
 import { type Answering, LoopbackServer } from "../testing.ts";
 
@@ -33,10 +33,10 @@ Deno.test("send() reads as much as it may and no more, whether the length is sai
   await assert.rejects(
     sizeOf(() => new Response("123456"), 5),
     (error) =>
-      error instanceof NoAnswerError &&
+      error instanceof AwsNoAnswerError &&
       /more than 5 bytes/.test(error.message),
   );
-  await assert.rejects(sizeOf(endless, 100_000), NoAnswerError);
+  await assert.rejects(sizeOf(endless, 100_000), AwsNoAnswerError);
 });
 
 Deno.test("send() reads characters that come in pieces", async () => {
@@ -94,7 +94,7 @@ Deno.test("send() asks what is local itself, and others by the environment's pro
   assert.equal((await local.send(request)).body, "direct");
   assert.equal(server.seen[0]?.path, "/path");
   using other = clientWithProxy(server.url, false);
-  await assert.rejects(other.send(request), NoAnswerError);
+  await assert.rejects(other.send(request), AwsNoAnswerError);
 });
 
 Deno.test("send() sends once what a peer takes without an answer, also after it has answered before", async () => {
@@ -123,7 +123,7 @@ Deno.test("send() sends once what a peer takes without an answer, also after it 
     });
     const post = { method: "POST", headers: {}, url: endpoint } as const;
     await http.send({ ...post, body: "one" });
-    await assert.rejects(http.send({ ...post, body: "two" }), NoAnswerError);
+    await assert.rejects(http.send({ ...post, body: "two" }), AwsNoAnswerError);
     assert.equal(requests, 2);
   }
   listener.close();

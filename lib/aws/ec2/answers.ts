@@ -6,10 +6,10 @@ import type {
   NetworkInterface,
   Tags,
 } from "./resources.ts";
-import { NoAnswerError } from "../base/errors.ts";
+import { AwsNoAnswerError } from "../base/errors.ts";
 import { childOf, itemsAt, textAt, type XmlElement } from "../base/xml.ts";
 
-/** Reads an interface. @throws {NoAnswerError} when it is not whole */
+/** Reads an interface. @throws {AwsNoAnswerError} when it is not whole */
 export function networkInterfaceOf(item: XmlElement): NetworkInterface {
   const addresses = itemsAt(item, "privateIpAddressesSet").map((entry) => ({
     address: addressOf(need(entry, "privateIpAddress")),
@@ -38,7 +38,7 @@ export function networkInterfaceOf(item: XmlElement): NetworkInterface {
   };
 }
 
-/** Reads a type of instance. @throws {NoAnswerError} when it is not whole */
+/** Reads a type of instance. @throws {AwsNoAnswerError} when it is not whole */
 export function instanceTypeOf(item: XmlElement): InstanceType {
   const network = childOf(item, "networkInfo");
   const cards = itemsAt(network, "networkCards");
@@ -54,7 +54,7 @@ export function instanceTypeOf(item: XmlElement): InstanceType {
   };
 }
 
-/** Reads what an interface got. @throws {NoAnswerError} when it is not whole */
+/** Reads what an interface got. @throws {AwsNoAnswerError} when it is not whole */
 export function addressGrantOf(answer: XmlElement): AddressGrant {
   return {
     addresses: itemsAt(answer, "assignedPrivateIpAddressesSet")
@@ -64,7 +64,7 @@ export function addressGrantOf(answer: XmlElement): AddressGrant {
   };
 }
 
-/** Reads the IPv6 prefixes that an interface got, which are texts, not elements. @throws {NoAnswerError} */
+/** Reads the IPv6 prefixes that an interface got, which are texts, not elements. @throws {AwsNoAnswerError} */
 export function ipv6PrefixesOf(answer: XmlElement): Prefix[] {
   return itemsAt(answer, "assignedIpv6PrefixSet")
     .map(({ text }) => prefixOf(text));
@@ -120,7 +120,7 @@ function bad(
   why: string,
 ): never {
   const where = element === undefined ? "" : ` of "${element.name}"`;
-  throw new NoAnswerError(
+  throw new AwsNoAnswerError(
     `Cannot read the answer of EC2: "${name}"${where} ${why}`,
   );
 }

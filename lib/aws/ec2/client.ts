@@ -17,7 +17,7 @@ import type {
   NetworkInterface,
   Tags,
 } from "./resources.ts";
-import { NoAnswerError } from "../base/errors.ts";
+import { AwsNoAnswerError } from "../base/errors.ts";
 import {
   QueryClient,
   type QueryClientOptions,
@@ -38,7 +38,7 @@ export type Ec2ClientOptions = Omit<QueryClientOptions, "service" | "version">;
 /**
  * The calls of EC2 that manage network interfaces.
  *
- * All throw {@linkcode AwsError} when EC2 refuses, {@linkcode NoAnswerError} when there is no whole answer in
+ * All throw {@linkcode AwsError} when EC2 refuses, {@linkcode AwsNoAnswerError} when there is no whole answer in
  * time, {@linkcode CredentialsError} without keys. After the second, and after a failure of EC2 itself, it is not
  * known whether a change was made: look again. A signal ends the wait for a change's turn, not a change that was sent.
  */
@@ -236,7 +236,7 @@ export class Ec2Client implements Disposable {
       NextToken = textAt(answer, "nextToken") || undefined;
       if (NextToken === undefined) return items;
     }
-    throw new NoAnswerError(
+    throw new AwsNoAnswerError(
       `Cannot read the answer of EC2 to ${name}: it has more than ${MAX_PAGES} pages`,
     );
   }
@@ -248,7 +248,7 @@ function tagsOf(tags: Tags): QueryValue {
 
 function needed<T>(value: T | undefined, call: string, name: string): T {
   if (value !== undefined) return value;
-  throw new NoAnswerError(
+  throw new AwsNoAnswerError(
     `Cannot read the answer of EC2 to ${call}: it has no "${name}"`,
   );
 }

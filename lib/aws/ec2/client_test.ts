@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { CallBudget } from "../query/budget.ts";
 import { Ec2Client } from "./client.ts";
-import { NoAnswerError } from "../base/errors.ts";
+import { AwsNoAnswerError } from "../base/errors.ts";
 import { type Answering, ec2Refusal, LoopbackServer } from "../testing.ts";
 
 interface Bed extends AsyncDisposable {
@@ -362,7 +362,7 @@ Deno.test("an interface that is not whole is an error that names what is missing
     );
     await assert.rejects(
       on.client.describeNetworkInterfaces({}),
-      (error) => error instanceof NoAnswerError && why.test(error.message),
+      (error) => error instanceof AwsNoAnswerError && why.test(error.message),
     );
   }
 });

@@ -8,7 +8,7 @@ import {
   type WaitOptions,
 } from "../../async/mod.ts";
 import { getLogger } from "../../telemetry/mod.ts";
-import { NoAnswerError } from "../base/errors.ts";
+import { AwsNoAnswerError } from "../base/errors.ts";
 import { type HttpAnswer, HttpClient } from "../base/http.ts";
 import { checkPrintable, type HttpRequest } from "../base/sign.ts";
 
@@ -89,7 +89,7 @@ export class ImdsClient implements Disposable {
    * The value of a key.
    *
    * @throws {ImdsError} when there is none (404), or it is refused
-   * @throws {NoAnswerError} when there is no answer in time
+   * @throws {AwsNoAnswerError} when there is no answer in time
    */
   async get(path: string, options: WaitOptions = {}): Promise<string> {
     return (await this.answer(path, options)).body;
@@ -153,7 +153,7 @@ export class ImdsClient implements Disposable {
       backoff: new Backoff(BACKOFF),
       maxAttempts: MAX_ATTEMPTS,
       shouldRetry(error, attempt) {
-        const again = error instanceof NoAnswerError ||
+        const again = error instanceof AwsNoAnswerError ||
           error instanceof ImdsError && error.isTransient;
         if (again && attempt < MAX_ATTEMPTS) {
           log.info("Retrying a request to the instance metadata service", {
@@ -220,8 +220,8 @@ export class ImdsClient implements Disposable {
         headers: { "x-aws-ec2-metadata-token-ttl-seconds": `${TOKEN_S}` },
       });
     } catch (cause) {
-      if (!(cause instanceof NoAnswerError)) throw cause;
-      throw new NoAnswerError(
+      if (!(cause instanceof AwsNoAnswerError)) throw cause;
+      throw new AwsNoAnswerError(
         `${cause.message}; without hostNetwork it takes a hop limit of 2 (aws ec2 modify-instance-metadata-options --http-put-response-hop-limit 2)`,
         { cause },
       );

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { sleep } from "../../async/mod.ts";
 import { FakeClock } from "../../async/testing.ts";
-import { NoAnswerError } from "../base/errors.ts";
+import { AwsNoAnswerError } from "../base/errors.ts";
 import { ImdsClient, ImdsError } from "./imds.ts";
 import { LoopbackServer, type SeenRequest } from "../testing.ts";
 
@@ -177,7 +177,7 @@ Deno.test("get() says what a token that does not come may mean", async () => {
   const clock = new FakeClock();
   using client = new ImdsClient({ env, clock, timeoutMs: 50 });
   await assert.rejects(turned(clock, client.get("meta-data/mac")), (error) => {
-    assert.ok(error instanceof NoAnswerError);
+    assert.ok(error instanceof AwsNoAnswerError);
     assert.match(error.message, /no answer within 50 ms; .* hop limit of 2/);
     return true;
   });

@@ -9,7 +9,7 @@ import {
   type WaitOptions,
 } from "../../async/mod.ts";
 import { getLogger } from "../../telemetry/mod.ts";
-import { AwsError, NoAnswerError } from "../base/errors.ts";
+import { AwsError, AwsNoAnswerError } from "../base/errors.ts";
 import { Pause } from "./pause.ts";
 
 const log = getLogger("aws");
@@ -27,7 +27,7 @@ const MAX_ATTEMPTS = 5;
 const BACKOFF = { initialMs: 200, maxMs: 10_000, jitter: 1 };
 
 /** Name and kind of a call. */
-export interface Call {
+export interface AwsCall {
   readonly name: string;
   readonly kind: CallKind;
   /** Whether it may be made again when it is not known whether it did anything. Default: what reads may. */
@@ -101,7 +101,7 @@ export class CallBudget {
    * @throws the signal's reason
    */
   async spend<T>(
-    call: Call,
+    call: AwsCall,
     make: () => Promise<T>,
     { signal }: WaitOptions = {},
   ): Promise<T> {
@@ -135,7 +135,7 @@ export class CallBudget {
   }
 
   #report(
-    { name: call }: Call,
+    { name: call }: AwsCall,
     { error, sentMs }: { readonly error?: unknown; readonly sentMs: number },
   ): void {
     const durationMs = this.#clock.nowMs() - sentMs;
@@ -162,8 +162,8 @@ export class CallBudget {
   }
 }
 
-function mayRepeat({ kind, isRepeatable }: Call, error: unknown): boolean {
+function mayRepeat({ kind, isRepeatable }: AwsCall, error: unknown): boolean {
   const isHarmless = isRepeatable ?? kind === "read";
-  return isHarmless && (error instanceof NoAnswerError ||
+  return isHarmless && (error instanceof AwsNoAnswerError ||
     error instanceof AwsError && error.isTransient);
 }

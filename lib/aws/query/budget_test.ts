@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { sleep } from "../../async/mod.ts";
 import { FakeClock, settle } from "../../async/testing.ts";
 import { type Attempt, CallBudget } from "./budget.ts";
-import { AwsError, NoAnswerError } from "../base/errors.ts";
+import { AwsError, AwsNoAnswerError } from "../base/errors.ts";
 
 const READ = { name: "DescribeSubnets", kind: "read" } as const;
 const CHANGE = { name: "AssignPrivateIpAddresses", kind: "change" } as const;
@@ -135,7 +135,7 @@ Deno.test("CallBudget gives up after as many attempts as it says", async () => {
   assert.equal(clock.pending, 0);
 });
 
-const NONE = new NoAnswerError("Cannot reach EC2");
+const NONE = new AwsNoAnswerError("Cannot reach EC2");
 const UNKNOWN: readonly Error[] = [
   refusal("InternalError", 500),
   refusal("Unavailable", 503),

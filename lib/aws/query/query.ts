@@ -1,7 +1,7 @@
 import type { WaitOptions } from "../../async/mod.ts";
-import type { Call, CallBudget } from "./budget.ts";
+import type { AwsCall, CallBudget } from "./budget.ts";
 import type { CredentialSource } from "./credential_source.ts";
-import { AwsError, NoAnswerError } from "../base/errors.ts";
+import { AwsError, AwsNoAnswerError } from "../base/errors.ts";
 import { type HttpAnswer, HttpClient } from "../base/http.ts";
 import type { Credentials, HttpRequest } from "../base/sign.ts";
 import { childOf, parseXml, textAt, type XmlElement } from "../base/xml.ts";
@@ -77,11 +77,11 @@ export class QueryClient implements Disposable {
    * since it would not be known whether it was made.
    *
    * @throws {AwsError} when AWS refuses it
-   * @throws {NoAnswerError} when there is no whole answer in time
+   * @throws {AwsNoAnswerError} when there is no whole answer in time
    * @throws {CredentialsError} when there is nothing to sign with
    */
   async call(
-    call: Call,
+    call: AwsCall,
     parameters: QueryParameters,
     { signal }: WaitOptions = {},
   ): Promise<XmlElement> {
@@ -115,7 +115,7 @@ export class QueryClient implements Disposable {
   }
 
   async #send(
-    call: Call,
+    call: AwsCall,
     { body, keys, signal }: {
       readonly body: string;
       readonly keys: Credentials | undefined;
@@ -135,7 +135,7 @@ export class QueryClient implements Disposable {
     return this.#read(call, answer);
   }
 
-  #read(call: Call, { body }: HttpAnswer): XmlElement {
+  #read(call: AwsCall, { body }: HttpAnswer): XmlElement {
     const root = tryParseXml(body);
     if (
       !(root instanceof SyntaxError) && root.name === `${call.name}Response`
@@ -145,12 +145,12 @@ export class QueryClient implements Disposable {
     const why = root instanceof SyntaxError
       ? root.message
       : `the answer is a "${root.name}"`;
-    throw new NoAnswerError(
+    throw new AwsNoAnswerError(
       `Cannot read the answer of ${this.#peer} to ${call.name}: ${why}`,
     );
   }
 
-  #refusal(call: Call, { status, body }: HttpAnswer): AwsError {
+  #refusal(call: AwsCall, { status, body }: HttpAnswer): AwsError {
     const root = tryParseXml(body);
     const answer = root instanceof SyntaxError ? undefined : root;
     // EC2 has a list of errors, STS one.

@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { CallBudget } from "./budget.ts";
 import { CredentialSource } from "./credential_source.ts";
-import { AwsError, NoAnswerError } from "../base/errors.ts";
+import { AwsError, AwsNoAnswerError } from "../base/errors.ts";
 import { endpointOf, pairsOf, QueryClient } from "./query.ts";
 import { Credentials } from "../base/sign.ts";
 import { type Answering, ec2Refusal, LoopbackServer } from "../testing.ts";
@@ -180,7 +180,7 @@ const HALVES: Readonly<Record<string, Answering>> = {
 for (const [what, answer] of Object.entries(HALVES)) {
   Deno.test(`call() does not take an answer that ${what}`, async () => {
     await using on = bed(answer);
-    await assert.rejects(on.client.call(CALL, {}), NoAnswerError);
+    await assert.rejects(on.client.call(CALL, {}), AwsNoAnswerError);
   });
 }
 
@@ -194,7 +194,7 @@ Deno.test("call() ends when its time is up, before an answer and in the middle o
   for (const answer of [() => new Promise<Response>(() => {}), begun]) {
     await using on = bed(answer, { timeoutMs: 100 });
     await assert.rejects(on.client.call(CALL, {}), (error) => {
-      assert.ok(error instanceof NoAnswerError);
+      assert.ok(error instanceof AwsNoAnswerError);
       assert.match(error.message, /EC2 at "http:.*no answer within 100 ms/);
       return true;
     });
@@ -254,7 +254,7 @@ Deno.test("call() says why nothing answers", async () => {
   });
   using _closed = client;
   await assert.rejects(client.call(CALL, {}), (error) => {
-    assert.ok(error instanceof NoAnswerError);
+    assert.ok(error instanceof AwsNoAnswerError);
     assert.match(error.message, /Cannot reach EC2 at .*Connection refused/);
     return true;
   });
@@ -357,7 +357,7 @@ Deno.test("call() sends a request once, although the peer closes a connection th
       budget: new CallBudget({ maxAttempts: 1 }),
     });
     await client.call(CALL, {});
-    await assert.rejects(client.call(CALL, {}), NoAnswerError);
+    await assert.rejects(client.call(CALL, {}), AwsNoAnswerError);
   }
   await new Promise((resolve) => server.close(resolve));
   assert.equal(requests, 2);

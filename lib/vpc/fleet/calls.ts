@@ -54,7 +54,7 @@ export type RefusalReason = "exhausted" | "limit" | "throttled" | "other";
  * How a call ended. `unknown`: EC2 may have done it, after a timeout or an error of the server. What is already as
  * wanted, an ENI to delete that is gone, is `done`.
  */
-export type Outcome =
+export type EniOutcome =
   | {
     readonly kind: "done";
     /** The ENI that was created. */
@@ -67,12 +67,12 @@ export type Outcome =
   | { readonly kind: "unknown" };
 
 /** A call that was made by this process. */
-export interface Call {
+export interface EniCall {
   readonly action: Action;
   /** Undefined while it is under way. */
   readonly ended?: {
     readonly at: number;
-    readonly outcome: Outcome;
+    readonly outcome: EniOutcome;
     /** Whether the metadata service has shown what it did. */
     readonly wasShown?: boolean | undefined;
   };
@@ -85,7 +85,7 @@ export const SETTLE_MS = 10_000;
 const LATE_MS = { shown: 300_000, unseen: 120_000 };
 
 /** Whether EC2's list, asked for at `lookedAt`, should show what the call did. */
-export function isSettled({ ended }: Call, lookedAt: number): boolean {
+export function isSettled({ ended }: EniCall, lookedAt: number): boolean {
   if (ended === undefined) return false;
   return ended.outcome.kind === "refused" || lookedAt >= ended.at + SETTLE_MS;
 }
@@ -95,23 +95,23 @@ export function isSettled({ ended }: Call, lookedAt: number): boolean {
  * metadata service shows, for five minutes; those whose change it has never shown, for two. The others can be forgotten.
  */
 export function unforgotten(
-  calls: readonly Call[],
+  calls: readonly EniCall[],
   { lookedAt, imds }: {
     readonly lookedAt: number;
     readonly imds: readonly ImdsEni[];
   },
-): Call[] {
+): EniCall[] {
   // Mostly, and there can be hundreds of blocks.
   if (calls.length === 0) return [];
   const seen = new Map(imds.map((eni) => [eni.id, seenInImds(eni)]));
-  return calls.flatMap((call): Call[] => {
+  return calls.flatMap((call): EniCall[] => {
     const { action, ended } = call;
     if (ended?.outcome.kind !== "done") {
       return isSettled(call, lookedAt) ? [] : [call];
     }
     const isShown = shows(seen, call);
     const wasShown = isShown || ended.wasShown === true;
-    const noted: Call = { action, ended: { ...ended, wasShown } };
+    const noted: EniCall = { action, ended: { ...ended, wasShown } };
     const lateMs = isShown ? LATE_MS.shown : wasShown ? 0 : LATE_MS.unseen;
     const counts = !isSettled(call, lookedAt) || lookedAt < ended.at + lateMs;
     return counts ? [noted] : [];
@@ -122,7 +122,7 @@ export function unforgotten(
 export function isBehind(
   list: readonly Ec2Eni[],
   { calls, lookedAt }: {
-    readonly calls: readonly Call[];
+    readonly calls: readonly EniCall[];
     readonly lookedAt: number;
   },
 ): boolean {
@@ -159,7 +159,7 @@ function seenInImds({ blocks, ipv6 }: ImdsEni): Seen {
 /** Whether an ENI is as a call has made it. */
 function shows(
   enis: ReadonlyMap<string, Seen>,
-  { action, ended }: Call,
+  { action, ended }: EniCall,
 ): boolean {
   if (ended?.outcome.kind !== "done") return false;
   const { blocks = [], eni: made } = ended.outcome;
@@ -185,21 +185,21 @@ function shows(
 }
 
 /** Whether it is not known yet what the call does: its ENI has to wait. */
-export function isOpen(call: Call, lookedAt: number): boolean {
+export function isOpen(call: EniCall, lookedAt: number): boolean {
   return call.ended?.outcome.kind !== "done" && !isSettled(call, lookedAt);
 }
 
 /** EC2's list with the answers of {@linkcode unforgotten} calls. */
 export function withAnswers(
   list: readonly Ec2Eni[],
-  calls: readonly Call[],
+  calls: readonly EniCall[],
 ): Ec2Eni[] {
   const enis = new Map(list.map((eni) => [eni.id, eni]));
   for (const call of calls) answer(enis, call);
   return [...enis.values()];
 }
 
-function answer(enis: Map<string, Ec2Eni>, { action, ended }: Call): void {
+function answer(enis: Map<string, Ec2Eni>, { action, ended }: EniCall): void {
   if (ended?.outcome.kind !== "done") return;
   const { outcome } = ended;
   if (action.kind === "create") {
@@ -215,7 +215,7 @@ function answer(enis: Map<string, Ec2Eni>, { action, ended }: Call): void {
 function changed(
   eni: Ec2Eni,
   action: Exclude<Action, { readonly kind: "create" | "delete" }>,
-  { attachment, blocks = [] }: Outcome & { readonly kind: "done" },
+  { attachment, blocks = [] }: EniOutcome & { readonly kind: "done" },
 ): Ec2Eni {
   switch (action.kind) {
     case "attach":

@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { Address, Prefix } from "../../inet/mod.ts";
 import {
   type Action,
-  type Call,
+  type EniCall,
+  type EniOutcome,
   isBehind,
   isOpen,
   isSettled,
-  type Outcome,
   SETTLE_MS,
   unforgotten,
   withAnswers,
@@ -31,16 +31,16 @@ const ENI: Ec2Eni = {
   blocks: [ONE],
 };
 const LOOSE: Ec2Eni = { ...ENI, attachment: undefined };
-const DONE: Outcome = { kind: "done" };
+const DONE: EniOutcome = { kind: "done" };
 
-function ended(action: Action, outcome: Outcome, at = 0): Call {
+function ended(action: Action, outcome: EniOutcome, at = 0): EniCall {
   return { action, ended: { at, outcome } };
 }
 
 /** What is believed of the list right after the answers. */
 function believed(
   list: readonly Ec2Eni[],
-  ...calls: readonly Call[]
+  ...calls: readonly EniCall[]
 ): Ec2Eni[] {
   return withAnswers(list, calls);
 }
@@ -163,7 +163,7 @@ const UNSEEN_MS = 120_000;
 
 /** A call that was answered, EC2's list and the metadata before it, and both after it. */
 const CHANGES: readonly (readonly [
-  Call,
+  EniCall,
   readonly [readonly Ec2Eni[], readonly ImdsEni[]],
   readonly [readonly Ec2Eni[], readonly ImdsEni[]],
 ])[] = [
@@ -192,7 +192,7 @@ const CHANGES: readonly (readonly [
 ];
 
 function isLeft(
-  call: Call,
+  call: EniCall,
   imds: readonly ImdsEni[],
   lookedAt: number,
 ): boolean {

@@ -1,5 +1,5 @@
 import type { Prefix } from "../../inet/mod.ts";
-import { type Action, type Call, isOpen, SETTLE_MS } from "./calls.ts";
+import { type Action, type EniCall, isOpen, SETTLE_MS } from "./calls.ts";
 import {
   type BlockKind,
   type Ec2Eni,
@@ -48,7 +48,7 @@ export interface Situation {
   /** Whether pods get IPv6 addresses, so that each ENI needs a /80. */
   readonly ipv6: boolean;
   /** This process' calls that are not settled, in the order in which they ended. */
-  readonly calls: readonly Call[];
+  readonly calls: readonly EniCall[];
   readonly pace: Pace;
   /** For how long a block must have been empty before it goes back. */
   readonly returnDelayMs: number;

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { Address, Prefix } from "../../inet/mod.ts";
 import { targetsOf } from "../testing.ts";
-import type { Action, Call, Outcome } from "./calls.ts";
+import type { Action, EniCall, EniOutcome } from "./calls.ts";
 import {
   type Ec2Eni,
   type EniAttachment,
@@ -240,11 +240,12 @@ Deno.test("plan() deletes no loose ENI that a call under way may have made", () 
     what: "address",
     count: 1,
   } as const;
-  const end = (at: number, outcome: Outcome) => [{
+  const end = (at: number, outcome: EniOutcome) => [{
     action,
     ended: { at, outcome },
   }];
-  const after = (calls: readonly Call[]) => done({ ...situation, enis, calls });
+  const after = (calls: readonly EniCall[]) =>
+    done({ ...situation, enis, calls });
   assert.deepEqual(after([{ action }]), []);
   assert.deepEqual(after(end(NOW - 1, { kind: "unknown" })), []);
   const refused = { kind: "refused", why: "other" } as const;
@@ -313,7 +314,7 @@ Deno.test("plan() replaces an ENI that the metadata do not show for two minutes"
 
 Deno.test("plan() begins nothing at an ENI whose last call may still be done, nor while that is paused", () => {
   const uses = { [A]: {}, [B]: { retired: true }, [C]: { used: 1 } };
-  const call: Call = {
+  const call: EniCall = {
     action: { kind: "unassign", eni: "eni-1", blocks: [Prefix.parse(B)] },
     ended: { at: NOW - 1, outcome: { kind: "unknown" } },
   };
@@ -506,7 +507,7 @@ Deno.test("countsOf() counts what is used of a block that EC2 has no longer, and
 
 Deno.test("doubtfulBlocks() are those that an earlier process may have given back", () => {
   const uses = { [A]: { used: 1 }, [B]: {}, [C]: {} };
-  const call: Call = {
+  const call: EniCall = {
     action: {
       kind: "assign",
       eni: "eni-1",

@@ -1,4 +1,4 @@
-import type { Action, Outcome } from "./calls.ts";
+import type { Action, EniOutcome } from "./calls.ts";
 import type { BlockKind } from "./eni.ts";
 
 /** Lessons of failed calls. Lost with the process, and then learned again. */
@@ -37,7 +37,7 @@ function subnetScope(subnet: string, what: BlockKind | "ipv6"): string {
 /** What is learned from how a call ended. */
 export function learn(
   pace: Pace,
-  call: { readonly action: Action; readonly outcome: Outcome },
+  call: { readonly action: Action; readonly outcome: EniOutcome },
   { now, random }: { readonly now: number; readonly random: () => number },
 ): Pace {
   const { action, outcome } = call;
@@ -74,7 +74,7 @@ function subnetPause(
   pause: Pause | undefined,
   count: number,
   { outcome, until, now }: {
-    readonly outcome: Outcome;
+    readonly outcome: EniOutcome;
     readonly until: number;
     readonly now: number;
   },

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Action, Outcome, RefusalReason } from "./calls.ts";
+import type { Action, EniOutcome, RefusalReason } from "./calls.ts";
 import {
   atMostOf,
   exhaustedUntil,
@@ -24,13 +24,13 @@ const CREATE: Action = {
   count: 1,
 };
 const ATTACH: Action = { kind: "attach", eni: "eni-1", device: 1 };
-const DONE: Outcome = { kind: "done" };
-const UNKNOWN: Outcome = { kind: "unknown" };
-const refused = (why: RefusalReason): Outcome => ({ kind: "refused", why });
+const DONE: EniOutcome = { kind: "done" };
+const UNKNOWN: EniOutcome = { kind: "unknown" };
+const refused = (why: RefusalReason): EniOutcome => ({ kind: "refused", why });
 
 /** What is learned from calls that ended one after the other, at once. */
 function after(
-  ended: readonly (readonly [Action, Outcome])[],
+  ended: readonly (readonly [Action, EniOutcome])[],
   random = 1,
 ): Pace {
   let pace: Pace = new Map();
@@ -93,7 +93,7 @@ Deno.test("learn() asks a subnet for half as many, then pauses that kind for it 
 });
 
 Deno.test("learn() asks a subnet for twice as many after each success, until nothing bounds it", () => {
-  const ended: [Action, Outcome][] = [[ASSIGN(1), refused("exhausted")]];
+  const ended: [Action, EniOutcome][] = [[ASSIGN(1), refused("exhausted")]];
   const bounds = [1, 2, 4, 8, 16, 32, 64, Infinity].map((bound) => {
     const found = atMostOf(after(ended), "subnet-1", "address");
     ended.push([ASSIGN(1), DONE]);
@@ -122,7 +122,7 @@ Deno.test("learn() forgets what was not tried again for half an hour", () => {
 Deno.test("refusedKinds() says what a subnet had none of, until it was asked again", () => {
   const one = [ASSIGN(1), refused("exhausted")] as const;
   const kindsOf = (
-    ended: readonly (readonly [Action, Outcome])[],
+    ended: readonly (readonly [Action, EniOutcome])[],
     now = 0,
   ) => refusedKinds(after(ended, 0), "subnet-1", { now });
   assert.deepEqual(kindsOf([one]), ["address"]);

@@ -7,7 +7,7 @@ import assert from "node:assert/strict";
 import fc from "fast-check";
 import { type Fate, NodeModel, targetsOf } from "../testing.ts";
 import { type ByHand, Ec2Model } from "./testing.ts";
-import { type Action, type Outcome, SETTLE_MS } from "./calls.ts";
+import { type Action, type EniOutcome, SETTLE_MS } from "./calls.ts";
 import { countsOf, membersOf } from "./fleet.ts";
 import type { Limits } from "./limits.ts";
 import { shortOf, type Targets } from "./targets.ts";
@@ -302,7 +302,7 @@ class Run {
   }
 }
 
-function isExhausted(outcomes: readonly Outcome[]): boolean {
+function isExhausted(outcomes: readonly EniOutcome[]): boolean {
   return outcomes.some((outcome) =>
     outcome.kind === "refused" && outcome.why === "exhausted"
   );

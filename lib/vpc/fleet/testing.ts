@@ -4,7 +4,7 @@
  * @module
  */
 import { Address, Prefix } from "../../inet/mod.ts";
-import type { Action, Outcome, RefusalReason } from "./calls.ts";
+import type { Action, EniOutcome, RefusalReason } from "./calls.ts";
 import {
   type BlockKind,
   type Ec2Eni,
@@ -20,7 +20,7 @@ export const SUBNET = "subnet-1";
 export type ByHand = "attach" | "assign" | "unassign" | "detach";
 
 /** EC2 does not do what a call asks. */
-export function refusedBy(why: RefusalReason): Outcome {
+export function refusedBy(why: RefusalReason): EniOutcome {
   return { kind: "refused", why };
 }
 
@@ -82,7 +82,7 @@ export class Ec2Model {
   }
 
   /** Does what a call asks for. */
-  perform(action: Action, now: number): Outcome {
+  perform(action: Action, now: number): EniOutcome {
     switch (action.kind) {
       case "create": {
         const { what, count } = action;
@@ -160,7 +160,7 @@ export class Ec2Model {
   #attach(
     { eni, device }: Action & { readonly kind: "attach" },
     now: number,
-  ): Outcome {
+  ): EniOutcome {
     const attached = [...this.enis.values()].filter((e) => e.attachment);
     if (attached.length >= this.limits.enis) return refusedBy("limit");
     if (attached.some((e) => e.attachment?.device === device)) {
@@ -189,7 +189,7 @@ export class Ec2Model {
   #detach(
     { eni, attachment }: Action & { readonly kind: "detach" },
     now: number,
-  ): Outcome {
+  ): EniOutcome {
     const found = this.enis.get(eni);
     if (found?.attachment?.id !== attachment) return { kind: "done" };
     const detaching = { ...found.attachment, state: "detaching" } as const;
@@ -207,7 +207,7 @@ export class Ec2Model {
     this.#changes.push({ at, change: () => this.#change(eni, change) });
   }
 
-  #change(id: string, change: (eni: Ec2Eni) => Ec2Eni): Outcome {
+  #change(id: string, change: (eni: Ec2Eni) => Ec2Eni): EniOutcome {
     const eni = this.enis.get(id);
     if (eni !== undefined) this.enis.set(id, change(eni));
     return { kind: "done" };
@@ -215,7 +215,7 @@ export class Ec2Model {
 
   #assign(
     { eni: id, what, count }: Action & { readonly kind: "assign" },
-  ): Outcome {
+  ): EniOutcome {
     const eni = this.enis.get(id);
     if (eni === undefined || what === "ipv6") return refusedBy("other");
     const slots = slotsOf(this.limits) - eni.blocks.length;

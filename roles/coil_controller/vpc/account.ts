@@ -20,7 +20,7 @@ export class RegionAccount implements Disposable {
   /**
    * EC2's client, once the region is known.
    *
-   * @throws {ImdsError} or {NoAnswerError} when it cannot be found out
+   * @throws {ImdsError} or {AwsNoAnswerError} when it cannot be found out
    * @throws {CredentialsError} when the environment has only half of what it needs
    */
   async open(signal: AbortSignal): Promise<Ec2Client> {

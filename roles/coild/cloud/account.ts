@@ -19,10 +19,10 @@ import {
   type Action,
   checkTargets,
   type Ec2Eni,
+  type EniOutcome,
   type Goal,
   type Limits,
   narrowLimits,
-  type Outcome,
 } from "../../../lib/vpc/mod.ts";
 import { eniOf, perform } from "./calls.ts";
 import type { VpcOptions } from "./options.ts";
@@ -168,7 +168,7 @@ export class NodeAccount implements Disposable {
       /** After it the call is not sent any longer; one that was sent goes on. */
       readonly signal: AbortSignal;
     },
-  ): Promise<Outcome> {
+  ): Promise<EniOutcome> {
     const { ec2, instance: { id: instanceId } } = this.#opened();
     const { clusterName, eniTags: tags, families } = this.#options.options;
     const hasIpv6 = families.includes("ipv6");

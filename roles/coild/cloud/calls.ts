@@ -1,9 +1,9 @@
 import { timeText } from "../../../lib/api/mod.ts";
 import {
   AwsError,
+  AwsNoAnswerError,
   type Ec2Client,
   type NetworkInterface,
-  NoAnswerError,
   type Tags,
 } from "../../../lib/aws/mod.ts";
 import { Address, Prefix } from "../../../lib/inet/mod.ts";
@@ -16,7 +16,7 @@ import {
 import type {
   Action,
   Ec2Eni,
-  Outcome,
+  EniOutcome,
   Ownership,
   RefusalReason,
 } from "../../../lib/vpc/mod.ts";
@@ -111,7 +111,7 @@ export async function perform(
   { onError, ...context }: PlanContext & {
     readonly onError: (error: unknown) => void;
   },
-): Promise<Outcome> {
+): Promise<EniOutcome> {
   try {
     return await call(action, context);
   } catch (error) {
@@ -125,7 +125,7 @@ export async function perform(
 async function call(
   action: Action,
   { ec2, template, view, signal }: PlanContext,
-): Promise<Outcome> {
+): Promise<EniOutcome> {
   const options = { signal };
   switch (action.kind) {
     case "create": {
@@ -200,8 +200,8 @@ const REFUSALS: Readonly<Record<string, RefusalReason>> = {
 };
 
 /** What a failure means for the plan. */
-export function outcomeOf(error: unknown, { kind }: Action): Outcome {
-  if (error instanceof NoAnswerError) return { kind: "unknown" };
+export function outcomeOf(error: unknown, { kind }: Action): EniOutcome {
+  if (error instanceof AwsNoAnswerError) return { kind: "unknown" };
   if (!(error instanceof AwsError)) return { kind: "refused", why: "other" };
   if (error.isThrottled) return { kind: "refused", why: "throttled" };
   if (error.isTransient) return { kind: "unknown" };

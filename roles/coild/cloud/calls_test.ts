@@ -1,16 +1,16 @@
 import assert from "node:assert/strict";
 import {
   AwsError,
+  AwsNoAnswerError,
   CallBudget,
   CredentialsError,
   credentialSourceOf,
   Ec2Client,
   ImdsClient,
   type NetworkInterface,
-  NoAnswerError,
 } from "../../../lib/aws/mod.ts";
 import { Address, Prefix } from "../../../lib/inet/mod.ts";
-import type { Action, Outcome } from "../../../lib/vpc/mod.ts";
+import type { Action, EniOutcome } from "../../../lib/vpc/mod.ts";
 import { Cloud } from "../../../tests/lab/cloud/mod.ts";
 import {
   cloudConfig,
@@ -41,7 +41,7 @@ Deno.test("outcomeOf() tells what EC2 refused from what it may have done", () =>
     const outcome = outcomeOf(error, action);
     return outcome.kind === "refused" ? outcome.why : outcome.kind;
   };
-  assert.equal(textOf(new NoAnswerError("x")), "unknown");
+  assert.equal(textOf(new AwsNoAnswerError("x")), "unknown");
   assert.equal(textOf(refusal("InternalError", 500)), "unknown");
   assert.equal(textOf(refusal("InsufficientCidrBlocks")), "exhausted");
   assert.equal(
@@ -205,9 +205,9 @@ async function caller() {
 Deno.test("perform() does at EC2 what each action says, and says what came of it", async () => {
   await using cloud = await caller();
   const done = async (action: Action) => {
-    const outcome: Outcome = await cloud.perform(action);
+    const outcome: EniOutcome = await cloud.perform(action);
     assert.equal(outcome.kind, "done", action.kind);
-    return outcome as Outcome & { readonly kind: "done" };
+    return outcome as EniOutcome & { readonly kind: "done" };
   };
   const subnet = SUBNET;
   const { eni } = await done({

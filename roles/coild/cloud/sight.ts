@@ -1,5 +1,5 @@
 import { tryParseJsonObject } from "../../../lib/json/mod.ts";
-import { type ImdsClient, NoAnswerError } from "../../../lib/aws/mod.ts";
+import { AwsNoAnswerError, type ImdsClient } from "../../../lib/aws/mod.ts";
 import {
   Address,
   type DualStack,
@@ -55,14 +55,14 @@ export async function readInstance(
 ): Promise<Instance> {
   const document = tryParseJsonObject(await imds.get(DOCUMENT, options));
   if (document === undefined) {
-    throw new NoAnswerError(
+    throw new AwsNoAnswerError(
       "Cannot read the instance metadata: the instance's document is not a JSON object",
     );
   }
   const text = (key: string): string => {
     const value = document[key];
     if (typeof value === "string" && value !== "") return value;
-    throw new NoAnswerError(
+    throw new AwsNoAnswerError(
       `Cannot read the instance metadata: the instance's document has no "${key}"`,
     );
   };
@@ -87,7 +87,7 @@ export class MetadataSight {
   /**
    * What is there now.
    *
-   * @throws {ImdsError} or {NoAnswerError} when any of it cannot be read: half of it would look like a loss
+   * @throws {ImdsError} or {AwsNoAnswerError} when any of it cannot be read: half of it would look like a loss
    */
   async look(options: { readonly signal: AbortSignal }): Promise<Sight> {
     const macs = (await this.#imds.list(`${MACS}/`, options))
@@ -107,7 +107,7 @@ export class MetadataSight {
     const facts = new Map(whole.map((facts) => [facts.id, facts]));
     if (facts.size < whole.length) {
       // One would be set up by the other's link, routes and addresses.
-      throw new NoAnswerError(
+      throw new AwsNoAnswerError(
         "Cannot read the instance metadata: two network interfaces have one ID",
       );
     }
@@ -154,7 +154,7 @@ export class MetadataSight {
     const cidrs = (await this.#imds.list(path, options)).map(prefixIn);
     if (cidrs.length > 0) return cidrs;
     // Without them all that pods send would be translated.
-    throw new NoAnswerError(
+    throw new AwsNoAnswerError(
       `Cannot read the instance metadata: "${path}" is empty`,
     );
   }
@@ -227,7 +227,7 @@ function prefixIn(text: string): Prefix {
 }
 
 function unreadable(text: string): never {
-  throw new NoAnswerError(
+  throw new AwsNoAnswerError(
     `Cannot read the instance metadata: "${text}" is neither an address nor a network`,
   );
 }

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { ImdsClient, NoAnswerError } from "../../../lib/aws/mod.ts";
+import { AwsNoAnswerError, ImdsClient } from "../../../lib/aws/mod.ts";
 import { LoopbackServer } from "../../../lib/aws/testing.ts";
 import type { Family } from "../../../lib/inet/mod.ts";
 import { MetadataSight, readInstance } from "./sight.ts";
@@ -59,7 +59,7 @@ for (
   Deno.test(`readInstance() refuses a document with ${what}`, async () => {
     await using it = service({ [DOCUMENT]: text });
     using imds = it.imds;
-    await assert.rejects(readInstance(imds, { signal }), NoAnswerError);
+    await assert.rejects(readInstance(imds, { signal }), AwsNoAnswerError);
   });
 }
 
@@ -150,7 +150,7 @@ Deno.test("MetadataSight does not believe that two ENIs have one ID", async () =
   const [first, [mac = "", keys = {}] = []] = ENIS;
   const second = { ...keys, "interface-id": "eni-0" };
   await assert.rejects(look(["ipv4"], [first ?? ["", {}], [mac, second]]), {
-    name: "NoAnswerError",
+    name: "AwsNoAnswerError",
     message:
       "Cannot read the instance metadata: two network interfaces have one ID",
   });
@@ -160,7 +160,7 @@ Deno.test("MetadataSight does not believe that a VPC has no network", async () =
   const [[mac = "", keys = {}] = []] = ENIS;
   const { "vpc-ipv4-cidr-blocks": _cidrs, ...others } = keys;
   await assert.rejects(look(["ipv4"], [[mac, others]]), {
-    name: "NoAnswerError",
+    name: "AwsNoAnswerError",
     message:
       `Cannot read the instance metadata: "${MACS}${mac}/vpc-ipv4-cidr-blocks" is empty`,
   });

@@ -2,14 +2,14 @@ import type { NetworkInterface } from "../../../lib/aws/mod.ts";
 import type { Family } from "../../../lib/inet/mod.ts";
 import {
   type Action,
-  type Call,
   type Ec2Eni,
   type Eni,
+  type EniCall,
+  type EniOutcome,
   grantName,
   isBehind,
   isSettled,
   mergeEnis,
-  type Outcome,
   unforgotten,
   withAnswers,
 } from "../../../lib/vpc/mod.ts";
@@ -42,10 +42,10 @@ export class CloudView {
   readonly #families: readonly Family[];
   #look: Ec2Look | undefined;
   #sight: Sight | undefined;
-  #ended: readonly Call[] = [];
+  #ended: readonly EniCall[] = [];
   /** Until something else is seen: making it takes most of a plan's time. */
   #scene: Scene | undefined;
-  readonly #open = new Set<Call>();
+  readonly #open = new Set<EniCall>();
 
   /** `enisOf` puts the ENIs of a list into the terms of the plan; `families` are those of pods. */
   constructor(
@@ -57,7 +57,7 @@ export class CloudView {
   }
 
   /** Calls that the next look may not show yet, and those under way. */
-  get calls(): readonly Call[] {
+  get calls(): readonly EniCall[] {
     return [...this.#ended, ...this.#open];
   }
 
@@ -110,14 +110,14 @@ export class CloudView {
   }
 
   /** Records a call that begins. */
-  begin(call: Call): void {
+  begin(call: EniCall): void {
     this.#open.add(call);
   }
 
   /** Records how it ended. */
   end(
-    call: Call,
-    ended: { readonly at: number; readonly outcome: Outcome },
+    call: EniCall,
+    ended: { readonly at: number; readonly outcome: EniOutcome },
   ): void {
     this.#open.delete(call);
     this.#ended = [...this.#ended, { action: call.action, ended }];
@@ -145,7 +145,7 @@ export class CloudView {
   /** Whether ENIs of this node without an instance are to be expected. */
   get mayHaveLoose(): boolean {
     const { lookedAt = -Infinity } = this.#look ?? {};
-    const isOfLoose = (call: Call) =>
+    const isOfLoose = (call: EniCall) =>
       OF_LOOSE.includes(call.action.kind) && !isSettled(call, lookedAt);
     return this.#enis.some(isMoving) || this.calls.some(isOfLoose);
   }
@@ -163,7 +163,7 @@ export class CloudView {
     );
   }
 
-  #unforgotten({ lookedAt }: Ec2Look, { enis: imds }: Sight): Call[] {
+  #unforgotten({ lookedAt }: Ec2Look, { enis: imds }: Sight): EniCall[] {
     return unforgotten(this.#ended, { lookedAt, imds });
   }
 

@@ -6,7 +6,7 @@ import {
   type Family,
   Prefix,
 } from "../../../lib/inet/mod.ts";
-import type { Call, Ec2Eni } from "../../../lib/vpc/mod.ts";
+import type { Ec2Eni, EniCall } from "../../../lib/vpc/mod.ts";
 import type { Sight } from "./sight.ts";
 import { CloudView } from "./view.ts";
 
@@ -52,7 +52,7 @@ function viewOf(...enis: Ec2Eni[]): CloudView {
 
 const A = "10.0.1.5/32";
 const B = "10.0.1.6/32";
-const ASSIGN: Call = {
+const ASSIGN: EniCall = {
   action: {
     kind: "assign",
     eni: "e",
@@ -185,8 +185,8 @@ Deno.test("one ENI of several is enough for a view to await EC2 or the metadata"
 
 Deno.test("ENIs without an instance are to be expected after calls that make some", () => {
   const eni = "f";
-  const kinds: readonly [Call["action"], boolean][] = [
-    [{ ...ASSIGN.action, kind: "create" } as Call["action"], true],
+  const kinds: readonly [EniCall["action"], boolean][] = [
+    [{ ...ASSIGN.action, kind: "create" } as EniCall["action"], true],
     [{ kind: "attach", eni, device: 2 }, true],
     [{ kind: "detach", eni, attachment: "a" }, true],
     [{ kind: "delete", eni }, true],
@@ -233,7 +233,7 @@ Deno.test("what the metadata no longer show is news, unless EC2 has taken it awa
     "as before",
   );
   assert.equal(view.sawMetadata(sightOf({ e: [A] })), true, "an ENI");
-  const calls: readonly Call["action"][] = [
+  const calls: readonly EniCall["action"][] = [
     { kind: "unassign", eni: "e", blocks: [Prefix.parse(A)] },
     { kind: "detach", eni: "f", attachment: "attach-f" },
   ];

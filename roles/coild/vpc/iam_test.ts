@@ -7,7 +7,7 @@ import {
   Ec2Client,
   ImdsClient,
 } from "../../../lib/aws/mod.ts";
-import type { Action, Outcome } from "../../../lib/vpc/mod.ts";
+import type { Action, EniOutcome } from "../../../lib/vpc/mod.ts";
 import { type Call, Cloud } from "../../../tests/lab/cloud/mod.ts";
 import { assertTight } from "../../../tests/lab/cloud/policy_testing.ts";
 import {
@@ -71,7 +71,7 @@ class Site implements AsyncDisposable {
   }
 
   /** Makes a call as coild does. */
-  async act(action: Action): Promise<Outcome & { readonly kind: "done" }> {
+  async act(action: Action): Promise<EniOutcome & { readonly kind: "done" }> {
     const template = {
       instanceId: INSTANCE,
       clusterName: CLUSTER,

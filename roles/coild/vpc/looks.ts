@@ -1,6 +1,6 @@
 import type { Clock, Loops } from "../../../lib/async/mod.ts";
 import type { Family } from "../../../lib/inet/mod.ts";
-import type { Action, Outcome } from "../../../lib/vpc/mod.ts";
+import type { Action, EniOutcome } from "../../../lib/vpc/mod.ts";
 import type { NodeAccount } from "../cloud/account.ts";
 import { MetadataSight } from "../cloud/sight.ts";
 import type { CloudView } from "../cloud/view.ts";
@@ -70,7 +70,7 @@ export class CloudLooks {
   }
 
   /** Asks for looks that show what a call has done. */
-  askAfter(action: Action, outcome: Outcome): void {
+  askAfter(action: Action, outcome: EniOutcome): void {
     this.#atImds.ask();
     const isSlow = ["attach", "detach"].includes(action.kind);
     if (isSlow || outcome.kind === "unknown") this.#atEc2.ask();

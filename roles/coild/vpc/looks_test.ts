@@ -5,7 +5,7 @@ import {
   untilPasses,
   untilQuiet,
 } from "../../../lib/async/testing.ts";
-import type { Action, Outcome } from "../../../lib/vpc/mod.ts";
+import type { Action, EniOutcome } from "../../../lib/vpc/mod.ts";
 import { loggedLines } from "../../../lib/telemetry/testing.ts";
 import type { NodeAccount } from "../cloud/account.ts";
 import type { CloudView } from "../cloud/view.ts";
@@ -119,9 +119,9 @@ Deno.test("CloudLooks looks after a call at the metadata, and at EC2 when the ca
   loggedLines();
   await using site = new Site();
   await site.counts();
-  const done: Outcome = { kind: "done" };
+  const done: EniOutcome = { kind: "done" };
   const at = { eni: "eni-1", attachment: "a" };
-  const cases: [Action, Outcome, number][] = [
+  const cases: [Action, EniOutcome, number][] = [
     [{ kind: "delete", eni: "eni-1" }, done, 0],
     [{ kind: "delete", eni: "eni-1" }, { kind: "unknown" }, 1],
     [{ kind: "attach", eni: "eni-1", device: 1 }, done, 1],

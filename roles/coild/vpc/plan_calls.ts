@@ -2,9 +2,9 @@ import { abortable, type Clock, withTimeout } from "../../../lib/async/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import {
   type Action,
-  type Call,
+  type EniCall,
+  type EniOutcome,
   learn,
-  type Outcome,
   type Pace,
 } from "../../../lib/vpc/mod.ts";
 import type { NodeAccount } from "../cloud/account.ts";
@@ -21,7 +21,7 @@ export interface PlanCallsOptions {
   readonly view: CloudView;
   readonly clock: Clock;
   readonly onBegin: (action: Action) => void;
-  readonly onEnd: (action: Action, outcome: Outcome) => void;
+  readonly onEnd: (action: Action, outcome: EniOutcome) => void;
 }
 
 /** The calls of the plan: those under way, and lessons of those that ended. */
@@ -48,7 +48,7 @@ export class PlanCalls {
   /** Begins a call. After the signal it is not sent any longer; one that was sent goes on. */
   begin(action: Action, { signal }: { readonly signal: AbortSignal }): void {
     const { account, view, onBegin } = this.#options;
-    const call: Call = { action };
+    const call: EniCall = { action };
     onBegin(action);
     log.info("Calling EC2", fieldsOf(action));
     view.begin(call);
@@ -78,7 +78,7 @@ export class PlanCalls {
       .catch(() => {}); // the time is over
   }
 
-  #ended(call: Call, outcome: Outcome): void {
+  #ended(call: EniCall, outcome: EniOutcome): void {
     const { clock, view, onEnd } = this.#options;
     const { action } = call;
     const now = clock.nowMs();

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { FakeClock, settle } from "../../../lib/async/testing.ts";
-import type { Action, Outcome } from "../../../lib/vpc/mod.ts";
+import type { Action, EniOutcome } from "../../../lib/vpc/mod.ts";
 import { loggedLines } from "../../../lib/telemetry/testing.ts";
 import type { NodeAccount } from "../cloud/account.ts";
 import { CloudView } from "../cloud/view.ts";
@@ -9,8 +9,8 @@ import { PlanCalls } from "./plan_calls.ts";
 const { signal } = new AbortController();
 const DELETE: Action = { kind: "delete", eni: "eni-1" };
 const ATTACH: Action = { kind: "attach", eni: "eni-2", device: 1 };
-const DONE: Outcome = { kind: "done" };
-const REFUSED: Outcome = { kind: "refused", why: "other" };
+const DONE: EniOutcome = { kind: "done" };
+const REFUSED: EniOutcome = { kind: "refused", why: "other" };
 
 type Sent = Parameters<NodeAccount["perform"]>[1];
 
@@ -21,7 +21,7 @@ class Site {
   readonly clock = new FakeClock();
   readonly view = new CloudView(() => [], { families: ["ipv4"] });
   readonly calls: PlanCalls;
-  readonly #answers: ((outcome: Outcome) => void)[] = [];
+  readonly #answers: ((outcome: EniOutcome) => void)[] = [];
 
   constructor() {
     const account = {
@@ -48,7 +48,7 @@ class Site {
   }
 
   /** Answers the oldest call. */
-  async answer(outcome: Outcome): Promise<void> {
+  async answer(outcome: EniOutcome): Promise<void> {
     this.#answers.shift()?.(outcome);
     await settle();
   }
