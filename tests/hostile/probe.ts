@@ -1,5 +1,4 @@
 /** Traffic under which something is removed, and how long it did not get through. */
-import type { Sandbox } from "../apiserver/coild_lab.ts";
 
 const INTERVAL_S = 0.02;
 
@@ -10,7 +9,10 @@ export interface Probe {
 }
 
 /** Asks every 20 ms until stopped. Resolves after the first answer. */
-export async function probe(from: Sandbox, to: string): Promise<Probe> {
+export async function probe(
+  from: { readonly netns: string },
+  to: string,
+): Promise<Probe> {
   const child = new Deno.Command("nsenter", {
     args: [
       ...[`--net=/run/netns/${from.netns}`, "ping", "-D", "-n"],
