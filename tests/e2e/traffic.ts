@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { hostPort } from "../../lib/inet/mod.ts";
 import { SERVICES } from "../../lib/kube/mod.ts";
+import { readDrops } from "../lab/drops.ts";
 import { eventually, sleep } from "../lab/mod.ts";
 import type { Installation } from "./installation.ts";
 import { HTTP_PORT, type RunningPod } from "./pods.ts";
@@ -14,6 +15,9 @@ export interface TrafficCount {
   readonly url: string;
   readonly done: number;
   readonly failed: number;
+  /** The longest that one took. */
+  readonly longestMs: number;
+  /** Of the last one that failed: when, whether it was connected, and whether the client had a processor. */
   readonly last?: string;
 }
 
@@ -75,14 +79,22 @@ export class Traffic implements AsyncDisposable {
   /** Does something, and lets no request fail in the meantime. */
   async during(work: () => Promise<void>): Promise<void> {
     const before = await this.counts();
+    const drops = await readDrops();
     await work();
     // What comes late has its chance.
     await sleep(500);
     const after = await this.counts();
     const failures = (counts: readonly TrafficCount[]) =>
       counts.map(({ url, failed }) => ({ url, failed }));
-    const last = after.map(({ url, last = "" }) => `${url}: ${last}`);
-    const notes = [`load ${Deno.loadavg().join(" ")}`, ...last].join("\n");
+    const notes = [
+      `load ${Deno.loadavg().join(" ")}`,
+      `dropped before ${JSON.stringify(drops)}, after ${
+        JSON.stringify(await readDrops())
+      }`,
+      ...after.map(({ url, longestMs, last = "" }) =>
+        `${url}: ${longestMs} ms at most; ${last}`
+      ),
+    ].join("\n");
     assert.deepEqual(failures(after), failures(before), notes);
     for (const [index, { url, done }] of after.entries()) {
       assert.ok(done > (before[index]?.done ?? 0), `${url}: nothing was asked`);

@@ -31,6 +31,7 @@ const (
 	udpPort        = ":9000"
 	requestTimeout = 5 * time.Second
 	pause          = 20 * time.Millisecond
+	tick           = 20 * time.Millisecond
 	patience       = 60 * time.Second
 )
 
@@ -132,9 +133,11 @@ func show(text string, err error) error {
 	return err
 }
 
-// get uses a new connection every time: an old one could hide that no new one comes about.
+// get uses a new connection every time: an old one could hide that no new one comes about. It ends the connection itself,
+// without keeping it: where the server ends it, its kernel remembers the ports for a minute, and may answer the SYN of
+// another one with the same ports, made by a Service or past it, as if it were a late packet of the former one.
 func get(url string) (string, error) {
-	client := http.Client{Timeout: requestTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: requestTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: -1}}
 	var connected atomic.Bool
 	trace := httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
 	request, err := http.NewRequestWithContext(httptrace.WithClientTrace(context.Background(), &trace), "GET", url, nil)
@@ -142,10 +145,12 @@ func get(url string) (string, error) {
 		return "", err
 	}
 	start := time.Now()
+	standstill := watchStandstill()
 	response, err := client.Do(request)
+	longest := standstill()
 	if err != nil {
-		return "", fmt.Errorf("%s to %s, connected: %t: %w",
-			start.Format(time.StampMilli), time.Now().Format(time.StampMilli), connected.Load(), err)
+		return "", fmt.Errorf("%s to %s, connected: %t, this process stood still for %v at most: %w",
+			start.Format(time.StampMilli), time.Now().Format(time.StampMilli), connected.Load(), longest, err)
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
@@ -153,6 +158,30 @@ func get(url string) (string, error) {
 		err = fmt.Errorf("Cannot get %q: %s", url, response.Status)
 	}
 	return string(body), err
+}
+
+// watchStandstill returns what ends it and tells how long this process had no processor, at most.
+func watchStandstill() func() time.Duration {
+	stop, longest := make(chan struct{}), make(chan time.Duration)
+	go func() {
+		ticker := time.NewTicker(tick)
+		defer ticker.Stop()
+		var most time.Duration
+		for last := time.Now(); ; {
+			select {
+			case <-stop:
+				longest <- max(most, time.Since(last))
+				return
+			case <-ticker.C:
+				most = max(most, time.Since(last))
+				last = time.Now()
+			}
+		}
+	}()
+	return func() time.Duration {
+		close(stop)
+		return (<-longest).Round(time.Millisecond)
+	}
 }
 
 func datagram(address string) (string, error) {
@@ -177,10 +206,11 @@ func datagram(address string) (string, error) {
 
 // counts are what one URL's requests came to.
 type counts struct {
-	URL    string `json:"url"`
-	Done   int    `json:"done"`
-	Failed int    `json:"failed"`
-	Last   string `json:"last,omitempty"`
+	URL       string `json:"url"`
+	Done      int    `json:"done"`
+	Failed    int    `json:"failed"`
+	LongestMs int64  `json:"longestMs"`
+	Last      string `json:"last,omitempty"`
 }
 
 func traffic(urls []string) error {
@@ -191,8 +221,10 @@ func traffic(urls []string) error {
 		all[i].URL = url
 		go func() {
 			for {
+				start := time.Now()
 				_, err := get(url)
 				mutex.Lock()
+				all[i].LongestMs = max(all[i].LongestMs, time.Since(start).Milliseconds())
 				if err == nil {
 					all[i].Done++
 				} else {
