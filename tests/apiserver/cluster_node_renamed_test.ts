@@ -96,7 +96,6 @@ Deno.test("a node is renamed: old pods keep their network, new ones get blocks o
     await eventually(
       "no block of the old name",
       async () => (await blocksOf(lab, OLD)).length === 0,
-      { timeoutMs: 60_000 },
     );
   });
 

@@ -236,7 +236,6 @@ Deno.test("coild serves the coordinator and nothing else", async (t) => {
     await eventually(
       "the resource",
       async () => /^11 spidercoordinator: default no ready/.test(await add()),
-      { timeoutMs: 60_000 },
     );
     const status = { phase: "Synced", serviceCIDR: [SERVICES] };
     await setSpiderStatus(plane, status);
@@ -364,7 +363,7 @@ Deno.test("coild serves the coordinator and nothing else", async (t) => {
       await eventually("contact", async () => {
         const sample = "coil_coordinator_defaults_age_seconds";
         return await coild.metric(sample) !== undefined;
-      }, { timeoutMs: 90_000 });
+      });
       await plane.request("DELETE", `${SPIDER_PATH}/default`);
       await plane.apply(spiderCoordinator({ hostRuleTable: 502 }));
       await eventually("the next one", async () => {

@@ -212,7 +212,7 @@ export class Coild implements AsyncDisposable {
         if (!this.process.isRunning) return true;
         await this.call("Status", undefined);
         return true;
-      }, { timeoutMs: 90_000 });
+      });
     } catch (cause) {
       throw new Error(`Cannot go on: ${await this.process.logs()}`, { cause });
     }

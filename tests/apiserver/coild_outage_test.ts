@@ -62,7 +62,6 @@ Deno.test("coild outlives outages in the middle of its requests", async (t) => {
         await eventually(
           "the block to be gone",
           async () => !(await lab.blocks()).includes(name),
-          { timeoutMs: 120_000 },
         );
       } finally {
         stop.abort();

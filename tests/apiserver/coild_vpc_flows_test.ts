@@ -229,7 +229,6 @@ async function damage(
   await eventually(
     `what "${command}" removed`,
     async () => await stateOf(node) === before,
-    { timeoutMs: 60_000 },
   );
   return broken;
 }
@@ -337,7 +336,7 @@ Deno.test("packets of pods with addresses of their VPC go their ways, each thing
         reason === "AddressQuarantined" &&
         message.includes(second.addresses[0] ?? "none")
       );
-    }, { timeoutMs: 90_000 });
+    });
     // Its address may be that of a pod of the other node, which lost it.
     const later = await add("later", again);
     for (const to of [PEER, PEER6, OUTSIDE, OUTSIDE6, ...first.addresses]) {

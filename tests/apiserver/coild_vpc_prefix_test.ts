@@ -112,7 +112,7 @@ async function showsNoFault(
     const lines = out.trim().split("\n");
     return lines.length === pods.length && err === "" &&
       lines.every((line) => / ok /.test(line));
-  }, { timeoutMs: 90_000 });
+  });
 }
 
 Deno.test("coild --addresses=vpc gives pods addresses of prefixes on several ENIs, and gives back what they no longer need", async (t) => {
@@ -205,7 +205,7 @@ Deno.test("coild --addresses=vpc gives pods addresses of prefixes on several ENI
     await eventually("a detachment", async () => {
       const { DetachNetworkInterface } = await vpc.site.changes();
       return DetachNetworkInterface === 1;
-    }, { timeoutMs: 120_000 });
+    });
     await pods.coild.process.kill9();
     pods.coild = await vpc.start(SMALL);
     await eventually("the ENI to be deleted, after the refusal", async () => {

@@ -84,7 +84,7 @@ class Stage {
           JSON.stringify(seen[key as keyof typeof seen]) ===
             JSON.stringify(value)
         );
-      }, { timeoutMs: 40_000 });
+      });
     } catch (cause) {
       throw new Error(`Cannot go on: ${JSON.stringify(seen)}`, { cause });
     }

@@ -473,7 +473,7 @@ Deno.test("with Kubernetes' own controllers: pods are counted, and everything go
       await eventually("2 pods", async () => {
         const { status } = await lab.egress(KEY);
         return status?.replicas === 2 && status.availableReplicas === 0;
-      }, { timeoutMs: 90_000 });
+      });
       await lab.awaitCondition(KEY, "Progressing", "True RollingOut");
       const pods = await lab.plane.kubectl(
         ...["-n", "internet", "get", "pods", "-o", "name"],
@@ -491,7 +491,7 @@ Deno.test("with Kubernetes' own controllers: pods are counted, and everything go
     const { message } = await eventually("the failure", async () => {
       const condition = await lab.condition(KEY, "Degraded");
       return condition?.reason === "FailedCreate" && condition;
-    }, { timeoutMs: 90_000 });
+    });
     assert.match(message, /exceeded quota/);
   });
 
@@ -515,7 +515,6 @@ Deno.test("with Kubernetes' own controllers: pods are counted, and everything go
     await eventually(
       "the end of the slices",
       async () => (await slices()).length === 0,
-      { timeoutMs: 90_000 },
     );
     for (
       const [api, plural] of [

@@ -30,7 +30,7 @@ async function standby(lab: ControllerLab) {
     const watches = await requestsOf(lab, "watch", since);
     const kinds = new Set(watches.map(({ resource }) => resource));
     return CACHED.every((kind) => kinds.has(kind));
-  }, { timeoutMs: 30_000 });
+  });
   return controller;
 }
 
@@ -172,7 +172,7 @@ Deno.test("coil-controller spares the API server: few writes of numbers, and a s
       await eventually("the last numbers", async () => {
         const { status } = await lab.pool("many");
         return status?.blocks?.allocated === 12;
-      }, { timeoutMs: 60_000 });
+      });
       assert.ok(await writes() <= 4, `${await writes()} writes`);
     },
   );

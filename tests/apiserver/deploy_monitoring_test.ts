@@ -211,7 +211,7 @@ async function scrape(
   const text = await eventually(`metrics of ${job}`, async () => {
     const found = await get();
     return has.test(found) && found;
-  }, { timeoutMs: 60_000 });
+  });
   return { text, target: targetOf(job) };
 }
 
@@ -223,7 +223,7 @@ async function scrapeGateway(): Promise<Scrape> {
   const text = await eventually("metrics of the traffic", async () => {
     const found = (await gateway.metrics("")).join("\n");
     return TRAFFIC.every((name) => found.includes(`\n${name}{`)) && found;
-  }, { timeoutMs: 60_000 });
+  });
   return { text, target: targetOf("egress"), honorLabels: true };
 }
 

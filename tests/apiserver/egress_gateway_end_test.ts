@@ -172,7 +172,7 @@ Deno.test("each gateway keeps its own entry in the Egress' status", async (t) =>
     await eventually("the name in the entry", async () => {
       const { limitedClients = [] } = await entryOf("internet-1") ?? {};
       return limitedClients.join() === "team/client";
-    }, { timeoutMs: 30_000 });
+    });
     await eventually(
       "its name in the log",
       () =>
@@ -181,7 +181,6 @@ Deno.test("each gateway keeps its own entry in the Egress' status", async (t) =>
           line.includes("A client has reached its connection limit") &&
           line.includes("team/client")
         ),
-      { timeoutMs: 30_000 },
     );
     assert.equal((await entryOf("internet-2"))?.limitedClients, undefined);
   });
@@ -206,7 +205,6 @@ Deno.test("each gateway keeps its own entry in the Egress' status", async (t) =>
         one.logs.concat(two.logs).some((line) =>
           line.includes("Cannot write the gateway's status")
         ),
-      { timeoutMs: 30_000 },
     );
     assert.equal((await one.ready()).status, 200);
     const { limitedClients = [] } = await entryOf("internet-1") ?? {};

@@ -53,7 +53,7 @@ Deno.test("migrate: the way back, with pods of v2 and a part of v1's replaced", 
       ...["get", "addressblocks", "-l", OF_V2, "-o", "name"],
     );
     return text.trim() === "";
-  }, { timeoutMs: 120_000 });
+  });
   assert.ok(kubelet.running.every(({ network }) => network === "v1"));
   assert.equal(kubelet.running.length, 2);
 

@@ -203,7 +203,7 @@ Deno.test("migrate replace: refuses, stops, waits, is interrupted, and comes to 
       const text = await process.logs();
       assert.ok(process.isRunning, text);
       return text.includes(": replaced");
-    }, { timeoutMs: 120_000 });
+    });
     await process.kill9();
     assert.ok(ofV1(lab, "").length < before);
     assert.equal(await phase(lab), "replacing pods");
@@ -368,7 +368,7 @@ Deno.test("migrate replace: refuses, stops, waits, is interrupted, and comes to 
           "jsonpath={.metadata.deletionTimestamp}",
         );
         return text !== "";
-      }, { timeoutMs: 120_000 });
+      });
       await process.kill9();
       assert.deepEqual(await blocks(lab), [held, "default-29-v1"]);
       assert.equal(await phase(lab), "releasing blocks");

@@ -290,7 +290,7 @@ export class MigrationLab implements AsyncDisposable {
         ...["-o", "jsonpath={.status.numberReady}"],
       );
       return Number(ready) === this.lab.nodes.length;
-    }, { timeoutMs: 120_000 });
+    });
   }
 
   /** Removes v2's workloads; new pods get their network from v1 again. */

@@ -211,7 +211,7 @@ export class PolicyLab implements AsyncDisposable {
         path: `/namespaces/${NAMESPACE}/egresses/internet?dryRun=All`,
       });
       return message.includes("ValidatingAdmissionPolicy");
-    }, { timeoutMs: 60_000 });
+    });
   }
 
   /** Ends everything and removes it. */

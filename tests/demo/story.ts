@@ -393,7 +393,7 @@ async function giveBack(
           ...["get", "addressblocks", "-o", "name"],
         );
         return names.trim() === "";
-      }, { timeoutMs: 60_000 }),
+      }),
   );
   await kubectl(cluster, "get", "addresspools");
   line();

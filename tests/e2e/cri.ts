@@ -95,7 +95,7 @@ export async function usesNetwork(
   await eventually(`containerd to use network "${name}"`, async () => {
     const names = await networkNames(node);
     return names.includes(name);
-  }, { timeoutMs: 180_000 });
+  });
 }
 
 /** Has the node use the network of that file, which sorts before Coil's own, until it is disposed of. */

@@ -179,7 +179,7 @@ async function askForTokens(t: Deno.TestContext): Promise<void> {
   await eventually("the policy to be in force", async () => {
     const { message } = await ask(bound(other));
     return message.includes("ValidatingAdmissionPolicy");
-  }, { timeoutMs: 60_000 });
+  });
   // What RBAC refuses already: the policy must do it without its help.
   await lab.plane.apply({
     apiVersion: "rbac.authorization.k8s.io/v1",

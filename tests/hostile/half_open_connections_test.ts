@@ -74,7 +74,7 @@ class Attack {
       const logs = await flood.logs();
       assert.ok(flood.isRunning, logs);
       return logs.includes("opened");
-    }, { timeoutMs: 60_000 });
+    });
     return flood;
   }
 }

@@ -12,8 +12,11 @@ export function awaitedLater<T>(promise: Promise<T>): Promise<T> {
   return promise;
 }
 
-/** Far more than anything takes, on a machine that is busy with all the tests, too. */
-const PATIENCE_MS = 180_000;
+/**
+ * Far more than anything takes, on a machine that is busy with all the tests, too; and less than 150 s,
+ * after which coild looks at its clients and blocks although nothing was reported.
+ */
+const PATIENCE_MS = 140_000;
 
 /** At most so long it waits between probes that take long themselves, as a start of kubectl does. */
 const LONGEST_PAUSE_MS = 500;

@@ -70,7 +70,7 @@ async function sendAll(
   await lab.send(packets);
   await eventually("every packet decided on", async () => {
     return await passed(lab) - before === packets.length;
-  }, { timeoutMs: 20_000 });
+  });
   return await flowsBySource(lab);
 }
 
@@ -120,7 +120,7 @@ netnsTest(
         flowsOf(client.ipv4, 60, { first: 30_000 }),
       );
       return flows[client.ipv4] === 100;
-    }, { timeoutMs: 10_000 });
+    });
   },
 );
 
@@ -148,7 +148,7 @@ netnsTest(
     await eventually("the second packets of the first flows", async () => {
       const seen = await lab.seen();
       return seen.includes(`${AT.gateway.ipv4} x 100`);
-    }, { timeoutMs: 10_000 });
+    });
     assert.equal((await lab.counted())["limited_ipv4"], 100);
   },
 );

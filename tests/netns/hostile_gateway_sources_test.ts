@@ -44,7 +44,7 @@ async function seenAfter(
       seen.some((line) => line.startsWith(`${AT.gateway[family]} `))
     );
     return through ? seen : undefined;
-  }, { timeoutMs: 10_000 });
+  });
 }
 
 const ONLY_MARKERS = [`${AT.gateway.ipv4} x 1`, `${AT.gateway.ipv6} x 1`];
@@ -154,7 +154,7 @@ netnsTest(
     await eventually("packets outside", async () => {
       const seen = await lab.seen();
       return seen.length === 2 ? seen : undefined;
-    }, { timeoutMs: 10_000 });
+    });
     const before = await lab.seen();
     assert.deepEqual(before, [
       `${AT.client.ipv4} x 1`,
@@ -193,7 +193,7 @@ netnsTest(
     await eventually("all of them counted", async () => {
       const { unsolicited_ipv4, unsolicited_ipv6 } = await lab.counted();
       return unsolicited_ipv4 === 6 && unsolicited_ipv6 === 13;
-    }, { timeoutMs: 10_000 });
+    });
     const got = await lab.client.exec("nft", "list", "table", "inet", "got");
     assert.match(got, /counter packets 0 bytes 0/);
   },

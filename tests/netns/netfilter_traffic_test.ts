@@ -134,7 +134,7 @@ async function settlesAt(
   await eventually("the counts", async () => {
     assert.deepEqual(await counts(), expected);
     return true;
-  }, { timeoutMs: 10_000 });
+  });
 }
 
 /** Whether so many echo requests are all answered. Waits long for answers unless none is expected. */

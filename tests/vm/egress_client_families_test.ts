@@ -93,7 +93,7 @@ egressTest("egress of one family", {
         await eventually("its own IPv6 address outside", async () => {
           const seen = await askTcp(client.sockets, near).catch(() => "");
           return client.pod.addresses.includes(seen);
-        }, { timeoutMs: 30_000 });
+        });
         await expectGateway(cluster, client, ipv4);
         await cluster.patchEgress(
           "single",
@@ -103,7 +103,6 @@ egressTest("egress of one family", {
         await eventually(
           "the refusal",
           () => expectRefusal(client, "ipv6").then(() => true),
-          { timeoutMs: 30_000 },
         );
         // Packets from before, which may be under way, have been its own.
         await expectNoLeak(client.pod.addresses);

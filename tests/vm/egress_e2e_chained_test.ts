@@ -202,7 +202,6 @@ egressTest("egress after another plugin, originating-only", {
         await eventually(
           "its own address outside",
           async () => await askTcp(client.sockets, near, ASK) === own,
-          { timeoutMs: 180_000 },
         );
         await cluster.daemonOf(client.pod.node).kill9();
         await cluster.annotate(client, EGRESS);
@@ -210,7 +209,6 @@ egressTest("egress after another plugin, originating-only", {
         await eventually(
           "the gateway's address outside",
           async () => await askTcp(client.sockets, near, ASK) !== own,
-          { timeoutMs: 180_000 },
         );
         await expectGateway(cluster, client);
         await expectNoLeak(client.pod.addresses);

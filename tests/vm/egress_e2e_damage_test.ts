@@ -137,7 +137,7 @@ egressTest("coild mends its clients by itself, after a program in the pod", {
           assert.equal(condition?.status, "True");
           assert.ok(condition.message.includes(`leave the node as ${seenAs}`));
           return true;
-        }, { timeoutMs: 180_000 });
+        });
         await expectNoLeak([seenAs]);
       },
     "a gateway that is annotated as a client gets an Event, and goes on as it is":

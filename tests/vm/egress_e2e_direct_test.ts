@@ -281,7 +281,6 @@ egressTest("egress by gateways that the client chooses", {
         await eventually(
           "the gateway to be back",
           () => killed.restarts > restarts && killed.ready,
-          { timeoutMs: 180_000 },
         );
         await expectUntouched(flows);
         await awaitGateways(cluster, killed, other);
@@ -318,7 +317,6 @@ egressTest("egress by gateways that the client chooses", {
       await eventually(
         "the gateway to end",
         () => !cluster.kubelet.gateways().includes(drained),
-        { timeoutMs: 180_000 },
       );
       await cluster.gatewaysReady(EGRESS, 2);
     },

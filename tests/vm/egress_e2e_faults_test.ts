@@ -66,7 +66,7 @@ async function answering(
     );
     if (silent.length === 0) return true;
     throw new Error(`silent: ${silent.map(describe).join("; ")}`);
-  }, { timeoutMs: 180_000 });
+  });
 }
 
 function describe({ report }: { readonly report: FlowReport }): string {
@@ -145,7 +145,7 @@ async function connectable(
       await eventually(`a gateway before ${address}`, async () => {
         const source = await askTcp(sockets, address, { timeoutMs: 2_000 });
         return gatewayOf(cluster, egress, source);
-      }, { timeoutMs: 180_000 });
+      });
     }
   }
 }
@@ -157,7 +157,6 @@ async function crash(gateway: Gateway): Promise<void> {
   await eventually(
     `${gateway.pod.name} to be back`,
     () => gateway.restarts > restarts && gateway.ready,
-    { timeoutMs: 180_000 },
   );
 }
 

@@ -186,7 +186,7 @@ egressTest("egress end to end", {
             name: "near",
           });
           return seen.every((source) => status?.sources?.includes(source));
-        }, { timeoutMs: 90_000 });
+        });
       },
 
     "coil connectivity test --egress: pods of both nodes, Service, API server and Egress, all in one run":
@@ -322,13 +322,13 @@ egressTest("egress end to end", {
           // SYN packets that nobody answers end by our own time-out.
           return refusal !== undefined && refusal.name !== "TimeoutError" &&
             performance.now() - started < 1_500;
-        }, { timeoutMs: 60_000 });
+        });
         // The other Egress is none of that.
         await askTcp(first.sockets, OUTSIDE.ipv4.near);
         gateway?.process.signal("SIGCONT");
         await eventually("an answer", async () => {
           return await askTcp(first.sockets, address) !== "";
-        }, { timeoutMs: 60_000 });
+        });
       },
 
     "an annotation that comes, changes and goes while the pod lives": async (

@@ -51,7 +51,6 @@ async function longestGap(run: () => Promise<void>): Promise<number> {
       "answers on all flows",
       () =>
         flows.every(({ report }, i) => report.answered > (before[i] ?? 0) + 2),
-      { timeoutMs: 60_000 },
     );
   };
   await answered();
@@ -71,7 +70,6 @@ async function networkdStarts(cluster: EgressCluster): Promise<void> {
     await eventually(
       "the rules of both families to be put back",
       async () => await repairs(cluster) >= before + 2,
-      { timeoutMs: 60_000 },
     );
   });
   // deno-lint-ignore no-console -- a figure

@@ -164,5 +164,5 @@ async function seenAfterMarkers(
     const markers = seen.filter(({ tag }) => tag === MARKER);
     if (markers.length < FAMILIES.length) return undefined;
     return seen.filter(({ tag }) => tag !== MARKER);
-  }, { timeoutMs: 60_000 });
+  });
 }
