@@ -269,21 +269,26 @@ netnsTest("coild ends when scrapers have their answers", async () => {
   await using coild = await WholeCoild.start("--metrics-auth");
   await coild.ready();
   // It asks the API server whose token that is.
-  await coild.delayAnswers(700);
-  const url = "http://127.0.0.1:9384/metrics";
-  const status = awaitedLater(
-    coild.host.exec(
+  await coild.delayAnswers(300);
+  let status: Promise<string> | undefined;
+  const ask = async () => {
+    const url = "http://127.0.0.1:9384/metrics";
+    const answer = await coild.host.exec(
       ...["curl", "-so/dev/null", "-w%{http_code}"],
       ...["-HAuthorization: Bearer t", url],
-    ),
-  );
-  await until("the request to be read", async () => {
+    );
+    status = undefined;
+    return answer;
+  };
+  const asked = await eventually("a request to be read", async () => {
+    // On a busy machine the one before may have been answered unseen.
+    const asked = status ??= awaitedLater(ask());
     const filter = ["state", "established", "sport", "= :9384"];
     const sockets = await coild.host.exec("ss", "-Htn", ...filter);
-    return sockets.startsWith("0 ");
+    return sockets.startsWith("0 ") && { status: asked };
   });
   assert.equal(await coild.stop(), 0);
-  assert.match(await status, /^[245]\d\d$/);
+  assert.match(await asked.status, /^[245]\d\d$/);
 });
 
 netnsTest(

@@ -38,7 +38,7 @@ export interface Suite {
   readonly longest?: readonly string[];
   /** All files are one module, or one for each job, so that what they share is loaded once. */
   readonly together?: true;
-  /** How long a file may take, or a test of those that are one module: three times what the longest takes, or more. Default 5. */
+  /** How long a file may take, or a test of those that are one module: five times what the longest takes on an idle machine, or more: a busy one takes three times as long. Default 5. */
   readonly fileMinutes?: number;
   /** What takes long the first time and would keep a test silent. */
   readonly prepare?: (log: Log) => Promise<unknown>;
@@ -248,7 +248,7 @@ export const SUITES: readonly Suite[] = [
       curl: "curl",
     },
     root: true,
-    fileMinutes: unlessLonger("COIL_FAULT_STEPS", 15),
+    fileMinutes: unlessLonger("COIL_FAULT_STEPS", 30),
     args: [],
     prepare: async (log) => {
       await sweepLabs({ log });
@@ -264,7 +264,7 @@ export const SUITES: readonly Suite[] = [
     paths: ["tests/fuzz"],
     packages: {},
     root: false,
-    fileMinutes: unlessLonger("COIL_FUZZ_SECONDS", 15),
+    fileMinutes: unlessLonger("COIL_FUZZ_SECONDS", 30),
     args: [],
     // It only works, and would take the time from it.
     after: ["faults"],
@@ -312,7 +312,7 @@ export const SUITES: readonly Suite[] = [
     },
     root: true,
     // All demos are one file.
-    fileMinutes: 15,
+    fileMinutes: 30,
     args: [],
     prepare: async (log) => {
       await ensureControlPlane({ log });
@@ -335,7 +335,7 @@ export const SUITES: readonly Suite[] = [
       "containernetworking-plugins": "/usr/lib/cni/macvlan",
     },
     root: true,
-    fileMinutes: 10,
+    fileMinutes: 20,
     args: [],
     prepare: (log) => buildExecutable({ log }),
     // One process most of the time, as faults and fuzz before it.
@@ -348,7 +348,7 @@ export const SUITES: readonly Suite[] = [
     paths: ["tests/image"],
     packages: { ...BUILD_PACKAGES, ...NET_PACKAGES, buildah: "buildah" },
     root: true,
-    fileMinutes: 10,
+    fileMinutes: 20,
     args: [],
     prepare: (log) => buildImage({ log }),
     after: ["executable"],
