@@ -124,7 +124,7 @@ Deno.test("a pod's half-open connections stop no daemon", async (t) => {
   const pod = await lab.createPod("attacker");
   await coild.add(pod);
   const attack = new Attack(lab, pod);
-  const get = (url: string) => node.run("curl", "-sf", "-m5", url);
+  const get = (url: string) => node.run("curl", "-sf", "-m20", url);
 
   await t.step(
     "20,000 of them cost coild some connections, and no ADD or scrape",
@@ -144,7 +144,7 @@ Deno.test("a pod's half-open connections stop no daemon", async (t) => {
       assert.match(await get("http://127.0.0.1:9384/metrics"), /coil_coild_/);
       const [host] = node.addresses;
       const url = `http://${host}:9384/metrics`;
-      assert.match(await inPod(other, "curl", "-sf", "-m5", url), /coil_/);
+      assert.match(await inPod(other, "curl", "-sf", "-m20", url), /coil_/);
       assert.ok(coild.process.isRunning);
     },
   );
@@ -152,7 +152,7 @@ Deno.test("a pod's half-open connections stop no daemon", async (t) => {
   await t.step("a pod does not reach coild's health port", async () => {
     const [host] = node.addresses;
     const url = `http://${host}:9385/readyz`;
-    await assert.rejects(inPod(pod, "curl", "-sf", "-m5", url), /exit code 7/);
+    await assert.rejects(inPod(pod, "curl", "-sf", "-m20", url), /exit code 7/);
     assert.equal(await get("http://127.0.0.1:9385/readyz"), "ok");
   });
 

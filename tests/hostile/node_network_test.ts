@@ -175,9 +175,11 @@ Deno.test("a node's pods survive another program that changes its network", asyn
     async () => {
       const before = await repairs(coild, "rule") ?? 0;
       const cpu = await cpuSeconds(coild);
-      const until = performance.now() + 4_000;
+      const startMs = performance.now();
       let removed = 0;
-      while (performance.now() < until) {
+      const seconds = () => (performance.now() - startMs) / 1_000;
+      // On a busy machine a command takes so long that it comes back late.
+      while (seconds() < 4 || removed < 3 && seconds() < 60) {
         try {
           await node.run("ip", "rule", "del", "pref", "2000");
           removed++;
@@ -186,10 +188,11 @@ Deno.test("a node's pods survive another program that changes its network", asyn
         }
       }
       const count = (await repairs(coild, "rule") ?? 0) - before;
+      const took = seconds();
       assert.ok(removed >= 3, `it came back ${removed} times`);
-      assert.ok(count <= 25, `${count} repairs in 4 s`);
+      assert.ok(count <= 6.25 * took, `${count} repairs in ${took} s`);
       const used = await cpuSeconds(coild) - cpu;
-      assert.ok(used < 2, `${used} s of processor in 4 s`);
+      assert.ok(used < took / 2, `${used} s of processor in ${took} s`);
       await eventually("the rule", async () => await state() === whole);
       const lines = (await coild.process.logs()).split("\n").filter((line) =>
         line.includes("Restored parts of the node's network")

@@ -129,7 +129,7 @@ class Lab implements AsyncDisposable {
   async sourceAt(host: string, from?: string): Promise<string> {
     const source = from === undefined ? [] : ["--interface", from];
     const url = host.includes(":") ? `http://[${host}]/` : `http://${host}/`;
-    const options = ["-sS", "--max-time", "5", ...source, url];
+    const options = ["-sS", "--max-time", "30", ...source, url];
     const text = await this.node.exec("curl", ...options);
     return text.replace("::ffff:", "");
   }
@@ -184,7 +184,7 @@ netnsTest(
     await using lab = await Lab.start();
     const metadata = async (netns: TempNetns) => {
       const url = lab.cloud.endpoints.imds[INSTANCE];
-      const curl = ["curl", "-sS", "--max-time", "5"];
+      const curl = ["curl", "-sS", "--max-time", "30"];
       const ttl = "x-aws-ec2-metadata-token-ttl-seconds: 60";
       const put = [...curl, "-X", "PUT", "-H", ttl, `${url}/latest/api/token`];
       const token = await netns.exec(...put as [string]);

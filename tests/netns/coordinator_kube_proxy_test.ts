@@ -49,7 +49,7 @@ netnsTest(
         `{ type filter hook forward priority 0; }; ${drop}`,
     );
     assert.equal(await ask(), "", "dropped");
-    const ping = ["ping", "-n", "-c1", "-W10", SERVER] as const;
+    const ping = ["ping", "-n", "-c1", "-w20", SERVER] as const;
     const echo = await pod.netns.tryExec(...ping);
     assert.equal(echo.code, 0, "only TCP has states that do not fit");
     // As in mode ipvs, and in mode iptables with nf_conntrack_tcp_be_liberal=1.

@@ -175,7 +175,7 @@ netnsTest(
           } dnat to ${addressIn(network, "ipv4", 100)}; }; }`,
       );
       const { code, stdout } = await lab.switch.tryExec(
-        ...["ping", "-n", "-c", "1", "-W", "2", "-s"] as [string, ...string[]],
+        ...["ping", "-n", "-c", "1", "-w", "20", "-s"] as [string, ...string[]],
         port === 30006 ? "100" : "200",
         ...["-I", "10.8.0.1", "10.6.0.10"],
       );
