@@ -64,7 +64,7 @@ class Bed implements AsyncDisposable {
     return new AnnounceClient({
       tokens: this.tokens,
       port: this.port,
-      timeoutMs: 2_000,
+      timeoutMs: 30_000,
       nowMs: () => this.nowMs,
       ...options,
     });

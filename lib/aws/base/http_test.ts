@@ -15,7 +15,7 @@ async function sizeOf(
   using http = new HttpClient({
     peer: "EC2",
     endpoint,
-    timeoutMs: 5_000,
+    timeoutMs: 60_000,
     maxBytes,
   });
   const { body } = await http.send({ ...GET, url: endpoint });
@@ -44,7 +44,7 @@ Deno.test("send() reads characters that come in pieces", async () => {
   const text = "a" + "😀".repeat(200_000);
   await using server = new LoopbackServer(() => new Response(text));
   const endpoint = server.url;
-  using http = new HttpClient({ peer: "EC2", endpoint, timeoutMs: 5_000 });
+  using http = new HttpClient({ peer: "EC2", endpoint, timeoutMs: 60_000 });
   const { body } = await http.send({ ...GET, url: endpoint });
   assert.ok(body === text);
 });
@@ -80,7 +80,7 @@ function clientWithProxy(endpoint: string, isLocal: boolean): HttpClient {
   Deno.env.set("HTTP_PROXY", "http://127.0.0.1:1");
   try {
     const peer = "the service";
-    return new HttpClient({ peer, endpoint, timeoutMs: 5_000, isLocal });
+    return new HttpClient({ peer, endpoint, timeoutMs: 60_000, isLocal });
   } finally {
     if (before === undefined) Deno.env.delete("HTTP_PROXY");
     else Deno.env.set("HTTP_PROXY", before);
@@ -118,7 +118,7 @@ Deno.test("send() sends once what a peer takes without an answer, also after it 
     using http = new HttpClient({
       peer: "EC2",
       endpoint,
-      timeoutMs: 5_000,
+      timeoutMs: 60_000,
       once: true,
     });
     const post = { method: "POST", headers: {}, url: endpoint } as const;
@@ -137,7 +137,7 @@ async function firstLine(isLocal: boolean): Promise<string | undefined> {
   using http = new HttpClient({
     peer: "x",
     endpoint,
-    timeoutMs: 5_000,
+    timeoutMs: 60_000,
     isLocal,
   });
   const sent = http.send({ ...GET, url: `${endpoint}/latest/a` });

@@ -43,7 +43,7 @@ Deno.test("get() respects Retry-After, but does not wait longer than its timeout
   };
   const { client, transport } = scripted(answer);
   await assert.rejects(
-    client.get(NODES, { name: "n", timeoutMs: 500 }),
+    client.get(NODES, { name: "n", timeoutMs: 5_000 }),
     (err) => err instanceof KubeApiError && err.retryAfterMs === 9000,
   );
   assert.equal(transport.requests.length, 1);

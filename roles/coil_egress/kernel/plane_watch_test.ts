@@ -68,7 +68,7 @@ function watched(lookMs?: number) {
     tell: () => routes.tell({ kind: "rule", family: "ipv4" }),
     tellOfTable: () => table.tell({ kind: "table" }),
     async until(holds: () => boolean): Promise<void> {
-      const end = performance.now() + 10_000;
+      const end = performance.now() + 60_000;
       while (!holds()) {
         assert.ok(performance.now() < end, `not so: ${holds}`);
         await sleep(2);

@@ -19,7 +19,7 @@ function service(keys: Readonly<Record<string, string>>) {
       name === "AWS_EC2_METADATA_SERVICE_ENDPOINT" ? server.url : undefined,
   };
   return {
-    imds: new ImdsClient({ env, timeoutMs: 5_000 }),
+    imds: new ImdsClient({ env, timeoutMs: 60_000 }),
     asked: () =>
       server.seen.filter(({ method }) => method === "GET")
         .map(({ path }) => path.replace("/latest/", "")),

@@ -101,7 +101,7 @@ async function ask(socketPath: string, line: string): Promise<string> {
   return await new Response(connection.readable).text();
 }
 
-function asking(socketPath: string, ms = 5_000): Promise<NodeAddresses> {
+function asking(socketPath: string, ms = 60_000): Promise<NodeAddresses> {
   return askAddresses(socketPath, { signal: AbortSignal.timeout(ms) });
 }
 
@@ -129,7 +129,7 @@ Deno.test("the door for administrators returns who had an address", async () => 
     const askingFor = (text: string) =>
       askFormer(socketPath, {
         address: Address.parse(text),
-        signal: AbortSignal.timeout(5_000),
+        signal: AbortSignal.timeout(60_000),
       });
     assert.deepEqual(await askingFor("fd02::9"), [FORMER]);
     assert.deepEqual(await askingFor("10.2.0.8"), []);
@@ -242,7 +242,7 @@ Deno.test("askRelease() hands over what was seen, and brings back what became of
     return Promise.resolve(answer);
   };
   await withDoor(async () => ANSWER, async (socketPath) => {
-    const signal = AbortSignal.timeout(5_000);
+    const signal = AbortSignal.timeout(60_000);
     assert.deepEqual(
       await askRelease(socketPath, { ...request, signal }),
       answer,
