@@ -166,7 +166,7 @@ Deno.test("coild --addresses=vpc waits for EC2 at start and at its end, and refu
     await lab.deletePod(pod);
     // EC2 may be asked for it until coild has seen that it is gone.
     await vpc.site.quiet();
-    await vpc.site.expectLayout(lab.node(), [1], { timeoutMs: 90_000 });
+    await vpc.site.expectLayout(lab.node(), [1]);
   });
 
   await t.step("SIGTERM while a call is under way", async () => {

@@ -8,7 +8,6 @@ import { CoilCluster, type LabPod } from "../lab/coil.ts";
 import { eventually, inNetns, type LabNode, run } from "../lab/mod.ts";
 
 const DEPLOY = new URL("../../deploy/bird/", import.meta.url).pathname;
-const TIMEOUT_MS = 60_000;
 
 async function startPod(
   cluster: CoilCluster,
@@ -88,7 +87,7 @@ Deno.test("two nodes tell each other their blocks by BGP, and pods reach each ot
         await eventually(`routes of ${node.name}: ${wanted}`, async () => {
           const found = await routes(node);
           return wanted.every((line) => found.includes(line));
-        }, { timeoutMs: TIMEOUT_MS });
+        });
       }
     },
   );
@@ -127,7 +126,7 @@ Deno.test("two nodes tell each other their blocks by BGP, and pods reach each ot
           const others = await routes(first);
           return own.some((line) => line.startsWith(`unreachable ${block}`)) &&
             others.includes(`${block} via ${second.addresses[i]}`);
-        }, { timeoutMs: TIMEOUT_MS });
+        });
       }
       for (const address of three.addresses) {
         await cluster.exec(one.sandbox, "ping", "-c1", "-w20", address);
@@ -146,7 +145,7 @@ Deno.test("two nodes tell each other their blocks by BGP, and pods reach each ot
       await eventually("no route of the block", async () => {
         const found = await routes(second);
         return !found.some((line) => line.includes("3.0.0/30"));
-      }, { timeoutMs: TIMEOUT_MS });
+      });
     },
   );
 
@@ -158,7 +157,7 @@ Deno.test("two nodes tell each other their blocks by BGP, and pods reach each ot
       return !found.some((line) =>
         two.addresses.some((address) => line.startsWith(`${address} `))
       );
-    }, { timeoutMs: TIMEOUT_MS });
+    });
   });
 
   await t.step("coild's own table is as coild left it", async () => {

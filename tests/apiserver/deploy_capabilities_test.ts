@@ -13,7 +13,6 @@ import {
 import { eventually, type LabNode, type LabProcess } from "../lab/mod.ts";
 
 const DEPLOY = new URL("../../deploy/", import.meta.url).pathname;
-const READY_MS = 60_000;
 
 interface Container {
   readonly securityContext: {
@@ -112,7 +111,7 @@ Deno.test("W48: coild and coil-router do their work with the capabilities of the
     await eventually(`coild of ${node.name}`, async () => {
       assert.ok(daemon.isRunning, await daemon.logs());
       return await cluster.status(node);
-    }, { timeoutMs: READY_MS });
+    });
     assert.equal(await capabilitiesOf(daemon), NET_AND_SYS_ADMIN);
     const router = programs.use(
       await startConfined(cluster, "coil-router", {
@@ -123,7 +122,7 @@ Deno.test("W48: coild and coil-router do their work with the capabilities of the
     await eventually(`coil-router of ${node.name}`, async () => {
       assert.ok(router.isRunning, await router.logs());
       return await capabilitiesOf(router) === NET_ADMIN;
-    }, { timeoutMs: READY_MS });
+    });
   }
 
   await t.step("pods of both nodes reach each other", async () => {
@@ -143,7 +142,6 @@ Deno.test("W48: coild and coil-router do their work with the capabilities of the
         () =>
           cluster.exec(client.sandbox, "ping", "-c1", "-W1", address)
             .then(() => true, () => false),
-        { timeoutMs: READY_MS },
       );
     }
     for (const { node, sandbox } of pods) {
@@ -170,7 +168,7 @@ Deno.test("W48: coild and coil-router do their work with the capabilities of the
     await eventually("no more blocks than one for each node", async () => {
       const names = await plane.kubectl("get", "addressblocks", "-o", "name");
       return names.split("\n").filter(Boolean).length <= 2;
-    }, { timeoutMs: READY_MS });
+    });
   });
 });
 

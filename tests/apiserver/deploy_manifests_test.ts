@@ -24,7 +24,6 @@ import {
 import { MONITORING_CRDS } from "./monitoring_crds.ts";
 
 const DRY_RUN = ["apply", "--server-side", "--dry-run=server", "-f", "-"];
-const TIMEOUT_MS = 60_000;
 
 const SERVERS: Readonly<Record<string, ServerAddresses>> = {
   "coild": COILD_ADDRESSES,
@@ -205,7 +204,7 @@ Deno.test("the API server takes every overlay", async (t) => {
         );
       }
       return true;
-    }, { timeoutMs: TIMEOUT_MS });
+    });
   });
   await t.step("pods can be made of the workloads", async () => {
     // The Deployment's are: a ReplicaSet that may not make pods says so.
@@ -215,7 +214,7 @@ Deno.test("the API server takes every overlay", async (t) => {
         ...["-l", "app.kubernetes.io/component=coil-controller"],
       );
       return names.trim().split("\n").filter(Boolean).length === 2;
-    }, { timeoutMs: TIMEOUT_MS });
+    });
   });
 });
 

@@ -24,8 +24,6 @@ import {
   untilReady,
 } from "./egress_gateway_lab.ts";
 
-const TIMEOUT_MS = 90_000;
-
 /** Fails when the account was refused anything, or has what it did not use. */
 async function assertFits(
   account: string,
@@ -151,7 +149,6 @@ class Scenario {
         async () =>
           (await plane.kubectl("get", what, "-n", "nat", "-o", "name")) !==
             "",
-        { timeoutMs: TIMEOUT_MS },
       );
     for (
       const what of ["deployment", "service", "poddisruptionbudget"]
@@ -162,7 +159,7 @@ class Scenario {
         ...["-o", "jsonpath={.status.selector}"],
       );
       return status !== "";
-    }, { timeoutMs: TIMEOUT_MS });
+    });
     await this.#clientComes(node);
     await plane.request("PATCH", `${path}/internet`, {
       spec: { podDisruptionBudget: null },
@@ -226,7 +223,6 @@ class Scenario {
       async () =>
         (await plane.kubectl("get", what, "-n", "nat", "-o", "name")) ===
           "",
-      { timeoutMs: TIMEOUT_MS },
     );
   }
 }
@@ -300,7 +296,6 @@ Deno.test("the gateways' rights are what they use, no more and no less", async (
   await eventually(
     "the gateway's status",
     async () => (await lab.gateways()).length > 0,
-    { timeoutMs: TIMEOUT_MS },
   );
   // It asks whether its pod is being deleted.
   await gateway.stop();

@@ -30,8 +30,6 @@ import { DEPLOY } from "./deploy_render.ts";
 /** Whose program runs. */
 export type Side = "ours" | "peer";
 
-const READY_MS = 90_000;
-
 /** Options of {@linkcode PeerLab.call}. */
 export interface CallOptions {
   /** Whose plugin is called. */
@@ -246,7 +244,7 @@ export class PeerLab implements AsyncDisposable {
         if (!process.isRunning) return true;
         await run("nsenter", args);
         return true;
-      }, { timeoutMs: READY_MS });
+      });
     } catch (cause) {
       throw new Error(`Cannot go on: ${await process.logs()}`, { cause });
     }

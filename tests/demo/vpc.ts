@@ -169,7 +169,7 @@ async function stopPods(
   });
   await step("their ENIs are detached and deleted", async () => {
     for (const node of cluster.nodes) {
-      await site.expectLayout(node, [2], { timeoutMs: 100_000 });
+      await site.expectLayout(node, [2]);
     }
     // What a node no longer shows is detached: its deletion follows.
     await eventually(

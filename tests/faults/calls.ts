@@ -15,7 +15,7 @@ const CHANGES = ["open", "paused", "open", "reserved", "open", "drained"];
 /** A call that takes longer than this while all are well hangs. */
 const CALL_MS = 60_000;
 /** A pool that was just empty, or a watch that was just cut, may cost a runtime some tries of three seconds. */
-const SERVED_MS = 90_000;
+const SERVED_MS = 180_000;
 
 /** Calls about pods, one after the other for each. */
 export class Calls {

@@ -9,7 +9,7 @@ import { moreThan } from "./descriptors.ts";
 import { BLOCK_SIZES, type Site } from "./site.ts";
 
 /** Blocks, husks and memories come right within this, however loaded the machine is. */
-const SETTLE_MS = 60_000;
+const SETTLE_MS = 180_000;
 
 interface Link {
   readonly name: string;

@@ -55,7 +55,7 @@ export class Violation extends Error {
 }
 
 /** coild looks at each of its blocks within 1.5 s here, as `daemon.ts` starts it; all may be slow. */
-const NOTICED_MS = 10_000;
+const NOTICED_MS = 20_000;
 
 /** Who has which address, by what the runtime was told. */
 export class Ledger {

@@ -18,7 +18,6 @@ import { eventually } from "./wait.ts";
 
 const ROOT = new URL("../../", import.meta.url).pathname;
 const ROLES = ["coil", "coild", "coil-controller", "coil-router"] as const;
-const READY_MS = 90_000;
 
 /** Names the executable of which tests run daemons, which they take from the sources without it. */
 export const EXECUTABLE_ENV = "COIL_TEST_EXECUTABLE";
@@ -326,7 +325,6 @@ export class CoilCluster implements AsyncDisposable {
     const ready = eventually(
       `${process.logFile} to be ready`,
       async () => ended || await test(),
-      { timeoutMs: READY_MS },
     );
     const end = process.exited.then(async () => {
       ended = true;

@@ -36,7 +36,7 @@ import {
 } from "./service_account.ts";
 import { eventually, sleep } from "./wait.ts";
 
-const READY_TIMEOUT_MS = 90_000;
+const READY_TIMEOUT_MS = 180_000;
 const IN_CLUSTER_DIR = "/var/run/secrets/kubernetes.io/serviceaccount";
 
 /** How a control plane is started. */

@@ -130,14 +130,13 @@ export class VpcSite implements AsyncDisposable {
   async expectLayout(
     node: LabNode,
     counts: readonly number[],
-    { timeoutMs = 30_000 }: { readonly timeoutMs?: number } = {},
   ): Promise<void> {
     const wanted = String(counts);
     let found = "";
     await eventually(`ENIs of ${node.name} with ${wanted}`, async () => {
       found = String(await this.layout(node));
       return found === wanted;
-    }, { timeoutMs, intervalMs: 200 }).catch((cause) => {
+    }, { intervalMs: 200 }).catch((cause) => {
       throw new Error(`${cause.message}: they have ${found}`, { cause });
     });
   }
