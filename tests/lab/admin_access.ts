@@ -1,6 +1,6 @@
 import * as path from "node:path";
 import { binDir } from "./cache.ts";
-import { run } from "./command.ts";
+import { CommandError, run } from "./command.ts";
 import { GO_TOOL_ENV } from "./go_env.ts";
 import { kubeconfigText, type KubeconfigUser } from "./kubeconfig.ts";
 import { ObjectCreation } from "./object_creation.ts";
@@ -9,6 +9,14 @@ import { eventually } from "./wait.ts";
 
 /** As the API server itself waits: the rules of a pool of 200 subnets take it seconds, on a busy machine more than ten. */
 const REQUEST_TIMEOUT_MS = 60_000;
+
+/** kubectl gives the API server 32 s for its schema, before it sends anything; on a busy machine that was too little. */
+const SCHEMA_TRIES = 4;
+
+function isWithoutSchema(error: unknown): boolean {
+  return error instanceof CommandError &&
+    error.message.includes("failed to download openapi");
+}
 
 const DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
@@ -107,14 +115,21 @@ export class AdminAccess {
     args: readonly string[],
     stdin: string | undefined,
   ): Promise<string> {
-    return await run(path.join(this.programs, "kubectl"), args, {
+    const options = {
       env: {
         ...GO_TOOL_ENV,
         KUBECONFIG: this.kubeconfig,
         KUBECACHEDIR: path.join(this.runDir, "kubectl-cache"),
       },
       ...(stdin === undefined ? {} : { stdin }),
-    });
+    };
+    for (let tries = 1;; tries++) {
+      try {
+        return await run(path.join(this.programs, "kubectl"), args, options);
+      } catch (error) {
+        if (tries === SCHEMA_TRIES || !isWithoutSchema(error)) throw error;
+      }
+    }
   }
 
   /**
