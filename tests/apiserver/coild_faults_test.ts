@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { eventually, sleep } from "../lab/mod.ts";
+import { awaitedLater, eventually, sleep } from "../lab/mod.ts";
 import { requestsOf, untilQuiet } from "./audited.ts";
 import { type Coild, CoildLab, type Sandbox } from "./coild_lab.ts";
 import { installCrds } from "./crds.ts";
@@ -392,7 +392,7 @@ Deno.test("coild outlives faults of the API server and the controller", async (t
       await lab.createNamespace("late", { "coil.cybozu.com/pool": "late" });
       const pod = await lab.createPod("waits", { namespace: "late" });
       await granter.stop();
-      const add = coild.add(pod);
+      const add = awaitedLater(coild.add(pod));
       await eventually("the Event", async () => {
         const events = await plane.kubectl(
           ...[
