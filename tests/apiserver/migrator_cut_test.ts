@@ -1,8 +1,10 @@
 // coil migrate replace, when all pods are replaced and it removes blocks and restarts coild: killed after each of its
-// changes, and without an answer to each of its requests. Its state is in memory only, so a command that gets no further
-// request through has been killed for all that the cluster sees; where it reads, it leaves what the change before left.
+// changes, without an answer to each of its requests, and without an API server. Its state is in memory only, so a
+// command that gets no further request through has been killed for all that the cluster sees; where it reads, it leaves
+// what the change before left.
 import assert from "node:assert/strict";
 import { HttpTransport, KubeUnreachableError } from "../../lib/kube/mod.ts";
+import { sleep } from "../lab/mod.ts";
 import { FinishSite, REPLACE } from "./migrator_finish_site.ts";
 import { MigratorProcess } from "./migrator_process.ts";
 import type { Output } from "./migrator_testing.ts";
@@ -139,4 +141,26 @@ Deno.test("migrate replace, while it removes blocks: killed after each change, o
       await site.assertDone(before, []);
     });
   }
+
+  await t.step("the API server is away while a block is removed", async () => {
+    await site.reset();
+    const before = await site.coilds();
+    const { plane } = site.lab;
+    const away = async () => {
+      await plane.killApiServer();
+      await sleep(2_000);
+      await plane.startApiServer();
+    };
+    let outage: Promise<void> | undefined;
+    const fate: Fate = (request) => {
+      if (/^DELETE .*\/addressblocks\//.test(request)) outage ??= away();
+      return "answered";
+    };
+    await withFate(fate, async () => {
+      const { code, err } = await site.replace().finally(() => outage);
+      assert.equal(code, 0, err);
+    });
+    assert.notEqual(outage, undefined);
+    await site.assertDone(before, []);
+  });
 });
