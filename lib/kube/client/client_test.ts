@@ -3,6 +3,7 @@ import { KubeClient } from "./client.ts";
 import { KubeApiError, KubeUnreachableError } from "../http/errors.ts";
 import type { RequestInfo } from "../http/requester.ts";
 import { NODES, PODS } from "../api/resource.ts";
+import type { TransportRequest } from "../http/transport.ts";
 import { type FakeAnswer, FakeTransport } from "../testing.ts";
 
 function status(code: number, reason: string): FakeAnswer {
@@ -47,6 +48,25 @@ Deno.test("get() respects Retry-After, but does not wait longer than its timeout
     (err) => err instanceof KubeApiError && err.retryAfterMs === 9000,
   );
   assert.equal(transport.requests.length, 1);
+});
+
+Deno.test("an attempt gets what time is left, in whole milliseconds as messages say them", async () => {
+  const given: number[] = [];
+  const transport = new FakeTransport(() => status(503, "ServiceUnavailable"));
+  const stream = transport.stream.bind(transport);
+  Object.assign(transport, {
+    request: async (
+      request: TransportRequest,
+      { timeoutMs }: { readonly timeoutMs: number },
+    ) => {
+      given.push(timeoutMs);
+      return { ...await stream(request), body: "" };
+    },
+  });
+  using client = new KubeClient(transport);
+  await assert.rejects(client.get(NODES, { name: "n", timeoutMs: 5_000 }));
+  assert.ok(given.length > 1 && given.every(Number.isInteger), `${given}`);
+  assert.ok((given.at(-1) ?? Infinity) < 5_000, `${given}`);
 });
 
 Deno.test("create() is never sent twice", async () => {

@@ -102,7 +102,7 @@ export class Requester {
     const deadline = performance.now() + timeoutMs;
     const backoff = new Backoff({ initialMs: 100, maxMs: 2_000 });
     for (let attempt = 1;; attempt++) {
-      const leftMs = Math.max(1, deadline - performance.now());
+      const leftMs = Math.max(1, Math.round(deadline - performance.now()));
       let failure: KubeApiError | KubeUnreachableError;
       try {
         return await attemptOnce(leftMs);
