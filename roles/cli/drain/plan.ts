@@ -136,10 +136,14 @@ export function planText(
   },
 ): string {
   const nodes = Map.groupBy(toReplace, ({ node }) => node);
-  const pods = count(toReplace.length, "pod");
+  const replaced = toReplace.length === 0
+    ? "No pods to replace"
+    : `${count(toReplace.length, "pod")} to replace, on ${
+      count(nodes.size, "node")
+    }`;
   return [
     evict
-      ? `${pods} to replace, on ${count(nodes.size, "node")}`
+      ? replaced
       : `${count(toReplace.length + kept.length, "pod")} with addresses of ${
         targetText(target)
       }`,

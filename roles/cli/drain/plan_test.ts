@@ -167,6 +167,12 @@ Deno.test("planText() says how many pods of which node, and which are kept", () 
     planText({ pool: DUAL }, plan, { evict: true, force: true }),
     /\n {2}x\/b on node n1: no controller, deleted for good\n$/,
   );
+  assert.equal(
+    planText({ pool: DUAL }, { ...plan, toReplace: [], kept: [] }, {
+      evict: true,
+    }),
+    "No pods to replace\n",
+  );
   assert.match(
     planText({ pool: DUAL }, plan, { evict: false }),
     /^2 pods with addresses of AddressPool "a"\n[^]*x\/b on node n1: not evictable/,
