@@ -252,15 +252,18 @@ Deno.test("coil connectivity test cleans up after itself, and touches nothing of
         ...["create", "clusterrolebinding", "reader"],
         ...["--clusterrole=reader", "--user=reader"],
       );
-      const kubeconfig = await plane.kubeconfigFor({ user: "reader" });
-      const { code, err } = await coil([
-        ...["connectivity", "test", "--image=x", `--kubeconfig=${kubeconfig}`],
-      ], { signal: new AbortController().signal });
-      assert.equal(code, 1);
-      assert.match(
-        err,
-        /forbidden.*\nThe test creates a namespace .* it needs the rights of an administrator\.\n$/,
-      );
+      for (const user of ["reader", "without-any"]) {
+        const kubeconfig = await plane.kubeconfigFor({ user });
+        const { code, err } = await coil([
+          ...["connectivity", "test", "--image=x"],
+          `--kubeconfig=${kubeconfig}`,
+        ], { signal: new AbortController().signal });
+        assert.equal(code, 1);
+        assert.match(
+          err,
+          /forbidden.*\nThe test creates a namespace .* it needs the rights of an administrator\.\n$/,
+        );
+      }
     },
   );
 });

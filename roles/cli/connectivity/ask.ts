@@ -51,7 +51,10 @@ export async function askAll(
     failed.has(probe) || !answered.has(probe)
   );
   if (again.length === 0) return first;
-  asking.say(`${again.length} probes failed: repeating these`);
+  // What was cut short has not failed.
+  if (!asking.signal.aborted) {
+    asking.say(`${again.length} probes failed: repeating these`);
+  }
   const second = await askRound(again, asking);
   const results = new Map(
     [...first.results, ...second.results].map((one) => [one.probe, one]),

@@ -16,6 +16,7 @@ const FAILED = { state: "failed", why: "refused", detail: "" };
 async function asked(
   answer: (pod: string, call: number, questions: Questions) => unknown,
   probes = PROBES,
+  controller = new AbortController(),
 ) {
   const calls: string[] = [];
   const said: string[] = [];
@@ -36,7 +37,7 @@ async function asked(
         : { code: 0, stdout: JSON.stringify(result), stderr: "" },
     );
   };
-  const { signal } = new AbortController();
+  const { signal } = controller;
   const say = (text: string) => void said.push(text);
   const result = await askAll(probes, { exec, namespace: "ns", signal, say });
   return { ...result, calls: calls.sort(), said };
@@ -101,6 +102,20 @@ Deno.test("askAll() asks a pod that did not answer once more, with what failed e
   const failed = failuresOf(results).map(({ probe }) => probe);
   assert.deepEqual(failed, PROBES.filter(({ from }) => from === PODS[0]));
   assert.deepEqual(said, ["4 probes failed: repeating these"]);
+});
+
+Deno.test("askAll() does not call failed what Ctrl-C or the end of the time cuts short", async () => {
+  const controller = new AbortController();
+  const { said, unasked } = await asked(
+    () => {
+      controller.abort();
+      return 1;
+    },
+    PROBES,
+    controller,
+  );
+  assert.deepEqual(said, []);
+  assert.deepEqual(unasked, PODS.map((pod) => ({ pod, why: "no time left" })));
 });
 
 Deno.test("askAll() asks a pod no more than 500 questions at a time", async () => {

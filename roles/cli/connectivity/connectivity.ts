@@ -168,12 +168,14 @@ async function runTest(
   using client = await connect(values);
   const endsAt = performance.now() + values.timeout;
   const say = (text: string) => terminal.err(`${text}\n`);
-  const site = await readSite(client, {
-    pageSize: values["page-size"],
-    image: values.image,
-    egress,
-    signal: interrupted,
-  });
+  const site = await withAdvice(() =>
+    readSite(client, {
+      pageSize: values["page-size"],
+      image: values.image,
+      egress,
+      signal: interrupted,
+    })
+  );
   const space = await withAdvice(() =>
     Space.create({ client, name: values.namespace, signal: interrupted, say })
   );
