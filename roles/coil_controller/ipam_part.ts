@@ -121,12 +121,7 @@ async function leadIpam(
       metrics.requestSeen(request.metadata.uid ?? "");
       requestController.enqueue(request.metadata.name ?? "");
     },
-    onClosedRequest(request) {
-      const uid = request.metadata.uid ?? "";
-      // The watch may show the answer before its write has returned.
-      if (isSettled(request)) metrics.requestAnswered(uid);
-      else metrics.requestGone(uid);
-    },
+    onClosedRequest: (request) => countClosed(metrics, request),
     onMissingNode: (name) => gc.check(name),
     onNodeAddresses: (name, block) => nodes.enqueue(name, block),
     onNode: (name, isThere) => isThere ? gc.nodeThere(name) : gc.nodeGone(name),
@@ -152,6 +147,13 @@ async function leadIpam(
   group.run("address audit", (s) => runPoolAudits(options, dependencies, s));
   countPools(group, { pods: options.pods, enqueueAll });
   await group.wait();
+}
+
+/** The watch may show the answer before its write has returned. */
+function countClosed(metrics: IpamMetrics, request: BlockRequest): void {
+  const uid = request.metadata.uid ?? "";
+  if (isSettled(request)) metrics.requestAnswered(uid);
+  else metrics.requestGone(uid);
 }
 
 /** What a leader knows of the cluster, and what of that the controllers work with. */

@@ -163,6 +163,8 @@ export async function runGateway(
 /** Makes the parts and ties them to each other. */
 function connect(parts: GatewayDependencies, stack: AsyncDisposableStack) {
   const { options, identity, client, registry } = parts;
+  const user = options.announceUser;
+  const onChange = () => reports.status.trigger();
   const metrics = new EgressMetrics(registry);
   const controller = new ControllerLease(client, {
     namespace: options.leaseNamespace,
@@ -171,22 +173,14 @@ function connect(parts: GatewayDependencies, stack: AsyncDisposableStack) {
     metrics,
     controller,
     stack,
-    onChange: () => reports.status.trigger(),
+    onChange,
   });
   const { watcher, sync, announced } = clients;
   const lifecycle = new Lifecycle(sync);
   const losses = stack.use(
-    new ReportedLosses({
-      egress: watcher.egress,
-      user: options.announceUser,
-      onChange: () => reports.status.trigger(),
-    }),
+    new ReportedLosses({ egress: watcher.egress, user, onChange }),
   );
-  const translated = new TranslatedSources({
-    identity,
-    user: options.announceUser,
-    onChange: () => reports.status.trigger(),
-  });
+  const translated = new TranslatedSources({ identity, user, onChange });
   const reports = connectReports(parts, {
     metrics,
     lifecycle,
@@ -197,7 +191,7 @@ function connect(parts: GatewayDependencies, stack: AsyncDisposableStack) {
   const { readings, status, limited } = reports;
   const admission = new Admission({
     egress: watcher.egress,
-    user: options.announceUser,
+    user,
     ownAddresses: valuesOf(identity.addresses),
     clients: watcher,
     controller,
@@ -222,7 +216,7 @@ function connect(parts: GatewayDependencies, stack: AsyncDisposableStack) {
     admission,
     reviews: new TokenReviews(client, {
       audience: announceAudience(watcher.egress),
-      user: options.announceUser,
+      user,
     }),
   };
 }

@@ -86,10 +86,7 @@ function followGateways(
     dependencies.registry,
     () => gatewayStates(prober, setup().ready),
   );
-  const losses = new Losses({
-    metrics,
-    lost: () => prober.lost,
-  });
+  const losses = new Losses({ metrics, lost: () => prober.lost });
   const reporter = new LossReporter({
     client: announcer,
     groups: () => setup().chosenFrom,
@@ -98,20 +95,31 @@ function followGateways(
     suspects: () => prober.suspects,
     metrics,
   });
-  return { source, tokens, announcer, prober, losses, reporter };
+  return {
+    source,
+    announcer,
+    prober,
+    losses,
+    loops: {
+      ...source.loops,
+      "egress probes": (signal: AbortSignal) => prober.run(signal),
+      "egress losses": (signal: AbortSignal) => reporter.run(signal),
+      "egress tokens": (signal: AbortSignal) => tokens.run(signal),
+    },
+  };
 }
 
 /** Makes the parts and ties them to each other. */
 export function connectEgress(dependencies: EgressDependencies): EgressPart {
   const { attachments, client, events, kubeMetrics, locks } = dependencies;
   const { metrics, nodeName, options, plane, pods, stack } = dependencies;
-  const { source, tokens, announcer, prober, losses, reporter } =
-    followGateways(dependencies, {
-      setup: () => setup,
-      onChange(egresses) {
-        for (const egress of egresses) reconciler.enqueueClients(egress);
-      },
-    });
+  const followed = followGateways(dependencies, {
+    setup: () => setup,
+    onChange(egresses) {
+      for (const egress of egresses) reconciler.enqueueClients(egress);
+    },
+  });
+  const { source, announcer, prober, losses, loops } = followed;
   const book = new AttachmentBook();
   const setup: EgressSetup = new EgressSetup({
     source,
@@ -154,10 +162,7 @@ export function connectEgress(dependencies: EgressDependencies): EgressPart {
     calls: new WithEgress({ ...shared, reconciler }),
     setup,
     loops: {
-      ...source.loops,
-      "egress probes": (signal) => prober.run(signal),
-      "egress losses": (signal) => reporter.run(signal),
-      "egress tokens": (signal) => tokens.run(signal),
+      ...loops,
       "egress kernel": () => reportKernel(plane),
       "egress reconciler": (signal) => reconciler.run(signal),
       "egress inspector": (signal) => inspector.run(signal),

@@ -58,33 +58,11 @@ export function explainWay(
     to: to.toString(),
   };
   const node = `the routes of Node ${spec?.nodeName ?? "(none yet)"}`;
-  const unplanned = (kind: WayReport["kind"], summary: string): WayReport => ({
-    ...common,
-    kind,
-    summary,
-    remarks: [],
-  });
-  if (spec?.hostNetwork === true) {
-    return unplanned("node", `by ${node}: the pod is on the host network`);
-  }
-  if (isGatewayPod(pod)) {
-    return unplanned(
-      "node",
-      `by ${node}: the pod is a gateway of an Egress, and a gateway cannot be a client`,
-    );
-  }
-  const problem = egressAnnotationProblem(parseEgressAnnotations(annotations));
-  if (problem !== undefined) {
-    return unplanned("refused", `no network is set up: ${problem}`);
-  }
-  const addresses = addressesByFamily(pod);
-  if (addresses[to.family] === undefined) {
-    const lacking = NAMES[to.family];
-    return unplanned("refused", `refused: the pod has no ${lacking} address`);
-  }
+  const unplanned = unplannedWay(pod, to, { annotations, node });
+  if (unplanned !== undefined) return { ...common, ...unplanned, remarks: [] };
   const selection = selectGateways(egressRefsOf(annotations), lookup);
   const plan = planClient({
-    addresses,
+    addresses: addressesByFamily(pod),
     ifname: "eth0",
     mtu: 0,
     port: FOU_PORT,
@@ -113,6 +91,33 @@ export function explainWay(
 }
 
 const NAMES: Readonly<Record<Family, string>> = { ipv4: "IPv4", ipv6: "IPv6" };
+
+/** Undefined when the pod's Egresses decide. */
+function unplannedWay(
+  pod: V1Pod,
+  to: Address,
+  { annotations, node }: {
+    readonly annotations: Readonly<Record<string, string>> | undefined;
+    readonly node: string;
+  },
+): Pick<WayReport, "kind" | "summary"> | undefined {
+  if (pod.spec?.hostNetwork === true) {
+    const summary = `by ${node}: the pod is on the host network`;
+    return { kind: "node", summary };
+  }
+  if (isGatewayPod(pod)) {
+    const summary =
+      `by ${node}: the pod is a gateway of an Egress, and a gateway cannot be a client`;
+    return { kind: "node", summary };
+  }
+  const problem = egressAnnotationProblem(parseEgressAnnotations(annotations));
+  if (problem !== undefined) {
+    return { kind: "refused", summary: `no network is set up: ${problem}` };
+  }
+  if (addressesByFamily(pod)[to.family] !== undefined) return undefined;
+  const summary = `refused: the pod has no ${NAMES[to.family]} address`;
+  return { kind: "refused", summary };
+}
 
 function wayText(
   way: WayOut,

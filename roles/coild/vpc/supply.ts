@@ -13,11 +13,11 @@ import type { Registry } from "../../../lib/telemetry/mod.ts";
 import type { NodeScheduling } from "../cluster/node_source.ts";
 import type { RestStore, Supply } from "../blocks/supply.ts";
 import { ExpectedPods } from "./expected_pods.ts";
-import { VpcFleet } from "./fleet.ts";
+import { type FleetOptions, VpcFleet } from "./fleet.ts";
 import type { FleetView } from "./fleet_view.ts";
 import type { Addresses } from "./uses.ts";
 import { type HostPort, VpcHostKeeper } from "./host.ts";
-import { VpcMetrics } from "./metrics.ts";
+import { type VpcFigures, VpcMetrics } from "./metrics.ts";
 import type { VpcOptions } from "../cloud/options.ts";
 import { KernelRests } from "./rests.ts";
 import { VpcSource } from "./source.ts";
@@ -61,7 +61,7 @@ export interface VpcSupply extends Supply, Disposable {
 
 /** Blocks that EC2 grants to the node's ENIs. */
 export function supplyOfVpc(options: VpcSupplyOptions): VpcSupply {
-  const { vpc, network, env, onAttempt } = options;
+  const { vpc, network } = options;
   let ipam: NodeIpam | undefined;
   const waiting = () => ipam?.waiting(VPC_POOL) ?? 0;
   const rests = new KernelRests(options.rests, options);
@@ -74,26 +74,10 @@ export function supplyOfVpc(options: VpcSupplyOptions): VpcSupply {
     resting: async () => (await rests.list()).map(({ address }) => address),
   };
   const host = new VpcHostKeeper(options.host, vpc);
-  const metrics = new VpcMetrics(options.registry, () => ({
-    eniCount: fleet.eniCount,
-    blocks: fleet.blocks,
+  const fleet = countedFleet({ ...options, host, addresses, clock }, () => ({
     addresses: countsOf(ipam),
     waiting: waiting(),
   }));
-  const fleet = new VpcFleet({
-    options: vpc,
-    env,
-    host,
-    addresses,
-    scheduling: options.scheduling,
-    returnDelayMs: options.returnDelayMs ?? RETURN_DELAY_MS,
-    onAttempt(attempt) {
-      metrics.requested(attempt);
-      onAttempt?.(attempt);
-    },
-    onAction: (action) => metrics.began(action),
-    clock,
-  });
   const source = new VpcSource(fleet, addresses);
   return {
     get view() {
@@ -133,6 +117,31 @@ export function supplyOfVpc(options: VpcSupplyOptions): VpcSupply {
     },
     [Symbol.dispose]: () => fleet[Symbol.dispose](),
   };
+}
+
+/** The ENIs, and the metrics of them and of their addresses. */
+function countedFleet(
+  { vpc, registry, returnDelayMs = RETURN_DELAY_MS, ...options }:
+    & Omit<VpcSupplyOptions, "host">
+    & Pick<FleetOptions, "host" | "addresses" | "clock">,
+  counts: () => Pick<VpcFigures, "addresses" | "waiting">,
+): VpcFleet {
+  const metrics = new VpcMetrics(registry, () => ({
+    ...counts(),
+    eniCount: fleet.eniCount,
+    blocks: fleet.blocks,
+  }));
+  const fleet = new VpcFleet({
+    ...options,
+    options: vpc,
+    returnDelayMs,
+    onAttempt(attempt) {
+      metrics.requested(attempt);
+      options.onAttempt?.(attempt);
+    },
+    onAction: (action) => metrics.began(action),
+  });
+  return fleet;
 }
 
 /** Returns how many pods are going to ask for an address, so that EC2 is asked once for all of them. */
