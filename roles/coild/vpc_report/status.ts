@@ -79,12 +79,17 @@ function conditionsOf(facts: StatusFacts): ConditionDraft[] {
   ];
 }
 
-function ready({ view, records, troubles }: StatusFacts): ConditionDraft {
-  const draft = (
+/** Conditions of a type, each by status, reason and message. */
+function drafts(type: string) {
+  return (
     status: "True" | "False",
     reason: string,
     message: string,
-  ) => ({ type: "Ready", status, reason, message });
+  ): ConditionDraft => ({ type, status, reason, message });
+}
+
+function ready({ view, records, troubles }: StatusFacts): ConditionDraft {
+  const draft = drafts("Ready");
   if (view === undefined || view.enis.length === 0 || records === undefined) {
     return draft(
       "False",
@@ -149,71 +154,54 @@ function trouble({ denied, throttled, last }: CallTroubles): string {
 
 function subnetExhausted({ view }: StatusFacts): ConditionDraft {
   const { refused = [], subnet = "" } = view ?? {};
-  const type = "SubnetExhausted";
+  const draft = drafts("SubnetExhausted");
   if (refused.includes("address")) {
-    return {
-      type,
-      status: "True",
-      reason: "NoAddress",
-      message:
-        `subnet ${subnet} had no free address when it was last asked; free some, or use a larger subnet`,
-    };
+    return draft(
+      "True",
+      "NoAddress",
+      `subnet ${subnet} had no free address when it was last asked; free some, or use a larger subnet`,
+    );
   }
   if (refused.includes("prefix")) {
-    return {
-      type,
-      status: "True",
-      reason: "Fragmented",
-      message:
-        `subnet ${subnet} had no free range of 16 addresses when it was last asked, so pods get single ones; reserve a range of it for prefixes`,
-    };
+    return draft(
+      "True",
+      "Fragmented",
+      `subnet ${subnet} had no free range of 16 addresses when it was last asked, so pods get single ones; reserve a range of it for prefixes`,
+    );
   }
-  return {
-    type,
-    status: "False",
-    reason: "NotRefused",
-    message: "no shortage of addresses",
-  };
+  return draft("False", "NotRefused", "no shortage of addresses");
 }
 
 function throttled({ troubles: { throttled } }: StatusFacts): ConditionDraft {
-  const type = "Throttled";
+  const draft = drafts("Throttled");
   if (throttled.length === 0) {
-    return {
-      type,
-      status: "False",
-      reason: "NotThrottled",
-      message: "EC2 throttled no call of this node in the last minutes",
-    };
+    return draft(
+      "False",
+      "NotThrottled",
+      "EC2 throttled no call of this node in the last minutes",
+    );
   }
-  return {
-    type,
-    status: "True",
-    reason: "RequestLimitExceeded",
-    message: `EC2 throttles this account: ${
+  return draft(
+    "True",
+    "RequestLimitExceeded",
+    `EC2 throttles this account: ${
       throttled.join(", ")
     }; coild retries the calls more slowly`,
-  };
+  );
 }
 
 function missingPermissions(
   { troubles: { denied } }: StatusFacts,
 ): ConditionDraft {
-  const type = "MissingPermissions";
+  const draft = drafts("MissingPermissions");
   if (denied.length === 0) {
-    return {
-      type,
-      status: "False",
-      reason: "NotRefused",
-      message: "EC2 denied no call",
-    };
+    return draft("False", "NotRefused", "EC2 denied no call");
   }
-  return {
-    type,
-    status: "True",
-    reason: "Unauthorized",
-    message: `EC2 denied calls; allow ${
+  return draft(
+    "True",
+    "Unauthorized",
+    `EC2 denied calls; allow ${
       denied.join(", ")
     } in the policy of the node's role`,
-  };
+  );
 }
