@@ -68,56 +68,37 @@ function ofTarget(
 ): Diagnosis {
   const address = "address" in question ? question.address : "";
   const name = family === undefined ? "" : `${NAMES[family]} `;
-  const { node } = from;
   const why = troubleText(trouble);
+  const diagnosis = (see: Diagnosis["see"], text: string): Diagnosis => (
+    { cause: "proxy", node: from.node, text, see }
+  );
   if (check === "service") {
-    return {
-      cause: "proxy",
-      node,
-      text:
-        `pods reach all others directly, but not by the ${name}address of a Service (${why}): check the node's Service proxy`,
-      see: "proxy",
-    };
+    return diagnosis(
+      "proxy",
+      `pods reach all others directly, but not by the ${name}address of a Service (${why}): check the node's Service proxy`,
+    );
   }
   if (check === "host-port") {
-    return {
-      cause: "proxy",
-      node,
-      text:
-        `pods do not reach a port of the host, at ${address} (${why}): check the plugin portmap and packet filters on that node`,
-      see: "host-port",
-    };
+    return diagnosis(
+      "host-port",
+      `pods do not reach a port of the host, at ${address} (${why}): check the plugin portmap and packet filters on that node`,
+    );
   }
-  return {
-    cause: "proxy",
-    node,
-    text:
-      `pods do not reach the API server at ${address} (${why}): check the node's Service proxy, network policies, and the API server's route to pods`,
-    see: "api-server",
-  };
+  return diagnosis(
+    "api-server",
+    `pods do not reach the API server at ${address} (${why}): check the node's Service proxy, network policies, and the API server's route to pods`,
+  );
 }
 
 function ofEgress({ probe, trouble }: Failure): Diagnosis {
   const { from: { node }, sources = [] } = probe;
   const target = probe.question.kind === "get" ? probe.question.url : "";
-  if (trouble.why === "other source") {
-    return {
-      cause: "egress",
-      node,
-      text: `${target} sees ${
-        trouble.seen || "no address"
-      }, which is not a gateway's address (${
-        sources.join(", ")
-      }): the target is not a destination of the Egress, or the node of the gateway or a device behind it translates again`,
-      see: "egress",
-    };
-  }
-  return {
-    cause: "egress",
-    node,
-    text: `clients of the Egress do not reach ${target}: ${
-      troubleText(trouble)
-    }`,
-    see: "egress",
-  };
+  const text = trouble.why === "other source"
+    ? `${target} sees ${
+      trouble.seen || "no address"
+    }, which is not a gateway's address (${
+      sources.join(", ")
+    }): the target is not a destination of the Egress, or the node of the gateway or a device behind it translates again`
+    : `clients of the Egress do not reach ${target}: ${troubleText(trouble)}`;
+  return { cause: "egress", node, text, see: "egress" };
 }
