@@ -62,7 +62,7 @@ Deno.test("MessageWriter writes network byte order where it is told, and flags",
     writer.attributeU16(1, 0x0102);
     writer.attributeU16Be(2, 0x0102);
     writer.attributeU32Be(3, 0x01020304);
-    writer.attributeU64Be(4, 0x0102030405060708n);
+    writer.attributeBytes(4, Uint8Array.of(1, 2, 3, 4, 5, 6, 7, 8));
     writer.attributeFlag(5);
   });
   assert.equal(

@@ -121,12 +121,6 @@ export class MessageWriter {
     this.#view.setUint32(at, value);
   }
 
-  /** Writes an attribute of eight bytes, big-endian. */
-  attributeU64Be(type: number, value: bigint): void {
-    const at = this.#attribute(type, 8);
-    this.#view.setBigUint64(at, value);
-  }
-
   /** Writes an attribute without a value, whose presence says it all. */
   attributeFlag(type: number): void {
     this.#attribute(type, 0);
