@@ -34,7 +34,6 @@ export type Annotations = Readonly<Record<string, string>>;
 export interface ObjectMeta {
   /** Unique among the objects of its kind, in its namespace. */
   readonly name?: string;
-  readonly generateName?: string;
   /** Absent on cluster-scoped objects. */
   readonly namespace?: string;
   /** Unique in space and time; set by the API server. */
