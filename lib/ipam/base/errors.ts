@@ -47,20 +47,17 @@ export class BlockRefusedError extends Error {
 /** There is no pool of that name. */
 export class PoolNotFoundError extends Error {
   override readonly name = "PoolNotFoundError";
-  readonly pool: string;
 
   constructor(pool: string) {
     super(
       `Cannot get a block of pool "${pool}": the AddressPool does not exist`,
     );
-    this.pool = pool;
   }
 }
 
 /** No block came in time. The same call later may succeed; `cause` is the last failure, if any. */
 export class BlockTimeoutError extends Error {
   override readonly name = "BlockTimeoutError";
-  readonly pool: string;
   readonly timeoutMs: number;
 
   constructor(pool: string, timeoutMs: number, options?: ErrorOptions) {
@@ -68,7 +65,6 @@ export class BlockTimeoutError extends Error {
       `Cannot get a block of pool "${pool}": no answer within ${timeoutMs} ms`,
       options,
     );
-    this.pool = pool;
     this.timeoutMs = timeoutMs;
   }
 }

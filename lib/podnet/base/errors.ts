@@ -23,8 +23,6 @@ export class IfnameTakenError extends Error {
   override readonly name: string = "IfnameTakenError";
   /** The interface's name. */
   readonly ifname: string;
-  /** The network namespace that holds it. */
-  readonly netnsPath: string;
 
   /** Names both, for the operator. */
   constructor(ifname: string, netnsPath: string) {
@@ -32,7 +30,6 @@ export class IfnameTakenError extends Error {
       `Cannot create interface "${ifname}" in network namespace "${netnsPath}": the name is taken`,
     );
     this.ifname = ifname;
-    this.netnsPath = netnsPath;
   }
 }
 
@@ -40,18 +37,12 @@ export class IfnameTakenError extends Error {
 export class IfnameMissingError extends Error {
   /** The class, for logs. */
   override readonly name: string = "IfnameMissingError";
-  /** The interface's name. */
-  readonly ifname: string;
-  /** The network namespace that lacks it. */
-  readonly netnsPath: string;
 
   /** Names both, for the operator. */
   constructor(ifname: string, netnsPath: string) {
     super(
       `Cannot find interface "${ifname}" in network namespace "${netnsPath}": the previous plugin must create it`,
     );
-    this.ifname = ifname;
-    this.netnsPath = netnsPath;
   }
 }
 

@@ -80,8 +80,6 @@ export class PoolRefusedError extends Error {
 /** An Egress that a pod's annotation names, or what belongs to it, does not exist. */
 export class EgressNotFoundError extends Error {
   override readonly name = "EgressNotFoundError";
-  /** Which of the two. */
-  readonly kind: "Egress" | "Service";
 
   constructor(
     pod: NamespacedName,
@@ -96,7 +94,6 @@ export class EgressNotFoundError extends Error {
         nameText(missing)
       }" does not exist; ${why}`,
     );
-    this.kind = kind;
   }
 }
 
