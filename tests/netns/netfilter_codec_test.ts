@@ -81,7 +81,7 @@ function prefixes(addresses: fc.Arbitrary<Address>): fc.Arbitrary<Prefix> {
   );
 }
 // nft shows a match of the highest bit as a prefix.
-const BITS = fc.nat(30).map((bit) => 2 ** bit);
+const BITS = fc.nat(31).map((bit) => 2 ** bit);
 const NOT = fc.record({ not: fc.boolean() });
 const NAME = fc.stringMatching(/^[a-z][a-z0-9_]{0,12}\*?$/);
 
@@ -121,10 +121,13 @@ function statements(
     fc.nat(0xffffffff).map(nft.ctMark),
     fc.nat(0xffffffff).map(nft.metaMark),
     fc.nat(0xffffffff).map(nft.setCtMark),
+    fc.nat(0xffffffff).map(nft.setMetaMark),
     BITS.map(nft.ctMarkBits),
+    BITS.map(nft.ctMarkLacks),
     BITS.map(nft.setCtMarkBits),
     BITS.map(nft.setMetaMarkBits),
     fc.constant(nft.restoreMark()),
+    fc.constant(nft.saveMark()),
     fc.constantFrom("original", "reply").map(nft.ctDirection),
     fc.subarray(
       ["new", "established", "related", "invalid", "untracked"] as const,

@@ -215,6 +215,7 @@ export type NftStatement =
   }
   | { readonly kind: "reject"; readonly code: NftRejectCode }
   | { readonly kind: "setCtMark"; readonly mark: number }
+  | { readonly kind: "setMetaMark"; readonly mark: number }
   | {
     readonly kind: "setMarkBits";
     readonly field: "meta mark" | "ct mark";
@@ -222,5 +223,6 @@ export type NftStatement =
     readonly bits: number;
   }
   | { readonly kind: "restoreMark" }
+  | { readonly kind: "saveMark" }
   | { readonly kind: "notrack" }
   | { readonly kind: "clampMss" };

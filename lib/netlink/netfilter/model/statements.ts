@@ -215,6 +215,11 @@ export function ctMarkBits(bits: number): NftStatement {
   return { kind: "mark", field: "ct mark", mark: bits, mask: bits };
 }
 
+/** The connection's mark has none of these bits. */
+export function ctMarkLacks(bits: number): NftStatement {
+  return { kind: "mark", field: "ct mark", mark: 0, mask: bits };
+}
+
 /** The packet's mark. */
 export function metaMark(mark: number): NftStatement {
   return { kind: "mark", field: "meta mark", mark };
@@ -260,6 +265,11 @@ export function setCtMark(mark: number): NftStatement {
   return { kind: "setCtMark", mark };
 }
 
+/** Marks the packet. */
+export function setMetaMark(mark: number): NftStatement {
+  return { kind: "setMetaMark", mark };
+}
+
 /** Sets bits of the connection's mark: `ct mark set ct mark | BITS`. */
 export function setCtMarkBits(bits: number): NftStatement {
   return { kind: "setMarkBits", field: "ct mark", bits };
@@ -273,6 +283,11 @@ export function setMetaMarkBits(bits: number): NftStatement {
 /** Gives the packet the mark of its connection: `meta mark set ct mark`. */
 export function restoreMark(): NftStatement {
   return { kind: "restoreMark" };
+}
+
+/** Gives the connection the mark of the packet: `ct mark set meta mark`. */
+export function saveMark(): NftStatement {
+  return { kind: "saveMark" };
 }
 
 /** Keeps the packet from connection tracking; in chains of priority raw (-300), which come before it. */

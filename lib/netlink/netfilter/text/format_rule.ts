@@ -63,8 +63,10 @@ const ACTION_KINDS = [
   "setAddress",
   "reject",
   "setCtMark",
+  "setMetaMark",
   "setMarkBits",
   "restoreMark",
+  "saveMark",
   "notrack",
   "clampMss",
 ] as const;
@@ -205,12 +207,16 @@ function formatAction(action: Action): string {
       return `reject with icmpx ${action.code}`;
     case "setCtMark":
       return `ct mark set ${formatMark(action.mark)}`;
+    case "setMetaMark":
+      return `meta mark set ${formatMark(action.mark)}`;
     case "setMarkBits": {
       const { field, bits } = action;
       return `${field} set ${field} | ${formatMark(bits)}`;
     }
     case "restoreMark":
       return "meta mark set ct mark";
+    case "saveMark":
+      return "ct mark set meta mark";
     case "clampMss":
       return "tcp flags syn / syn,rst tcp option maxseg size set rt mtu";
     case "masquerade":
@@ -265,6 +271,10 @@ function formatMarkMatch(
   { field, mark, mask }: Extract<NftStatement, { kind: "mark" }>,
 ): string {
   if (mask === undefined) return `${field} ${formatMark(mark)}`;
+  // The highest bits are a prefix to nft.
+  const length = Math.clz32(~mask);
+  const rest = 2 ** (32 - length);
+  if (mask === 2 ** 32 - rest) return `${field} ${formatMark(mark)}/${length}`;
   return `${field} & ${formatMark(mask)} == ${formatMark(mark)}`;
 }
 

@@ -48,8 +48,10 @@ export type SimpleStatement = Extract<
       | "masquerade"
       | "reject"
       | "setCtMark"
+      | "setMetaMark"
       | "setMarkBits"
       | "restoreMark"
+      | "saveMark"
       | "notrack";
   }
 >;
@@ -95,10 +97,14 @@ export function simpleExpressions(statement: SimpleStatement): Expression[] {
       return [rejectIcmpx(REJECT_CODE[statement.code])];
     case "setCtMark":
       return [immediate(hostU32(statement.mark)), ctSet(CT.mark)];
+    case "setMetaMark":
+      return [immediate(hostU32(statement.mark)), metaSet(META.mark)];
     case "setMarkBits":
       return setMarkBits(statement);
     case "restoreMark":
       return [ctLoad(CT.mark, NFT_REG_1), metaSet(META.mark)];
+    case "saveMark":
+      return [metaLoad(META.mark, NFT_REG_1), ctSet(CT.mark)];
     case "notrack":
       return [untrack()];
   }
