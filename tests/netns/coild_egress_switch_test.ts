@@ -40,7 +40,7 @@ async function expectSwitch(
     assert.deepEqual(marks, { ready: [other], chosen, lost: new Set([lost]) });
   }
   const after = await lab.table();
-  const chosenFrom = [...after.matchAll(/mark set (0x[89a-f]\w{7})/g)];
+  const chosenFrom = [...after.matchAll(/ct mark set (0x[89a-f]\w{7})/g)];
   assert.deepEqual(chosenFrom.map(([, mark]) => Number(mark)), [other]);
   // What says how connections from outside are answered is left alone.
   for (const part of ["set interfaces", "chain answers"]) {

@@ -46,12 +46,17 @@ export function gatewayMark(address: Address): number {
   return mark;
 }
 
-/** The rules that send the datagrams around marked packets to their gateways; two Egresses may name one. */
+/** The gateways that a client chooses from; two Egresses may name one. */
+function gatewaysOf(choices: readonly GatewayChoice[]): Address[] {
+  return distinct(choices.flatMap(({ all }) => all));
+}
+
+/** The rules that send the datagrams around marked packets to their gateways. */
 export function gatewayRules(
   choices: readonly GatewayChoice[],
   port: number,
 ): NftRule[] {
-  return distinct(choices.flatMap(({ all }) => all)).map((address) =>
+  return gatewaysOf(choices).map((address) =>
     nft.rule([
       nft.metaMark(gatewayMark(address)),
       nft.udpDport(port),
@@ -59,6 +64,25 @@ export function gatewayRules(
       nft.accept(),
     ])
   );
+}
+
+/**
+ * The rules that let the datagrams of a family's gateways in. What is in them
+ * keeps their marks: that is how a connection without one learns its gateway.
+ */
+export function arrivalRules(
+  choices: readonly GatewayChoice[],
+  { family, port }: { readonly family: Family; readonly port: number },
+): NftRule[] {
+  return gatewaysOf(choices).filter((address) => address.family === family)
+    .map((address) =>
+      nft.rule([
+        nft.udpDport(port),
+        nft.saddr(address),
+        nft.setMetaMark(gatewayMark(address)),
+        nft.accept(),
+      ])
+    );
 }
 
 /** The sets that the rules of a choice look into. */
@@ -110,21 +134,28 @@ function isMarkIn(set: string): NftStatement {
  * that has had an answer stays with its gateway for as long as there is that
  * gateway; until the first answer it leaves a gateway that is not ready. What is not TCP leaves
  * a gateway that is lost at once; TCP, which cannot, waits there to be ended.
- * Connections from before the choice have no mark, and stay with the Service;
- * where no gateway is ready, others go there, too.
+ * Connections from before the choice have no gateway's mark, and go by the
+ * Service until they learn one from what comes; so does TCP that the kernel
+ * sees in the middle. But not while a gateway is lost: the kernel has been made
+ * to forget that one's, and by another gateway they end.
+ * Where no gateway is ready, others go to the Service, too.
  */
 export function choiceRules(
-  { tunnel, ready, keepsLost }: GatewayChoice,
+  { tunnel, ready, lost, keepsLost }: GatewayChoice,
 ): NftRule[] {
   const rule = ruleOf(tunnel);
   const answered = nft.ctState("established", "related");
+  const isWithout = nft.ctMarkLacks(EGRESS_GATEWAY_MARK_BIT);
   const isOfOne = isMarkIn(gatewaySetName(tunnel));
   const isLive = nft.inSet(["ct mark"], lostSetName(tunnel), { not: true });
   const staysWithLost = keepsLost ? [] : [nft.l4proto("tcp")];
   return [
     rule(answered, isOfOne, isLive, nft.restoreMark()),
     rule(answered, ...staysWithLost, isOfOne, nft.restoreMark()),
-    rule(answered, nft.ctMark(0)),
+    rule(answered, isWithout),
+    ...(lost.length === 0
+      ? [rule(nft.ctState("new"), nft.tcpNotSyn(), isWithout)]
+      : []),
     ...ready.map((mark, i) =>
       rule(
         ...oneOf(ready.length - i),

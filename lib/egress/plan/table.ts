@@ -1,6 +1,7 @@
 import type { Family } from "../../inet/mod.ts";
 import {
   COORDINATOR_MARK,
+  EGRESS_GATEWAY_MARK_BIT,
   EGRESS_NFT_TABLE,
   EGRESS_TUNNELLED_MARK,
 } from "../../names/mod.ts";
@@ -12,7 +13,13 @@ import {
   type NftStatement,
   type NftTable,
 } from "../../netlink/mod.ts";
-import { choiceRules, choiceSets, gatewayRules, readyRule } from "./choice.ts";
+import {
+  arrivalRules,
+  choiceRules,
+  choiceSets,
+  gatewayRules,
+  readyRule,
+} from "./choice.ts";
 import type { ClientPlan } from "./plan.ts";
 import type { ClientInterface } from "./originating.ts";
 import { OWN_PORTS_FROM } from "./own_ports.ts";
@@ -123,9 +130,7 @@ function inputChain(
     priority: MANGLE,
     policy: "accept",
     rules: [
-      ...plan.tunnelFamilies.flatMap((family) =>
-        senderRules(family, plan.port)
-      ),
+      ...plan.tunnelFamilies.flatMap((family) => senderRules(family, plan)),
       ...plan.receiverFamilies.flatMap(plainRules),
       ...interfaces.length === 0 ? [] : [leftToCoordinator(nft.ctMark)],
       // Only what the other side began: an own connection that left by another
@@ -137,40 +142,54 @@ function inputChain(
           nft.setCtMark(index),
         ])
       ),
-      ...interfaces.length === 0
-        ? []
-        : plan.receiverFamilies.flatMap(tunnelledRules),
+      ...plan.receiverFamilies.flatMap((family) =>
+        tunnelledRules(family, plan, interfaces.length > 0)
+      ),
     ],
   };
 }
 
 /**
+ * Where the client chooses, a connection without a mark learns its gateway from
+ * what comes by it.
+ *
  * No connection begins at the far end of a tunnel: this is one of the pod's own
  * that the kernel has forgotten, and what is said to it (by TCP that it has no
  * such connection, for example) must not leave as an answer to a visitor would.
  */
-function tunnelledRules(family: Family): NftRule[] {
+function tunnelledRules(
+  family: Family,
+  { choices }: ClientPlan,
+  hasInterfaces: boolean,
+): NftRule[] {
   const { receiver, prefix } = TUNNEL_LINKS[family];
-  return [receiver, `${prefix}*`].map((link) =>
-    nft.rule([
-      nft.iifname(link),
-      nft.ctDirection("original"),
-      nft.setCtMark(EGRESS_TUNNELLED_MARK),
-    ])
-  );
+  const unmarked = choices.length === 0 ? [] : [nft.ctMark(0)];
+  return [receiver, `${prefix}*`].flatMap((link) => [
+    ...choices.length === 0
+      ? []
+      : [nft.rule([nft.iifname(link), ...unmarked, nft.saveMark()])],
+    ...hasInterfaces
+      ? [nft.rule([
+        nft.iifname(link),
+        nft.ctDirection("original"),
+        ...unmarked,
+        nft.setCtMark(EGRESS_TUNNELLED_MARK),
+      ])]
+      : [],
+  ]);
 }
 
-/** What came in by a tunnel leaves as if there were no mode: by the rules for its destination. */
-function leftToTunnels(): NftRule {
-  return nft.rule([nft.ctMark(EGRESS_TUNNELLED_MARK), nft.accept()]);
-}
-
-function senderRules(family: Family, port: number): NftRule[] {
+function senderRules(
+  family: Family,
+  { port, choices }: ClientPlan,
+): NftRule[] {
   const { set } = SENDERS[family];
   return [
+    ...arrivalRules(choices, { family, port }),
     nft.rule([
       nft.udpDport(port),
       nft.inSet([nft.saddrField(family)], set),
+      ...choices.length === 0 ? [] : [nft.setMetaMark(0)],
       nft.accept(),
     ]),
     refuse(family, nft.udpDport(port)),
@@ -232,7 +251,9 @@ function answerChain(
     priority: ANSWERS,
     rules: [
       leftToCoordinator(nft.ctMark),
-      leftToTunnels(),
+      // What came in by a tunnel leaves as if there were no mode: by the rules for its destination.
+      nft.rule([nft.ctMark(EGRESS_TUNNELLED_MARK), nft.accept()]),
+      nft.rule([nft.ctMarkBits(EGRESS_GATEWAY_MARK_BIT), nft.accept()]),
       ...interfaces.flatMap((each) => resumeRules(each, ownPortsFrom)),
       nft.rule([nft.inSet(["ct mark"], INTERFACES), nft.restoreMark()]),
     ],
@@ -255,10 +276,7 @@ function choiceChain(
       ...choices.map(readyRule),
       leftToCoordinator(nft.ctMark),
       ...(originatingOnly
-        ? [
-          leftToTunnels(),
-          nft.rule([nft.inSet(["ct mark"], INTERFACES), nft.accept()]),
-        ]
+        ? [nft.rule([nft.inSet(["ct mark"], INTERFACES), nft.accept()])]
         : []),
       ...choices.flatMap(choiceRules),
     ],
