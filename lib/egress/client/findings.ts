@@ -79,7 +79,7 @@ export async function findOut(
   const { route, fou, netns } = options;
   const { path } = netns;
   const state = await readState(route, {
-    withAddresses: plan.originatingOnly,
+    withAddresses: plan.originatingOnly || plan.tunnels.length > 0,
   });
   if (isGateway(state)) {
     throw new GatewayNetnsError(path);
@@ -127,12 +127,19 @@ export function wantedTable(
 /** The routes that the namespace is to have, in the order to make them. `indexes` has the links by name. */
 export function wantedRoutes(
   plan: ClientPlan,
-  { interfaces }: Findings,
+  { interfaces, state }: Findings,
   indexes: ReadonlyMap<string, number>,
 ): Route[] {
+  // The kernel refuses a source that it may not use, or not yet.
+  const usable = new Set(
+    state.addresses.filter(({ tentative }) => !tentative)
+      .map(({ prefix }) => prefix.address.toString()),
+  );
   // Before others lead into tunnels, answers have their own.
   return [
     ...originatingRoutes(interfaces),
-    ...kernelRoutes(plan.routes, indexes),
+    ...kernelRoutes(plan.routes, indexes).map((route) =>
+      usable.has(String(route.source)) ? route : { ...route, source: undefined }
+    ),
   ];
 }

@@ -61,7 +61,12 @@ export type ClientRoute =
     readonly table: number;
   }
   & (
-    | { readonly kind: "tunnel"; readonly tunnel: string }
+    | {
+      readonly kind: "tunnel";
+      readonly tunnel: string;
+      /** The pod's address. A tunnel has none, and of several the kernel takes one that a gateway may not know. */
+      readonly source: Address;
+    }
     | { readonly kind: "unreachable" }
     | { readonly kind: "reject" }
     | { readonly kind: "throw" }
@@ -130,6 +135,7 @@ export function planClient(request: ClientRequest): ClientPlan {
     tunnels,
     choices,
     routes: planRoutes(owned, {
+      addresses: request.addresses,
       tunnels,
       clusterPrefixes,
       refusal: originatingOnly ? "reject" : "unreachable",
@@ -241,6 +247,7 @@ function planTunnels(
 }
 
 interface RouteContext {
+  readonly addresses: DualStack<Address>;
   readonly tunnels: readonly ClientTunnel[];
   readonly clusterPrefixes: DualStack<readonly Prefix[]>;
   /**
@@ -263,9 +270,10 @@ function planRoutes(
     const inCluster = isInCluster(destination, context.clusterPrefixes);
     const table = inCluster ? EGRESS_NARROW_TABLE : EGRESS_WIDE_TABLE;
     const isAvailable = gateway.available.includes(destination.family);
-    if (isAvailable && remote !== undefined) {
+    const source = context.addresses[destination.family];
+    if (isAvailable && remote !== undefined && source !== undefined) {
       const tunnel = tunnelName(remote);
-      put({ destination, table, kind: "tunnel", tunnel });
+      put({ destination, table, kind: "tunnel", tunnel, source });
     }
     if (gateway.failurePolicy === "Closed") {
       put({ destination, table, kind: context.refusal });

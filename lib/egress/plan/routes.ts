@@ -60,8 +60,9 @@ export function kernelRoutes(
         `Cannot route "${destination}": there is no link "${link}"`,
       );
     }
-    const metric = kind === "reject" ? { metric: BACKSTOP_METRIC } : {};
-    return { ...common, type: "unicast", index, ...metric };
+    return kind === "tunnel"
+      ? { ...common, type: "unicast", index, source: route.source }
+      : { ...common, type: "unicast", index, metric: BACKSTOP_METRIC };
   });
 }
 
