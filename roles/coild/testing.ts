@@ -6,12 +6,11 @@
 import type { Egress } from "../../lib/api/mod.ts";
 import { type Clock, KeyedMutex, TaskGroup } from "../../lib/async/mod.ts";
 import { untilPasses, untilQuiet } from "../../lib/async/testing.ts";
-import {
-  type ClientPlan,
-  type EndedConnections,
-  gatewayMark,
-  type KnownChoices,
-  type OpenProbeSocket,
+import type {
+  ClientPlan,
+  EndedConnections,
+  KnownChoices,
+  OpenProbeSocket,
 } from "../../lib/egress/mod.ts";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
 import {
@@ -112,9 +111,17 @@ class FakePlane implements EgressPlane {
   }
 
   choices(): Promise<KnownChoices> {
-    const choices = this.plan?.choices ?? [];
+    const { choices = [], tunnels = [] } = this.plan ?? {};
+    const allOf = (name: string) =>
+      choices.filter(({ tunnel }) => tunnel === name).flatMap(({ all }) => all);
+    const chosen = new Map<string, Address[]>();
+    for (const { name, gateway } of tunnels) {
+      const all = allOf(name);
+      if (all.length === 0) continue;
+      chosen.set(gateway, [...chosen.get(gateway) ?? [], ...all]);
+    }
     return Promise.resolve({
-      chosen: new Set(choices.flatMap(({ all }) => all.map(gatewayMark))),
+      chosen,
       lost: new Set(choices.flatMap(({ lost }) => lost)),
     });
   }

@@ -4,11 +4,10 @@
  * in `<dir>/<inode of its network namespace>.json`, as it would be in the
  * kernel: it outlives coild.
  */
-import {
-  type ClientPlan,
-  type EndedConnections,
-  gatewayMark,
-  type KnownChoices,
+import type {
+  ClientPlan,
+  EndedConnections,
+  KnownChoices,
 } from "../../lib/egress/mod.ts";
 import { sleep } from "../../lib/async/mod.ts";
 import { Address, type Family, Prefix } from "../../lib/inet/mod.ts";
@@ -92,13 +91,18 @@ class RecordingPlane implements EgressPlane {
     { netns }: PlaneOptions,
   ): Promise<KnownChoices> {
     const file = this.#fileOf(netns.inode);
-    if (!await exists(file)) return { chosen: new Set(), lost: new Set() };
-    const { choices } = JSON.parse(await Deno.readTextFile(file)) as {
-      choices: { all: string[]; lost: number[] }[];
+    if (!await exists(file)) return { chosen: new Map(), lost: new Set() };
+    const { choices, tunnels } = JSON.parse(await Deno.readTextFile(file)) as {
+      choices: { tunnel: string; all: string[]; lost: number[] }[];
+      tunnels: { name: string; gateway: string }[];
     };
-    const all = choices.flatMap((each) => each.all.map(Address.parse));
+    const chosen = new Map<string, Address[]>();
+    for (const { tunnel, all } of choices) {
+      const of = tunnels.find(({ name }) => name === tunnel)?.gateway ?? "";
+      chosen.set(of, [...chosen.get(of) ?? [], ...all.map(Address.parse)]);
+    }
     return {
-      chosen: new Set(all.map(gatewayMark)),
+      chosen,
       lost: new Set(choices.flatMap(({ lost }) => lost)),
     };
   }

@@ -11,7 +11,6 @@ import type { Egress } from "../../lib/api/mod.ts";
 import {
   type EgressFacts,
   gatewayMark,
-  type KnownChoices,
   listChoices,
 } from "../../lib/egress/mod.ts";
 import { clientTable } from "../../lib/egress/plan/table.ts";
@@ -53,6 +52,15 @@ const PORT = 7001;
 const TIMEOUT_MS = 120_000;
 /** The kernel forgets the neighbours that each ADD gives it when they are 5 s old, where it has many (neigh_forced_gc() in net/core/neighbour.c); 1,024 are too many, of all namespaces. */
 const NEIGHBOURS = { pods: 200, ms: 5_500 };
+
+const EGRESS_NAME = `${NAMESPACE}/${NAME}`;
+
+/** Gateways of a client, by their marks. */
+export interface GatewayMarks {
+  readonly ready: readonly number[];
+  readonly chosen: ReadonlySet<number>;
+  readonly lost: ReadonlySet<number>;
+}
 
 /** What something took. */
 export interface Taken {
@@ -334,14 +342,21 @@ export class SwitchLab implements AsyncDisposable {
   }
 
   /** Of each client the marks of the gateways that new connections go to, that connections stay with, and that are lost. */
-  async marks(): Promise<(KnownChoices & { readonly ready: number[] })[]> {
+  async marks(): Promise<GatewayMarks[]> {
     return await Promise.all(this.#paths.map(async (path) => {
       using netns = Netns.open(path);
       using nftables = NetfilterSocket.open({ netns });
       const set = await nftables.listSet(EGRESS_NFT_TABLE, `ready_${TUNNEL}`);
+      const tunnel = {
+        name: TUNNEL,
+        gateway: EGRESS_NAME,
+        family: "ipv4",
+      } as const;
+      const { chosen, lost } = await listChoices([tunnel], { netns });
       return {
         ready: set.flat().map(Number).toSorted(),
-        ...await listChoices([{ name: TUNNEL }], { netns }),
+        chosen: new Set(chosen.get(EGRESS_NAME)?.map(gatewayMark)),
+        lost,
       };
     }));
   }

@@ -1,13 +1,20 @@
+import { Address } from "../../inet/mod.ts";
 import type { Netns } from "../../linux/mod.ts";
 import { EGRESS_NFT_TABLE } from "../../names/mod.ts";
 import {
   NetfilterSocket,
+  type NftElement,
   type NftRefill,
   prepareRefill,
   RouteSocket,
 } from "../../netlink/mod.ts";
 import { listSetIfAny } from "../kernel/list_set.ts";
-import { choiceSets, gatewaySetName, lostSetName } from "../plan/choice.ts";
+import {
+  choiceSets,
+  gatewayMark,
+  gatewaySetName,
+  lostSetName,
+} from "../plan/choice.ts";
 import {
   type ClientPlan,
   type ClientTunnel,
@@ -18,7 +25,7 @@ import type {
   ShadowedDestination,
   SkippedDestination,
 } from "../plan/request.ts";
-import { CHOICE_CHAIN, clientTable } from "../plan/table.ts";
+import { CHOICE_CHAIN, clientTable, senderSetName } from "../plan/table.ts";
 import { Recent } from "./recent.ts";
 import { ClientRun } from "./run.ts";
 import { isGateway, ownState, readState } from "./state.ts";
@@ -144,35 +151,42 @@ export async function isClient({ netns }: ClientOptions): Promise<boolean> {
     await nft.tableExists(EGRESS_NFT_TABLE);
 }
 
-/** What a client's table has of gateways that it chooses from, by their marks. */
+/** What a client's table has of gateways that it chooses from. */
 export interface KnownChoices {
-  /** Connections through these stay. */
-  readonly chosen: ReadonlySet<number>;
-  /** Those of them that do not answer. */
+  /** Connections through these stay; by the name of their Egress. */
+  readonly chosen: ReadonlyMap<string, readonly Address[]>;
+  /** Marks of those of them that do not answer. */
   readonly lost: ReadonlySet<number>;
 }
 
 /** Reads from a client's table which gateways it chooses from, behind these tunnels; none where it does not. */
 export async function listChoices(
-  tunnels: readonly Pick<ClientTunnel, "name">[],
+  tunnels: readonly Pick<ClientTunnel, "name" | "gateway" | "family">[],
   { netns }: ClientOptions,
 ): Promise<KnownChoices> {
   using nft = NetfilterSocket.open({ netns });
-  const [chosen, lost] = [new Set<number>(), new Set<number>()];
-  for (const { name } of tunnels) {
-    for (const mark of await marksIn(nft, gatewaySetName(name))) {
-      chosen.add(mark);
-    }
-    for (const mark of await marksIn(nft, lostSetName(name))) lost.add(mark);
+  const [chosen, lost] = [new Map<string, Address[]>(), new Set<number>()];
+  for (const { name, gateway, family } of tunnels) {
+    const marks = await elementsOf(nft, gatewaySetName(name));
+    if (marks.length === 0) continue;
+    const senders = (await elementsOf(nft, senderSetName(family)))
+      .filter((each) => each instanceof Address)
+      .filter((each) => marks.includes(gatewayMark(each)));
+    chosen.set(gateway, [...chosen.get(gateway) ?? [], ...senders]);
+    const dead = await elementsOf(nft, lostSetName(name));
+    for (const mark of dead) lost.add(Number(mark));
   }
   return { chosen, lost };
 }
 
-async function marksIn(nft: NetfilterSocket, set: string): Promise<number[]> {
+async function elementsOf(
+  nft: NetfilterSocket,
+  set: string,
+): Promise<NftElement[number][]> {
   // mutate: only bounds memory.
   const options = { planned: MAX_CHOSEN };
   const elements = await listSetIfAny(nft, EGRESS_NFT_TABLE, set, options);
-  return elements.flat().map(Number);
+  return elements.flat();
 }
 
 /** The plan of a pod that is not a client. */

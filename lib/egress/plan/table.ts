@@ -61,6 +61,11 @@ const SENDERS: Readonly<Record<Family, SenderFacts>> = {
   },
 };
 
+/** The set of addresses that may send tunnelled packets. */
+export function senderSetName(family: Family): string {
+  return SENDERS[family].set;
+}
+
 /** Whether there is anything for a table to do. */
 export function needsTable(
   plan: ClientPlan,

@@ -1,11 +1,9 @@
-import {
-  type ClientGateway,
-  type ClientPlan,
-  gatewayMark,
-} from "../../../lib/egress/mod.ts";
+import type { ClientGateway, ClientPlan } from "../../../lib/egress/mod.ts";
+import type { Address } from "../../../lib/inet/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
 import {
   type GatewayHealthView,
+  goneOf,
   markedOf,
 } from "../gateways/chosen_gateways.ts";
 import { keepChoices } from "../gateways/kept_choices.ts";
@@ -19,18 +17,25 @@ export interface ReadChosenOptions {
   readonly health: Pick<GatewayHealthView, "recall">;
 }
 
-/**
- * Reads which gateways a pod chose from before a start, and returns its gateways
- * so that connections through these stay. Those that were lost are recalled.
- */
+/** What a pod has chosen before a start. */
+export interface ChosenBefore {
+  /** The pod's gateways, so that connections through these stay. */
+  readonly kept: readonly ClientGateway[];
+  /** Those that it chose, and that are gone by now. */
+  readonly gone: readonly Address[];
+}
+
+/** Reads which gateways a pod chose from before a start. Those that were lost are recalled. */
 export async function readChosen(
   plan: ClientPlan,
   { gateways, netns, plane, health }: ReadChosenOptions,
-): Promise<ClientGateway[]> {
+): Promise<ChosenBefore> {
   const { chosen, lost } = await plane.choices(plan, { netns });
   health.recall(markedOf(gateways, lost));
-  return keepChoices(
-    gateways,
-    ({ senders }) => senders.some((each) => chosen.has(gatewayMark(each))),
-  );
+  const kept = keepChoices(gateways, ({ name }) => chosen.has(name));
+  const before = kept.map((each): [string, ClientGateway] => [
+    each.name,
+    { ...each, direct: [], senders: chosen.get(each.name) ?? [] },
+  ]);
+  return { kept, gone: goneOf(kept, new Map(before)) };
 }

@@ -31,7 +31,8 @@ class Site {
   readonly followed = new Set(["nat", "dmz"]);
   /** "STEP DETAIL" of each call of another part. */
   readonly done: string[] = [];
-  readonly marks = new Set<number>();
+  /** Gateways of Egress "nat/internet" that the kernel has. */
+  readonly chosen = new Set<string>();
   damage: readonly string[] = [];
   unsupported: Error | undefined;
   /** What the EndpointSlices have. */
@@ -82,7 +83,13 @@ class Site {
       refused: async () => [],
       choices: async () => {
         this.done.push("choices");
-        return { chosen: this.marks, lost: this.lost };
+        const chosen = [...this.chosen].map(Address.parse);
+        return {
+          chosen: new Map(
+            chosen.length === 0 ? [] : [["nat/internet", chosen]],
+          ),
+          lost: this.lost,
+        };
       },
     };
     const reports: Pick<EgressReports, "report" | "forget"> = {
@@ -203,7 +210,7 @@ Deno.test("a client is in doubt while one of its gateways is not watched, a pod 
 Deno.test("what was chosen before a start stays chosen, and only then the kernel is asked", async () => {
   const site = new Site();
   const [, second = ""] = SENDERS;
-  site.marks.add(gatewayMark(Address.parse(second)));
+  site.chosen.add(second);
   await site.update(CLIENT);
   assert.deepEqual(site.taken(), ["choices", "apply", "report"]);
   assert.notDeepEqual(site.choices, []);
@@ -214,7 +221,7 @@ Deno.test("what was chosen before a start stays chosen, and only then the kernel
 
 Deno.test("what was lost before a start is recalled before anything is changed", async () => {
   const site = new Site("Direct");
-  for (const each of SENDERS) site.marks.add(gatewayMark(Address.parse(each)));
+  for (const each of SENDERS) site.chosen.add(each);
   const [, second = ""] = SENDERS;
   site.lost.add(gatewayMark(Address.parse(second)));
   assert.equal(await site.update(CLIENT), "done");
@@ -226,6 +233,28 @@ Deno.test("what was lost before a start is recalled before anything is changed",
     // The start may have come before they were.
     `end connections ${second}`,
   ]);
+});
+
+Deno.test("connections through a gateway that went while coild did not run are ended before its rules go", async () => {
+  for (const selection of ["Direct", "Service"] as const) {
+    const site = new Site(selection);
+    const [gone = "", other = ""] = SENDERS;
+    site.chosen.add(gone).add(other);
+    site.senders = [other];
+    await site.update(CLIENT);
+    assert.deepEqual(site.taken(), [
+      "choices",
+      `end connections ${gone}`,
+      "apply",
+      "report",
+    ]);
+    assert.deepEqual(site.choices, [other]);
+  }
+  const empty = new Site("Direct");
+  empty.chosen.add("10.64.0.9");
+  empty.senders = [];
+  await empty.update(CLIENT);
+  assert.deepEqual(empty.taken(), ["choices", "apply", "report"]);
 });
 
 /** A client that has chosen from both gateways. */

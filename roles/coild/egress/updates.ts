@@ -105,19 +105,19 @@ export class ClientUpdates {
       ? []
       : await this.#with.plane.refused({ netns });
     // What was chosen before a start is known from the kernel alone.
-    const kept = state === undefined
+    const before = state === undefined
       ? await readChosen(plan, { ...this.#with, gateways, netns })
-      : gateways;
+      : { kept: gateways, gone };
     try {
       // While their packets take the old way; on another one only those that send would notice.
-      await this.#with.endings.end(attachment, gone, { netns, signal });
+      await this.#with.endings.end(attachment, before.gone, { netns, signal });
     } finally {
       await this.#converge(attachment, {
         netns,
         signal,
         selection,
         gateways: [
-          ...kept,
+          ...before.kept,
           ...unknownGateways(unknown, { refused, others: gateways }),
         ],
       });
