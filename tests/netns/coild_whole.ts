@@ -32,6 +32,9 @@ import { type TempNetns, tempNetns } from "./testing.ts";
 
 const SELF = new URL(import.meta.url).pathname;
 
+/** A busy machine takes longer for a block than the 10 s that an ADD waits for one by default. */
+const PATIENT = "--block-request-timeout=100s";
+
 /** A start that has not failed by then does not. */
 const FAILURE_MS = 60_000;
 
@@ -136,7 +139,7 @@ export class WholeCoild implements AsyncDisposable {
     return new Deno.Command("sh", {
       args: [
         ...["-c", script, "sh", Deno.execPath(), "run", "-A", "--no-check"],
-        ...[SELF, `--socket=${this.socketPath}`, ...flags],
+        ...[SELF, `--socket=${this.socketPath}`, PATIENT, ...flags],
       ],
       env: { [NODE_NAME_ENV]: "n1", ...env },
       stdin: "piped",
@@ -198,6 +201,7 @@ export class WholeCoild implements AsyncDisposable {
       socketPath: this.socketPath,
       method: `/pkg.cnirpc.CNI/${method}`,
       message: toBinary(CNIArgsSchema, args),
+      timeoutMs: 2 * FAILURE_MS,
     });
   }
 

@@ -40,6 +40,11 @@ async function threePods(
   return [await call("a"), await call("b"), await call("c")];
 }
 
+/** Ends it as a node does; what it logged last says why it could not. */
+async function assertStops(coild: WholeCoild): Promise<void> {
+  assert.equal(await coild.stop(), 0, (await coild.logged()).slice(-3_000));
+}
+
 async function until(what: string, holds: () => Promise<boolean>) {
   await eventually(what, holds);
 }
@@ -145,7 +150,7 @@ netnsTest(
     await until(compared, async () => (await coild.metric(compared) ?? 0) > 0);
     // It was not told to take its routes with it.
     await coild.change({ plural: "nodes", name: "/n1" });
-    assert.equal(await coild.stop(), 0);
+    await assertStops(coild);
     assert.deepEqual(await destinationsOf(coild, EXPORT_TABLE), [
       "10.64.0.0/31",
     ]);
@@ -166,7 +171,7 @@ netnsTest(
     await coild.ready();
     assert.deepEqual(await coild.add(a), ["10.64.0.0/32"]);
     assert.deepEqual(await coild.add(b), ["10.64.0.1/32"]);
-    assert.equal(await coild.stop(), 0);
+    await assertStops(coild);
     const exported = await destinationsOf(coild, EXPORT_TABLE);
     assert.ok(exported.includes("10.64.0.0/31"), "the Node is there");
     coild.restart(flags, [{ plural: "addressblocks", object: BLOCK }]);
@@ -187,7 +192,7 @@ netnsTest(
     await until(FREE, async () => await coild.metric(FREE) === 0);
     assert.deepEqual(await coild.add(c), ["10.64.0.2/32"], "of another block");
     await coild.change({ plural: "nodes", name: "/n1" });
-    assert.equal(await coild.stop(), 0);
+    await assertStops(coild);
     // Others may get the blocks of a Node that is gone.
     assert.deepEqual(await destinationsOf(coild, EXPORT_TABLE), []);
   },
@@ -260,7 +265,7 @@ netnsTest(
       assert.rejects(coild.add({ ...b, pod: "x" }), /it does not exist/),
     );
     await until(ADDS, async () => await coild.metric(ADDS) === 2);
-    assert.equal(await coild.stop(), 0);
+    await assertStops(coild);
     await call;
   },
 );
@@ -287,7 +292,7 @@ netnsTest("coild ends when scrapers have their answers", async () => {
     const sockets = await coild.host.exec("ss", "-Htn", ...filter);
     return sockets.startsWith("0 ") && { status: asked };
   });
-  assert.equal(await coild.stop(), 0);
+  await assertStops(coild);
   assert.match(await asked.status, /^[245]\d\d$/);
 });
 
@@ -315,7 +320,7 @@ netnsTest(
     assert.equal(await coild.metric("coil_coild_ready"), 1);
     assert.equal(await coild.metric("coil_coild_source_validation"), undefined);
     assert.doesNotMatch(await coild.host.ip("rule"), /lookup 116/);
-    assert.equal(await coild.stop(), 0);
+    await assertStops(coild);
     assert.equal(await coild.failing({ COIL_NODE_NAME: "" }), 1, "no name");
   },
 );
@@ -333,7 +338,7 @@ netnsTest(
       assert.match(gone, /sockets failed: ".*" was removed or replaced/);
       await Deno.writeTextFile(path, "");
       assert.match(await coild.get(9385, "/healthz"), /500$/);
-      assert.equal(await coild.stop(), 0);
+      await assertStops(coild);
       await Deno.remove(path);
       coild.restart([]);
       await coild.ready();
