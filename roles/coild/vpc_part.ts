@@ -43,6 +43,7 @@ function connectSupply(
     env: Deno.env,
     registry,
     onAttempt(attempt) {
+      // mutate: tests/apiserver/coild_vpc_show_test.ts takes a right away, and reads the conditions that come of it.
       calls.attempted(attempt);
       permissions.attempted(attempt);
     },
