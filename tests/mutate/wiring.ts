@@ -46,7 +46,7 @@ export const WIRING: readonly WiringMutant[] = [
     to: "differences.length >= 0",
     test: {
       file: "tests/netns/hostile_gateway_limits_test.ts",
-      filter: "what others change",
+      filter: "anything that others change",
     },
   },
   {
@@ -425,7 +425,8 @@ export const WIRING: readonly WiringMutant[] = [
   {
     name: "tokens for gateways are not renewed",
     file: "roles/coild/egress_part.ts",
-    from: '      "egress tokens": (signal) => tokens.run(signal),\n',
+    from:
+      '      "egress tokens": (signal: AbortSignal) => tokens.run(signal),\n',
     to: "",
     test: {
       file: "roles/coild/egress_part_test.ts",
