@@ -42,7 +42,7 @@ export interface Decision {
   readonly dueAt: number;
 }
 
-/** While a pool has few blocks left, or a block is reserved as a whole, it does not stay empty for longer. */
+/** While a pool has few blocks left or is paused, or a block is reserved as a whole, it does not stay empty for longer. */
 const LOW_MS = 30_000;
 
 /** The most calls under way at a time that give blocks back. */
@@ -117,21 +117,21 @@ function retirements(
   situation: Situation,
 ): { readonly blocks: HeldBlock[]; readonly later: number[] } {
   const { now, source, supply, stock } = situation;
-  const isDeleting = source.poolState(pool) === "deleting";
+  const state = source.poolState(pool);
   const blocks: HeldBlock[] = [];
   const later: number[] = [];
   let room = roomOf(table, pool, supply);
   for (const block of table.blocksOf(pool).empty.toReversed()) {
     if (!mayGo(block)) continue;
-    const mustGo = isDeleting || block.holds.has("deleting") ||
+    const mustGo = state === "deleting" || block.holds.has("deleting") ||
       block.holds.has("edited");
     if (mustGo) {
       blocks.push(block);
       continue;
     }
     // Those who wait keep all blocks of the pool until they have been served.
-    // A block that is reserved as a whole is useless.
-    const isOfUse = block.freeCount > 0;
+    // A block that is reserved as a whole, or whose pool is paused, is useless.
+    const isOfUse = block.freeCount > 0 && state !== "paused";
     if (isOfUse && (room.waiting > 0 || !stock.isSpare(block, room))) continue;
     const at = returnTime(block, situation);
     if (at > now) later.push(at);
@@ -156,11 +156,13 @@ function returnTime(
   const latest = after(ampleReturnDelayMs);
   const { state, since = -Infinity } = states.get(pool) ?? {};
   if (state === "ample") return latest;
-  const [at, spreadMs] = state === "low"
+  const [at, spreadMs] = state === "low" || state === "paused"
     ? [emptySince + soonMs, soonMs]
     : [after(returnDelayMs), returnDelayMs];
   // When a pool gets scarcer, not all that have been empty for long go at once.
-  return Math.min(latest, Math.max(at, since + spreadMs * jitter));
+  const inTurn = Math.max(at, since + spreadMs * jitter);
+  // A paused pool's may have been kept for longer than that.
+  return state === "paused" ? inTurn : Math.min(latest, inTurn);
 }
 
 function mayGo(block: HeldBlock): boolean {

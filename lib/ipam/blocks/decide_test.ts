@@ -264,6 +264,24 @@ Deno.test("decide() spreads the return of blocks that have been empty for long w
   }
 });
 
+Deno.test("decide() gives all empty blocks of a paused pool back, also those that it would keep, not all at once", () => {
+  for (const jitter of [0, 0.25, 0.9]) {
+    const world = new World();
+    world.stock = CONSTANT;
+    for (const index of [0, 1]) world.block(index);
+    world.returnDelayMs = HOUR;
+    world.jitter = jitter;
+    world.nowMs += 2 * HOUR;
+    assert.deepEqual(world.decide().retire, []);
+    world.become("paused");
+    if (jitter > 0) {
+      assert.deepEqual(world.decide(), { ...NOTHING, inMs: 30_000 * jitter });
+    }
+    world.nowMs += 30_000 * jitter;
+    assert.deepEqual(world.decide().retire, [1, 0]);
+  }
+});
+
 const HOUR = 3_600_000;
 
 /** A block that has been empty for so long, of a pool that is ample. */
