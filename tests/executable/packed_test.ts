@@ -101,6 +101,17 @@ Deno.test("a packed file keeps the name it was called by", async () => {
   );
 });
 
+Deno.test("a packed file runs `coil ipam` with V8 flags, and so a code cache, of its own", async () => {
+  await using place = await Place.make();
+  const caches = async () =>
+    (await namesIn(await place.version())).filter((name) => name !== "js");
+  assert.match(await place.run(), WORKS);
+  assert.deepEqual(await caches(), ["deno"]);
+  const args = [place.executable, "ipam", "check", "--help"];
+  assert.match(await place.run({}, args), /^Compares pods/);
+  assert.deepEqual((await caches()).sort(), ["deno", "ipam"]);
+});
+
 Deno.test("a packed file is not configured as deno would be", async () => {
   await using place = await Place.make();
   const env = {

@@ -7,3 +7,10 @@
  */
 export const DAEMON_V8_FLAGS: string =
   "--v8-flags=--lite-mode,--single-threaded,--max-semi-space-size=2";
+
+/**
+ * V8's flags for `coil ipam`, which may read all pods of a large cluster: optimised code takes less than half of the
+ * processor's time. The second optimising compiler, and a heap that grows as V8 likes, would take 80 MiB for nothing.
+ */
+export const READER_V8_FLAGS: string =
+  "--v8-flags=--single-threaded,--no-turbofan,--max-semi-space-size=2,--heap-growing-percent=30";

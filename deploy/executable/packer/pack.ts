@@ -3,7 +3,7 @@ import { concatenate } from "../../../lib/bytes/mod.ts";
 import { Elf, ElfError, Segment } from "../elf/elf.ts";
 import { compileFlat, type FlatImage } from "../elf/flat.ts";
 import { addFront } from "../elf/front.ts";
-import { DAEMON_V8_FLAGS } from "../modules/v8_flags.ts";
+import { DAEMON_V8_FLAGS, READER_V8_FLAGS } from "../modules/v8_flags.ts";
 
 // Without the last, deno reads and analyses, before it starts the entry module,
 // every chunk that a literal import() anywhere in the program might want.
@@ -25,6 +25,7 @@ const PLUGIN_RUN: readonly string[] = [
   "--v8-flags=--no-lazy,--no-sparkplug,--single-threaded",
 ];
 const DAEMON_RUN: readonly string[] = [...RUN, DAEMON_V8_FLAGS];
+const READER_RUN: readonly string[] = [...RUN, READER_V8_FLAGS];
 
 // Without the second, deno puts a `node` that is really this program on $PATH.
 const ENV: readonly string[] = [
@@ -34,7 +35,7 @@ const ENV: readonly string[] = [
 
 const STUB = new URL("stub.c", import.meta.url).pathname;
 /** Where the hash is in `struct header`. */
-const HASH_AT = 96;
+const HASH_AT = 112;
 /** stub.c keeps paths in buffers of 4096 bytes. */
 const MAX_NAME_BYTES = 1024;
 
@@ -124,7 +125,7 @@ function layOut(
   blob.add(stub);
   const records = new BigUint64Array(files.size * 3);
   const table = [blob.add(new Uint8Array(records.buffer)), files.size];
-  for (const strings of [DAEMON_RUN, PLUGIN_RUN, ENV]) {
+  for (const strings of [DAEMON_RUN, PLUGIN_RUN, READER_RUN, ENV]) {
     table.push(blob.addStrings(strings), strings.length);
   }
   const names = [...files.keys()].map((name) => blob.addStrings([name]));

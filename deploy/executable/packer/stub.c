@@ -6,8 +6,8 @@
 //   1. finds, or writes once, a private directory holding the bundled modules,
 //   2. builds a new initial stack: argv = argv0 "run" <flags> <entry> <args>,
 //   3. jumps to deno's _start, which never learns that anything came before.
-// With CNI_COMMAND in the environment it has flags and a code cache of its own,
-// since V8 refuses code compiled under other flags.
+// With CNI_COMMAND in the environment, and for `coil ipam`, it has flags and a
+// code cache of their own, since V8 refuses code compiled under other flags.
 //
 // Freestanding: no libc, no relocations, no writable data, raw syscalls only.
 #include "../elf/machine.h"
@@ -35,6 +35,7 @@ struct header {
   u64 files_off, files; // struct file[]; the first one is the entry module
   u64 argv_off, args;   // NUL-terminated strings put between argv[0] and the entry
   u64 plugin_off, plugin_args; // the same for a call of the CNI plugin
+  u64 reader_off, reader_args; // the same for `coil ipam`
   u64 env_off, envs;    // NUL-terminated NAME=value strings
   char hash[40];        // name of the directory, NUL-terminated
 };
@@ -226,7 +227,7 @@ static int settle_version(i64 base, u32 uid, u64 salt, const char *deno_dir) {
 }
 
 // Try <parent>/coil-modules[-<uid>]/<hash>; on success `path` holds it.
-// Layout: js/ = the modules; deno/ and cni/ = DENO_DIR (V8's code cache).
+// Layout: js/ = the modules; deno/, cni/ and ipam/ = DENO_DIR (V8's code cache).
 static int settle(const char *parent, int shared, u32 uid, u64 salt, char *path, const char *deno_dir) {
   if (!parent || *parent != '/' || len(parent) > PATH_LEN / 2) return 0;
   int ok = 0;
@@ -281,7 +282,10 @@ static _Noreturn void program(u64 *sp, u64 fini) {
   char path[PATH_LEN];
   const char *command = value(envp, "CNI_COMMAND=");
   u64 plugin = command && *command && argc < 2;
-  const char *cache = plugin ? "cni" : "deno";
+  const char *argv0 = argc ? argv[0] : "";
+  // The daemons have names of their own; kubectl-coil is the same program.
+  u64 reader = ends(argv0, "coil") && argc > 1 && same(argv[1], "ipam");
+  const char *cache = plugin ? "cni" : reader ? "ipam" : "deno";
   if (!settle("/run", 0, uid, salt, path, cache) &&
       !(!secure && settle(value(envp, "XDG_RUNTIME_DIR="), 0, uid, salt, path, cache)) &&
       !(!secure && settle(value(envp, "TMPDIR="), 1, uid, salt, path, cache)) &&
@@ -297,9 +301,8 @@ static _Noreturn void program(u64 *sp, u64 fini) {
 
   // The new initial stack goes below everything in use, so that _start finds
   // it exactly where the kernel would have put it: at sp and above.
-  const char *argv0 = argc ? argv[0] : "";
   const char *entry = at(((const struct file *)at(HEADER.files_off))->name_off);
-  u64 args = plugin ? HEADER.plugin_args : HEADER.args;
+  u64 args = plugin ? HEADER.plugin_args : reader ? HEADER.reader_args : HEADER.args;
   u64 words = 1 + (argc + args + 3) + (envc + HEADER.envs + 3) + auxn;
   u64 bytes = 2 * len(path) + len(entry) + len(argv0) + 64;
   u64 *block = (u64 *)(((u64)__builtin_alloca(words * 8 + bytes + 16) + 15) & ~15UL), *w = block;
@@ -308,7 +311,7 @@ static _Noreturn void program(u64 *sp, u64 fini) {
   w++; // argc, below
   // deno takes an argv[0] that ends like this for its own `deno x` alias.
   *w++ = (u64)(ends(argv0, "dx") || ends(argv0, "dnx") || ends(argv0, "denox") ? "/proc/self/exe" : argv0);
-  const char *s = at(plugin ? HEADER.plugin_off : HEADER.argv_off);
+  const char *s = at(plugin ? HEADER.plugin_off : reader ? HEADER.reader_off : HEADER.argv_off);
   for (u64 i = 0; i < args; i++, s += len(s) + 1) *w++ = (u64)s;
   *w++ = (u64)text, text = put(put(put(text, path), "/js/"), entry) + 1;
   for (u64 i = 1; i < argc; i++) *w++ = (u64)argv[i];
