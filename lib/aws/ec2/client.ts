@@ -109,7 +109,7 @@ export class Ec2Client implements Disposable {
       NetworkInterfaceId: request.networkInterfaceId,
       InstanceId: request.instanceId,
       DeviceIndex: request.deviceIndex,
-      NetworkCardIndex: request.networkCardIndex ?? 0,
+      NetworkCardIndex: 0,
     }, options);
     return needed(textAt(answer, "attachmentId"), name, "attachmentId");
   }

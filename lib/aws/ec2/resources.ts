@@ -90,6 +90,4 @@ export interface AttachRequest {
   readonly networkInterfaceId: string;
   readonly instanceId: string;
   readonly deviceIndex: number;
-  /** Default 0. */
-  readonly networkCardIndex?: number;
 }
