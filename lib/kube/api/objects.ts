@@ -69,8 +69,6 @@ export interface ObjectReference {
   readonly name: string;
   readonly namespace?: string;
   readonly uid?: string;
-  readonly resourceVersion?: string;
-  readonly fieldPath?: string;
 }
 
 export interface V1Pod extends Wire<k8s.V1Pod> {}
