@@ -14,7 +14,7 @@ import {
   CNIErrorSchema,
   StatusSchema,
 } from "../../lib/cnirpc/mod.ts";
-import { GrpcError } from "../../lib/grpc/mod.ts";
+import { codeName, GrpcError } from "../../lib/grpc/mod.ts";
 import { callUnary } from "../../lib/grpc/testing.ts";
 import {
   type AuditPolicy,
@@ -49,7 +49,7 @@ export class CallError extends Error {
   constructor(error: GrpcError) {
     const detail = cniErrorIn(error);
     super(detail?.msg ?? error.message, { cause: error });
-    this.status = error.codeName;
+    this.status = codeName(error.code);
     this.code = detail?.code ?? -1;
     this.details = detail?.details ?? "";
   }

@@ -1,7 +1,7 @@
 // What containerd itself knows of its pods, by the Container Runtime Interface
 // (k8s.io/cri-api runtime.v1, api.proto): field numbers are in brackets.
 import { ProtoReader } from "../../lib/bytes/mod.ts";
-import { GrpcError } from "../../lib/grpc/mod.ts";
+import { GrpcError, StatusCode } from "../../lib/grpc/mod.ts";
 import { callUnary } from "../../lib/grpc/testing.ts";
 import { ProtoWriter } from "./protobuf_wire.ts";
 import type { ClusterNode } from "../lab/cluster/mod.ts";
@@ -132,7 +132,7 @@ async function addresses(
   const answer = await call(node, "PodSandboxStatus", request)
     .catch((error) => {
       // It has gone since the list.
-      if (error instanceof GrpcError && error.codeName === "NotFound") {
+      if (error instanceof GrpcError && error.code === StatusCode.NOT_FOUND) {
         return new Uint8Array();
       }
       throw error;

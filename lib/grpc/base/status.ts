@@ -73,9 +73,4 @@ export class GrpcError extends Error {
     this.code = options.code;
     this.statusDetails = options.statusDetails;
   }
-
-  /** The name of {@linkcode GrpcError.code}, as grpc-go has it. */
-  get codeName(): string {
-    return codeName(this.code);
-  }
 }
