@@ -22,8 +22,6 @@ export interface LeaderElectorOptions {
   readonly renewMs?: number;
   /** Time between renewals. Default 2 s. */
   readonly retryMs?: number;
-  /** Time between attempts of those who wait. Default 0.5 s, or `retryMs` if that is less. */
-  readonly waitMs?: number;
   readonly clock?: Clock;
   readonly metrics?: KubeMetrics | undefined;
 }
@@ -58,7 +56,7 @@ export class LeaderElector {
     this.#claim = { namespace, name, identity, leaseMs };
     this.#renewMs = renewMs;
     this.#retryMs = retryMs;
-    this.#waitMs = options.waitMs ?? Math.min(WAIT_MS, retryMs);
+    this.#waitMs = Math.min(WAIT_MS, retryMs);
     this.#clock = options.clock ?? systemClock;
     this.#metrics = options.metrics;
     this.#setLeader(false);
