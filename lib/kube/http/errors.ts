@@ -5,13 +5,8 @@ export interface KubeStatus {
   readonly message?: string;
   readonly details?: {
     readonly name?: string;
-    readonly kind?: string;
     readonly retryAfterSeconds?: number;
-    readonly causes?: readonly {
-      readonly reason?: string;
-      readonly message?: string;
-      readonly field?: string;
-    }[];
+    readonly causes?: readonly { readonly message?: string }[];
   };
 }
 

@@ -15,8 +15,6 @@ interface HttpsOptions {
   cert?: string | Uint8Array;
   key?: string | Uint8Array;
   auth?: string;
-  rejectUnauthorized?: boolean;
-  servername?: string;
   headers?: Record<string, string>;
 }
 
