@@ -352,6 +352,44 @@ egressTest("egress by gateways that the client chooses", {
         await cluster.gatewaysReady(EGRESS, 2);
       },
 
+    "a gateway disappears while coild does not run: connections through it end when it starts":
+      async (cluster) => {
+        const gateways = await cluster.gatewaysReady(EGRESS, 2);
+        const [node] = cluster.nodes;
+        // Without coild no pod of its node ends, or starts.
+        const gone = gateways.find(({ pod }) => pod.node !== node);
+        assert.ok(gone);
+        await using all = await flowsThroughAll(cluster);
+        const isOfGone = ({ report }: TcpFlow | UdpFlow) =>
+          [...report.sources].some((s) => gone.pod.addresses.includes(s));
+        {
+          using _cordon = cluster.kubelet.cordon();
+          await cluster.daemonOf(node).kill9();
+          const { namespace, name } = gone.pod;
+          const target = { namespace, name, gracePeriodSeconds: 0 };
+          await cluster.access.client.delete(PODS, target);
+          await eventually("the EndpointSlices to lack the gateway", () => {
+            const usable = cluster.proxy.translations.flatMap((each) =>
+              each.usable
+            );
+            return !gone.pod.addresses.some((each) => usable.includes(each));
+          });
+          await cluster.startCoild(node);
+        }
+        for (const flow of all.flows) {
+          if (!isOfGone(flow) || !(flow instanceof TcpFlow)) continue;
+          await eventually(
+            "the end of a connection",
+            () => flow.report.error !== undefined,
+          );
+          assert.match(flow.report.error ?? "", /os error 103/);
+        }
+        await expectUntouched({
+          flows: all.flows.filter((flow) => !isOfGone(flow)),
+        });
+        await cluster.gatewaysReady(EGRESS, 2);
+      },
+
     "a gateway forwards nothing, and answers its kubelet: connections through it end, new ones use the other":
       async (cluster) => {
         const [lost, other] = await cluster.gatewaysReady(EGRESS, 2);
