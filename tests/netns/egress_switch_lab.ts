@@ -26,6 +26,7 @@ import { AttachmentBook } from "../../roles/coild/calls/attachment_book.ts";
 import type { Attachment } from "../../roles/coild/calls/attachment.ts";
 import type { PodSource } from "../../roles/coild/cluster/pod_source.ts";
 import { EgressReconciler } from "../../roles/coild/egress/reconciler.ts";
+import type { EgressSource } from "../../roles/coild/gateways/source.ts";
 import type { EgressReports } from "../../roles/coild/clients/reports.ts";
 import { EgressSetup } from "../../roles/coild/egress/setup.ts";
 import {
@@ -192,12 +193,10 @@ export class SwitchLab implements AsyncDisposable {
         return done;
       },
     };
+    const find: EgressSource["find"] = async (refs) =>
+      new Map(refs.map((ref) => [`${ref.namespace}/${ref.name}`, FACTS]));
     this.#setup = new EgressSetup({
-      source: {
-        find: async (refs) =>
-          new Map(refs.map((ref) => [`${ref.namespace}/${ref.name}`, FACTS])),
-        isFollowed: () => true,
-      },
+      source: { find, read: find, isFollowed: () => true },
       plane,
       announcer: { announce: async () => {} },
       reports: {

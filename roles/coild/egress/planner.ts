@@ -17,7 +17,7 @@ import type { NodePlace } from "../gateways/node_place.ts";
 import type { EgressSource } from "../gateways/source.ts";
 
 export interface ClientPlannerOptions {
-  readonly source: Pick<EgressSource, "find">;
+  readonly source: Pick<EgressSource, "find" | "read">;
   /** UDP port of the tunnels. */
   readonly port: number;
   readonly originatingOnly: boolean;
@@ -38,19 +38,22 @@ export class ClientPlanner {
 
   /**
    * The gateways that a pod's annotations ask for; undefined when they ask for none.
+   * By what is cached, or by the API server itself.
    *
    * @throws {InvalidAnnotationError} when they name what no Egress can be, or too many
    */
   async select(
     annotations: Readonly<Record<string, string>>,
-    options: CallOptions,
+    options: CallOptions & { readonly isLive?: boolean },
   ): Promise<GatewaySelection | undefined> {
     const problem = problemOf(annotations);
     if (problem !== undefined) throw new InvalidAnnotationError(problem);
     const refs = egressRefsOf(annotations);
     if (refs.length === 0) return undefined;
     const { source, isTaken, place } = this.#with;
-    const facts = await source.find(refs, options);
+    const facts = options.isLive === true
+      ? await source.read(refs, options)
+      : await source.find(refs, options);
     return selectGateways(
       refs,
       (ref) =>

@@ -35,7 +35,7 @@ import { nameText } from "../../../lib/names/mod.ts";
 
 export interface EgressSetupOptions
   extends ClientPlannerOptions, ConnectionEndingsOptions {
-  readonly source: Pick<EgressSource, "find" | "isFollowed">;
+  readonly source: Pick<EgressSource, "find" | "read" | "isFollowed">;
   readonly plane: EgressPlane;
   readonly announcer: Pick<Announcer, "announce">;
   readonly reports: EgressReports;

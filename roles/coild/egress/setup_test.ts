@@ -5,7 +5,7 @@ import { Address } from "../../../lib/inet/mod.ts";
 import type { V1EndpointSlice } from "../../../lib/kube/mod.ts";
 import { Netns, openLibc } from "../../../lib/linux/mod.ts";
 import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
-import { InvalidNetworkError } from "../base/errors.ts";
+import { InvalidNetworkError, NotReadyError } from "../base/errors.ts";
 import type { Attachment } from "../calls/attachment.ts";
 import type { EgressPlane } from "./plane.ts";
 import type { EgressReports } from "../clients/reports.ts";
@@ -35,6 +35,8 @@ class Site {
   readonly chosen = new Set<string>();
   damage: readonly string[] = [];
   unsupported: Error | undefined;
+  /** What the API server has where that is not what is cached. */
+  uncached: readonly string[] | undefined;
   /** What the EndpointSlices have. */
   senders: readonly string[] = SENDERS;
   readonly health = {
@@ -102,8 +104,14 @@ class Site {
         find: async (refs) =>
           new Map(refs.map(({ namespace, name }) => [
             `${namespace}/${name}`,
-            this.#factsOf(namespace, name),
+            this.#factsOf(namespace, name, this.senders),
           ])),
+        read: async (refs) =>
+          new Map(refs.map(({ namespace, name }) => {
+            const senders = this.uncached ?? this.senders;
+            const facts = this.#factsOf(namespace, name, senders);
+            return [`${namespace}/${name}`, facts];
+          })),
         isFollowed: (namespace) => this.followed.has(namespace),
       },
       plane,
@@ -122,7 +130,11 @@ class Site {
     });
   }
 
-  #factsOf(namespace: string, name: string): EgressFacts {
+  #factsOf(
+    namespace: string,
+    name: string,
+    senders: readonly string[],
+  ): EgressFacts {
     const metadata = { namespace, name };
     const egress: Egress = {
       apiVersion: "coil.cybozu.com/v2",
@@ -136,7 +148,7 @@ class Site {
     const slice: V1EndpointSlice = {
       metadata,
       addressType: "IPv4",
-      endpoints: this.senders.map((each) => ({
+      endpoints: senders.map((each) => ({
         addresses: [each],
         conditions: { ready: true },
         targetRef: { uid: `${this.generation}-of-${each}` },
@@ -255,6 +267,23 @@ Deno.test("connections through a gateway that went while coild did not run are e
   empty.senders = [];
   await empty.update(CLIENT);
   assert.deepEqual(empty.taken(), ["choices", "apply", "report"]);
+});
+
+Deno.test("a gateway that the cache lacks after a start, and the API server has, is waited for", async () => {
+  const site = new Site("Direct");
+  const [other = "", late = ""] = SENDERS;
+  site.chosen.add(other).add(late);
+  site.senders = [other];
+  site.uncached = [other, late];
+  await assert.rejects(
+    site.update(CLIENT),
+    (error) => error instanceof NotReadyError && error.message.includes(late),
+  );
+  assert.deepEqual(site.taken(), ["choices"]);
+  site.senders = site.uncached;
+  assert.equal(await site.update(CLIENT), "done");
+  assert.deepEqual(site.taken(), ["choices", "apply", "report"]);
+  assert.deepEqual(site.choices, [other, late]);
 });
 
 /** A client that has chosen from both gateways. */

@@ -3,9 +3,11 @@ import type {
   ClientPlan,
   GatewaySelection,
 } from "../../../lib/egress/mod.ts";
+import type { Address } from "../../../lib/inet/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
 import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
+import { NotReadyError } from "../base/errors.ts";
 import type { Attachment } from "../calls/attachment.ts";
 import type { CallOptions } from "../calls/attachments.ts";
 import type { ClientBook } from "../clients/client_book.ts";
@@ -108,6 +110,9 @@ export class ClientUpdates {
     const before = state === undefined
       ? await readChosen(plan, { ...this.#with, gateways, netns })
       : { kept: gateways, gone };
+    if (state === undefined) {
+      await this.#expectGone(before.gone, annotations, { signal });
+    }
     try {
       // While their packets take the old way; on another one only those that send would notice.
       await this.#with.endings.end(attachment, before.gone, { netns, signal });
@@ -123,6 +128,34 @@ export class ClientUpdates {
       });
     }
     return await leave();
+  }
+
+  /**
+   * After a start what is cached may be older than what was chosen before it:
+   * connections through a gateway that it lacks may be well.
+   *
+   * @throws {NotReadyError} when the API server has such a gateway
+   */
+  async #expectGone(
+    gone: readonly Address[],
+    annotations: Readonly<Record<string, string>>,
+    { signal }: CallOptions,
+  ): Promise<void> {
+    if (gone.length === 0) return;
+    const options = { signal, isLive: true };
+    const now = await this.#with.planner.select(annotations, options);
+    const there = new Set(
+      now?.gateways.flatMap(({ direct = [], senders }) =>
+        [...direct, ...senders].map(String)
+      ),
+    );
+    const late = gone.map(String).filter((each) => there.has(each));
+    if (late.length === 0) return;
+    throw new NotReadyError(
+      `Cannot update the gateways of a running pod: what the API server has cached lacks ${
+        late.join(", ")
+      }; trying again`,
+    );
   }
 
   /**

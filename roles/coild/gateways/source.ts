@@ -4,6 +4,7 @@ import {
   jittered,
   type Loops,
   onAbort,
+  SingleFlight,
   sleep,
   systemClock,
   TaskGroup,
@@ -81,6 +82,7 @@ export class EgressSource {
   readonly #followed = new Map<string, Followed>();
   readonly #listeners = new Set<(egress: string) => void>();
   readonly #tasks = new TaskGroup();
+  readonly #reads = new SingleFlight<EgressFacts>();
 
   /** `isNamed` says whether a pod of this node names an Egress of a namespace. */
   constructor(
@@ -128,6 +130,25 @@ export class EgressSource {
       found.set(nameText(ref), facts);
     }
     return found;
+  }
+
+  /**
+   * Finds out about Egresses, by their keys, from the API server itself: after a
+   * start what is cached may be older than what an earlier coild knew. Those who
+   * ask at once share an answer.
+   *
+   * @throws {KubeUnreachableError} when one cannot be asked for
+   */
+  async read(
+    refs: readonly NamespacedName[],
+    { signal }: { readonly signal: AbortSignal },
+  ): Promise<ReadonlyMap<string, EgressFacts>> {
+    const facts = refs.map(async (ref) => {
+      const key = nameText(ref);
+      const read = () => this.#read(ref, signal);
+      return [key, await this.#reads.do(key, read)] as const;
+    });
+    return new Map(await Promise.all(facts));
   }
 
   /** Whether changes of a namespace's Egresses are reported. */
@@ -179,6 +200,12 @@ export class EgressSource {
     throw new NotReadyError(
       "Cannot find the gateways of Egresses: the API server has not listed their endpoints yet",
     );
+  }
+
+  async #read(ref: NamespacedName, signal: AbortSignal): Promise<EgressFacts> {
+    const call = { ...ref, timeoutMs: LIVE_GET_MS, signal };
+    const egress = await this.#client.tryGet(EGRESSES, call);
+    return { egress, ...await this.#ask(ref, signal) };
   }
 
   /** The Service of an Egress, which has its name, and the EndpointSlices, in a namespace that is not followed. */
