@@ -105,11 +105,16 @@ class Site implements AsyncDisposable {
     });
     await this.coild.process.kill9();
     await Promise.allSettled(calls);
-    for (const pod of pods) {
-      if (pod.sequel !== "gone") continue;
+    const gone = pods.filter(({ sequel }) => sequel === "gone");
+    for (const pod of gone) {
       await this.lab.deletePod(pod);
       await this.lab.deleteNetns(pod);
     }
+    // The kernel deletes one namespace of the machine after the other, and what is in it with it.
+    await eventually("the links of what is gone to go", async () => {
+      const links = await this.lab.node().run("ip", "-d", "link");
+      return !gone.some(({ containerId }) => links.includes(containerId));
+    });
   }
 
   /** Gives addresses until there are no more, which must be so many, and takes them back. Returns them. */
@@ -197,6 +202,9 @@ Deno.test("coild is killed after each step of ADD and DEL: CHECK tells what is w
     await eventually("all others to be free", async () => {
       assert.equal(await site.coild.metric(used), inUse.length);
       return true;
+    }).catch(async (cause) => {
+      const logs = await site.coild.process.logs();
+      throw new Error(`${inUse.flat()} are in use; coild: ${logs}`, { cause });
     });
     const given = await site.giveAll(SIZE - inUse.length);
     const all = [...inUse.flat(), ...given];
