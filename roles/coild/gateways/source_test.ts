@@ -166,3 +166,20 @@ Deno.test("Services of followed namespaces are read again about every five minut
     await untilPasses(() => assert.ok(reads() > 1));
   });
 });
+
+Deno.test("read() asks the API server for what is cached, too, once for all who ask at a time", async () => {
+  const [ref = assert.fail(), other = assert.fail()] = REFS;
+  await finding([ref], async ({ source, signal, paths }) => {
+    await source.find([ref], { signal });
+    const before = { get: paths("get").length, list: paths("list").length };
+    const [first, second] = await Promise.all(
+      [1, 2].map(() => source.read([ref, other], { signal })),
+    );
+    assert.deepEqual(first, second);
+    assert.equal(first?.get("nat0/e0")?.slices.length, 1);
+    assert.equal(first?.get("nat1/e1")?.egress, undefined);
+    // Egress and Service, and the EndpointSlices, of both.
+    assert.equal(paths("get").length - before.get, 4);
+    assert.equal(paths("list").length - before.list, 2);
+  });
+});
