@@ -2,15 +2,16 @@
 // theirs that come late.
 import assert from "node:assert/strict";
 import { FAMILIES, type Family } from "../../lib/inet/mod.ts";
-import { Netns } from "../../lib/linux/mod.ts";
-import { ConntrackSocket } from "../../lib/netlink/mod.ts";
-import { connectIn, listenIn } from "../netns/egress_client_lab.ts";
 import {
   type ClientLab,
   clientLab,
+  connectOutside,
   directGatewayFor,
   EVERYWHERE,
+  forgetTcp,
   gatewayFor,
+  type OutsideConnection,
+  send,
 } from "./egress_client_lab.ts";
 import { ADDRESSES, shell } from "./egress_server_lab.ts";
 
@@ -48,36 +49,19 @@ table inet leaving {
 }
 END`;
 
-interface Connection extends Disposable {
-  readonly client: Deno.TcpConn;
-  readonly outside: Deno.TcpConn;
-}
-
 /** A connection through the gateway that the client's kernel has just forgotten. */
 async function forgottenConnection(
-  { lab, netns }: ClientLab,
+  lab: ClientLab,
   family: Family,
-): Promise<Connection> {
+): Promise<OutsideConnection> {
   using stack = new DisposableStack();
-  using netnsOutside = Netns.open(lab.outside.path);
-  using listener = listenIn(netnsOutside, family);
-  const to = {
-    hostname: ADDRESSES.outside[family],
-    port: listener.addr.port,
-  };
-  const client = stack.use(await connectIn(netns, to));
-  const outside = stack.use(await listener.accept());
+  const connection = stack.use(await connectOutside(lab, family));
+  const { client, outside } = connection;
   assert.equal(outside.remoteAddr.hostname, ADDRESSES.gateway[family]);
   await send(client, outside);
-  using conntrack = ConntrackSocket.open({ netns });
-  assert.ok(await conntrack.deleteWhere(({ protocol }) => protocol === 6) > 0);
-  const owned = stack.move();
-  return { client, outside, [Symbol.dispose]: () => owned.dispose() };
-}
-
-async function send(from: Deno.TcpConn, to: Deno.TcpConn): Promise<void> {
-  await from.write(new Uint8Array(1));
-  assert.equal(await to.read(new Uint8Array(8)), 1);
+  assert.ok(await forgetTcp(lab) > 0);
+  stack.move();
+  return connection;
 }
 
 /** The other end speaks first: the kernel takes it for the one that began. */
@@ -88,7 +72,7 @@ async function expectToGoOn(lab: ClientLab, family: Family): Promise<void> {
   await send(client, outside);
 }
 
-/** A program goes while its gateway is away: the other end is told of it later, when it sends what it had to say once more. */
+/** A program goes while its gateway is away: the other end learns that later, when it sends its last byte again. */
 async function expectReset(lab: ClientLab, family: Family): Promise<void> {
   using connection = await forgottenConnection(lab, family);
   const { client, outside } = connection;
@@ -102,8 +86,7 @@ async function expectReset(lab: ClientLab, family: Family): Promise<void> {
   );
   client.close();
   await outside.write(new Uint8Array(1));
-  using conntrack = ConntrackSocket.open({ netns: lab.netns });
-  await conntrack.deleteWhere(({ protocol }) => protocol === 6);
+  await forgetTcp(lab);
   await shell(gateway, "nft delete table inet away");
   await assert.rejects(
     async () => {

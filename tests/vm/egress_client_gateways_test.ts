@@ -2,18 +2,20 @@
 // also where the kernel does not know them; and where the pod has addresses
 // that gateways do not know.
 import assert from "node:assert/strict";
-import { abortable, withTimeout } from "../../lib/async/mod.ts";
-import { type Address, FAMILIES, type Family } from "../../lib/inet/mod.ts";
+import { type Address, FAMILIES } from "../../lib/inet/mod.ts";
 import { Netns } from "../../lib/linux/mod.ts";
 import { EgressServer, gatewayMark } from "../../lib/egress/mod.ts";
 import { ConntrackSocket } from "../../lib/netlink/mod.ts";
-import { connectIn, listenIn } from "../netns/egress_client_lab.ts";
 import {
   type ClientLab,
   clientLab,
+  connectOutside,
   directGatewayFor,
   EVERYWHERE,
+  forgetTcp,
   gatewayFor,
+  type OutsideConnection,
+  send,
 } from "./egress_client_lab.ts";
 import {
   ADDRESSES,
@@ -30,64 +32,22 @@ const BOTH = [...FIRST, ...SECOND];
 /** That all of so many take the right one of two gateways by chance is as good as impossible. */
 const MANY = 12;
 
-/** What takes longer has gone elsewhere. */
-const ARRIVAL_MS = 20_000;
-
 const MODES = { plain: false, "originating-only": true };
 
-interface TwoGateways extends AsyncDisposable {
-  readonly lab: ClientLab;
-  readonly outside: Netns;
-}
-
-async function twoGateways(): Promise<TwoGateways> {
+async function twoGateways(): Promise<AsyncDisposable & { lab: ClientLab }> {
   await using stack = new AsyncDisposableStack();
   const lab = stack.use(await clientLab());
   const netns = stack.use(Netns.open(lab.lab.stranger.path));
   const plan = planOf({ addresses: addressesOf("stranger") });
   const second = stack.use(await EgressServer.open(plan, { netns }));
   await second.setClients(CLIENTS);
-  const outside = stack.use(Netns.open(lab.lab.outside.path));
   const owned = stack.move();
-  return { lab, outside, [Symbol.asyncDispose]: () => owned.disposeAsync() };
+  return { lab, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
 /** The Egress whose new connections go to these gateways. */
 function choosing(direct: readonly Address[]) {
   return { ...directGatewayFor(EVERYWHERE, { senders: BOTH }), direct };
-}
-
-interface Connection extends Disposable {
-  readonly client: Deno.TcpConn;
-  readonly outside: Deno.TcpConn;
-}
-
-async function connect(
-  { lab, outside: netns }: TwoGateways,
-  family: Family,
-): Promise<Connection> {
-  using stack = new DisposableStack();
-  using listener = listenIn(netns, family);
-  const { port } = listener.addr;
-  const to = { hostname: ADDRESSES.outside[family], port };
-  const client = stack.use(await connectIn(lab.netns, to));
-  const outside = stack.use(await listener.accept());
-  const owned = stack.move();
-  return { client, outside, [Symbol.dispose]: () => owned.dispose() };
-}
-
-async function send(from: Deno.TcpConn, to: Deno.TcpConn): Promise<void> {
-  await from.write(new Uint8Array(1));
-  const read = withTimeout(
-    ARRIVAL_MS,
-    (signal) => abortable(to.read(new Uint8Array(8)), signal),
-  );
-  assert.equal(await read, 1);
-}
-
-async function forget({ lab: { netns } }: TwoGateways): Promise<void> {
-  using conntrack = ConntrackSocket.open({ netns });
-  await conntrack.deleteWhere(({ protocol }) => protocol === 6);
 }
 
 for (const family of FAMILIES) {
@@ -97,9 +57,9 @@ for (const family of FAMILIES) {
       const { lab } = two;
       await lab.apply([gatewayFor(EVERYWHERE, { senders: BOTH })]);
       using stack = new DisposableStack();
-      const all: Connection[] = [];
+      const all: OutsideConnection[] = [];
       for (let i = 0; i < MANY; i++) {
-        all.push(stack.use(await connect(two, family)));
+        all.push(stack.use(await connectOutside(two.lab, family)));
       }
       await lab.apply([choosing(BOTH)]);
       for (const { client, outside } of all) {
@@ -122,10 +82,10 @@ for (const family of FAMILIES) {
     Deno.test(`a forgotten connection stays with its gateway when the other end speaks first, ${mode}, ${family}`, async () => {
       await using two = await twoGateways();
       await two.lab.apply([choosing(SECOND)], { originatingOnly });
-      using connection = await connect(two, family);
+      using connection = await connectOutside(two.lab, family);
       const { client, outside } = connection;
       assert.equal(outside.remoteAddr.hostname, ADDRESSES.stranger[family]);
-      await forget(two);
+      await forgetTcp(two.lab);
       await send(outside, client);
       await send(client, outside);
       for (const mode of [!originatingOnly, originatingOnly]) {

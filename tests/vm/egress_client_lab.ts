@@ -1,4 +1,5 @@
-import { sleep } from "../../lib/async/mod.ts";
+import assert from "node:assert/strict";
+import { abortable, sleep, withTimeout } from "../../lib/async/mod.ts";
 import { Address, FAMILIES, type Family, Prefix } from "../../lib/inet/mod.ts";
 import { Netns } from "../../lib/linux/mod.ts";
 import {
@@ -10,8 +11,13 @@ import {
   type EgressServer,
   planClient,
 } from "../../lib/egress/mod.ts";
+import { ConntrackSocket } from "../../lib/netlink/mod.ts";
 import { countEchoes } from "../netns/echoes.ts";
-import { clientState } from "../netns/egress_client_lab.ts";
+import {
+  clientState,
+  connectIn,
+  listenIn,
+} from "../netns/egress_client_lab.ts";
 import type { TempNetns } from "../netns/testing.ts";
 import {
   ADDRESSES,
@@ -163,4 +169,48 @@ export async function lostMeanwhile(
     child.kill("SIGINT");
   }
   return countEchoes(new TextDecoder().decode((await output).stdout));
+}
+
+/** A TCP connection of the client to the outside network. */
+export interface OutsideConnection extends Disposable {
+  readonly client: Deno.TcpConn;
+  readonly outside: Deno.TcpConn;
+}
+
+/** Opens one. */
+export async function connectOutside(
+  { lab, netns }: ClientLab,
+  family: Family,
+): Promise<OutsideConnection> {
+  using stack = new DisposableStack();
+  using there = Netns.open(lab.outside.path);
+  using listener = listenIn(there, family);
+  const { port } = listener.addr;
+  const to = { hostname: ADDRESSES.outside[family], port };
+  const client = stack.use(await connectIn(netns, to));
+  const outside = stack.use(await listener.accept());
+  const owned = stack.move();
+  return { client, outside, [Symbol.dispose]: () => owned.dispose() };
+}
+
+/** What takes longer has gone elsewhere. */
+const ARRIVAL_MS = 20_000;
+
+/** Sends a byte, which has to arrive. */
+export async function send(
+  from: Deno.TcpConn,
+  to: Deno.TcpConn,
+): Promise<void> {
+  await from.write(new Uint8Array(1));
+  const read = withTimeout(
+    ARRIVAL_MS,
+    (signal) => abortable(to.read(new Uint8Array(8)), signal),
+  );
+  assert.equal(await read, 1);
+}
+
+/** Has the client's kernel forget its TCP connections. Returns how many. */
+export async function forgetTcp({ netns }: ClientLab): Promise<number> {
+  using conntrack = ConntrackSocket.open({ netns });
+  return await conntrack.deleteWhere(({ protocol }) => protocol === 6);
 }
