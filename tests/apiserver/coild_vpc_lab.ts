@@ -4,6 +4,7 @@
  *
  * @module
  */
+import { ErrorCode } from "../../lib/cni/mod.ts";
 import { placePlugin } from "../lab/plugin_file.ts";
 import type { Cloud, CloudConfig } from "../lab/cloud/mod.ts";
 import { VpcSite } from "../lab/cloud/site.ts";
@@ -13,7 +14,7 @@ import {
   policyOf,
   withPolicy,
 } from "../lab/cloud/testing.ts";
-import { type LabNode, run } from "../lab/mod.ts";
+import { eventually, type LabNode, run } from "../lab/mod.ts";
 import { callPlugin } from "../lab/runtime.ts";
 import {
   type AddResult,
@@ -36,6 +37,12 @@ export interface PluginAnswer {
   readonly code: number;
   /** What it printed: a result, or an error. */
   readonly output: string;
+}
+
+/** Whether it says that it may succeed later. */
+function isLater({ code, output }: PluginAnswer): boolean {
+  return code !== 0 &&
+    JSON.parse(output).code === ErrorCode.TRY_AGAIN_LATER;
 }
 
 /** Nodes that are instances of a cloud, with coild's rights in the account. */
@@ -125,9 +132,15 @@ export class VpcLab implements AsyncDisposable {
     return { code, output: stdout + stderr };
   }
 
-  /** The addresses of a pod that is added by the plugin, without lengths. */
+  /** The addresses of a pod that is added by the plugin, without lengths; tried again when there is none yet, as a kubelet does. */
   async add(coild: Coild, pod: Sandbox): Promise<string[]> {
-    const { code, output } = await this.plugin(coild, "ADD", pod);
+    const { code, output } = await eventually(
+      `an address for ${pod.name}`,
+      async () => {
+        const answer = await this.plugin(coild, "ADD", pod);
+        return !isLater(answer) && answer;
+      },
+    );
     if (code !== 0) throw new Error(`Cannot add ${pod.name}: ${output}`);
     const { ips } = JSON.parse(output) as AddResult;
     return ips.map(({ address }) => address.replace(/\/.*/, ""));

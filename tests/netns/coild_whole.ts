@@ -18,6 +18,7 @@ import {
   KubeMetrics,
   type KubeObject,
   type ObjectMeta,
+  type TransportRequest,
 } from "../../lib/kube/mod.ts";
 import { MemoryApi, serveTransport } from "../../lib/kube/testing.ts";
 import { NODE_NAME_ENV } from "../../lib/names/mod.ts";
@@ -42,7 +43,7 @@ const FAILURE_MS = 60_000;
 const BEGINNING_ENV = "COIL_TEST_BEGINNING";
 
 /** What the process reads from its standard input, a line of JSON. */
-type Message = Change | Delay | "events";
+type Message = Change | Delay | "events" | "delayed";
 
 /** A change of what the API server has. */
 export interface Change {
@@ -161,6 +162,11 @@ export class WholeCoild implements AsyncDisposable {
   /** The reasons of the Events that it has written. */
   async eventReasons(): Promise<readonly string[]> {
     return JSON.parse(await this.#say("events"));
+  }
+
+  /** The paths of the requests that wait for their answers because of {@linkcode delayAnswers}. */
+  async delayed(): Promise<readonly string[]> {
+    return JSON.parse(await this.#say("delayed"));
   }
 
   async #say(message: Message): Promise<string> {
@@ -308,12 +314,15 @@ function reasonsIn(api: MemoryApi): (string | undefined)[] {
 class Server {
   readonly api = new MemoryApi();
   delayMs = 0;
+  readonly delayed = new Set<TransportRequest>();
 
-  async stream(
-    ...args: Parameters<MemoryApi["stream"]>
-  ): ReturnType<MemoryApi["stream"]> {
-    if (this.delayMs > 0) await sleep(this.delayMs);
-    return await this.api.stream(...args);
+  async stream(request: TransportRequest): ReturnType<MemoryApi["stream"]> {
+    if (this.delayMs > 0) {
+      this.delayed.add(request);
+      await sleep(this.delayMs);
+      this.delayed.delete(request);
+    }
+    return await this.api.stream(request);
   }
 }
 
@@ -321,8 +330,12 @@ async function follow(server: Server): Promise<void> {
   const lines = Deno.stdin.readable.pipeThrough(new TextLineStream());
   for await (const line of lines) {
     const message: Message = JSON.parse(line);
-    if (message !== "events") make(server, message);
-    const answer = `${JSON.stringify(reasonsIn(server.api))}\n`;
+    const isDelayed = message === "delayed";
+    if (!isDelayed && message !== "events") make(server, message);
+    const said = isDelayed
+      ? [...server.delayed].map(({ path }) => path)
+      : reasonsIn(server.api);
+    const answer = `${JSON.stringify(said)}\n`;
     await Deno.stdout.write(new TextEncoder().encode(answer));
   }
 }

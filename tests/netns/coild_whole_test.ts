@@ -273,24 +273,21 @@ netnsTest(
 netnsTest("coild ends when scrapers have their answers", async () => {
   await using coild = await WholeCoild.start("--metrics-auth");
   await coild.ready();
-  // It asks the API server whose token that is.
   await coild.delayAnswers(300);
-  let status: Promise<string> | undefined;
-  const ask = async () => {
-    const url = "http://127.0.0.1:9384/metrics";
-    const answer = await coild.host.exec(
+  const ask = async () =>
+    await coild.host.exec(
       ...["curl", "-so/dev/null", "-w%{http_code}"],
-      ...["-HAuthorization: Bearer t", url],
+      ...["-HAuthorization: Bearer t", "http://127.0.0.1:9384/metrics"],
     );
-    status = undefined;
-    return answer;
-  };
-  const asked = await eventually("a request to be read", async () => {
+  let status: Promise<string> | undefined;
+  const asked = await eventually("the question whose token it is", async () => {
     // On a busy machine the one before may have been answered unseen.
-    const asked = status ??= awaitedLater(ask());
-    const filter = ["state", "established", "sport", "= :9384"];
-    const sockets = await coild.host.exec("ss", "-Htn", ...filter);
-    return sockets.startsWith("0 ") && { status: asked };
+    const asked = status ??= awaitedLater(
+      ask().finally(() => status = undefined),
+    );
+    const waiting = await coild.delayed();
+    return waiting.some((path) => path.endsWith("/tokenreviews")) &&
+      { status: asked };
   });
   await assertStops(coild);
   assert.match(await asked.status, /^[245]\d\d$/);
