@@ -6,7 +6,7 @@ import { eventually } from "../lab/mod.ts";
 import { type Coild, CoildLab } from "./coild_lab.ts";
 
 const POLICIES = new URL("../../deploy/policies", import.meta.url).pathname;
-const ARGS = ["--low-water=0", "--cooldown=0s"];
+const ARGS = ["--low-water=0", "--cooldown=0s", "--block-request-timeout=60s"];
 const BLOCK = "default-0";
 const KEPT = /"default-0" keeps its label coil\.cybozu\.com\//;
 

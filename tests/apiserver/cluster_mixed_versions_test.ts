@@ -15,7 +15,10 @@ import { hasFormer, writeFormer } from "./former_sources.ts";
 
 const POLICIES = new URL("../../deploy/policies", import.meta.url).pathname;
 /** A block has one address: each ADD asks for one, each DEL returns one. */
-const ARGS = ["--low-water=0", "--cooldown=0s", "--block-return-delay=0s"];
+const ARGS = [
+  ...["--low-water=0", "--cooldown=0s", "--block-return-delay=0s"],
+  "--block-request-timeout=60s",
+];
 
 interface Attached {
   readonly coild: Coild;

@@ -14,7 +14,7 @@ import { patchStatus } from "./patch_status.ts";
 const OLD = "node1";
 const NEW = "renamed";
 const ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount";
-const ARGS = ["--low-water=0", "--cooldown=0s"];
+const ARGS = ["--low-water=0", "--cooldown=0s", "--block-request-timeout=60s"];
 
 /** Makes the machine's Node under its new name, as its kubelet does, and takes the old one away, as an administrator does. */
 async function rename(lab: CoildLab, machine: LabNode): Promise<void> {

@@ -150,17 +150,23 @@ export class CoilCluster implements AsyncDisposable {
     return this.#daemons.get(node.name);
   }
 
-  /** Starts `coild` on a node and waits until it is ready. */
+  /** Starts `coild` on a node and waits until it is ready. An ADD waits long for a block unless told otherwise: a slow machine takes its time to grant one. */
   async startCoild(
     node: LabNode,
     args: readonly string[] = [],
     env: Readonly<Record<string, string>> = {},
   ): Promise<LabProcess> {
+    const patience = "--block-request-timeout=";
+    const isPatient = args.some((arg) => arg.startsWith(patience));
     const daemon = await this.plane.startProcess({
       id: `coild-${node.name}`,
       node,
       command: path.join(this.binDir, "coild"),
-      args: [`--socket=${this.socketOf(node)}`, ...args],
+      args: [
+        `--socket=${this.socketOf(node)}`,
+        ...(isPatient ? [] : [`${patience}60s`]),
+        ...args,
+      ],
       serviceAccount: { namespace: "kube-system", name: "coild" },
       env: { COIL_NODE_NAME: node.name, ...env },
     });
