@@ -34,7 +34,11 @@ Deno.test("ControlPlane runs a program as a pod of a node and leaves nothing beh
     assert.match(log, /authentication.kubernetes.io\/node-name":\["node1"\]/);
     assert.match(log, /inet 172\.30\.\d+\.11\/24/);
     const user = "system:serviceaccount:default:agent";
-    const requests = await plane.auditRequests({ since, user });
+    // A request is in the log a moment after its answer.
+    const requests = await eventually("the audit log", async () => {
+      const found = await plane.auditRequests({ since, user });
+      return found.length > 0 && found;
+    });
     assert.deepEqual(requests.map((r) => [r.verb, r.resource, r.code]), [
       ["create", "selfsubjectreviews", 201],
     ]);
@@ -53,9 +57,13 @@ Deno.test("ControlPlane runs a program as a pod of a node and leaves nothing beh
       const shown = async () =>
         JSON.parse(await plane.kubectl("get", "cm", "applied", "-o=json"));
       await plane.apply(applied({ one: "1", two: "2" }));
-      const requests = await plane.auditRequests({ since, user: "admin" });
+      const requests = await eventually("the audit log", async () => {
+        const found = (await plane.auditRequests({ since, user: "admin" }))
+          .filter(({ resource }) => resource === "configmaps");
+        return found.length > 0 && found;
+      });
       assert.deepEqual(
-        requests.map(({ verb, code }) => [verb, code]).slice(-1),
+        requests.map(({ verb, code }) => [verb, code]),
         [["create", 201]],
       );
       assert.deepEqual((await shown()).data, { one: "1", two: "2" });
