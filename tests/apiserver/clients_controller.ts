@@ -6,7 +6,11 @@ import { connectClients } from "../../roles/coil_controller/clients_part.ts";
 import { EgressCluster } from "../../roles/coil_controller/egress/cluster.ts";
 import { openPods } from "../../roles/coil_controller/pods_part.ts";
 import type { ControlPlane } from "../lab/mod.ts";
+import { untilInMemory } from "./api_memory.ts";
 import { GatedTransport } from "./gated_transport.ts";
+
+/** How long its work may take before a test begins. */
+const BEGIN_MS = 140_000;
 
 /** How it is to be. */
 export interface ClientsControllerOptions {
@@ -18,6 +22,7 @@ export interface ClientsControllerOptions {
 
 /** It works while somebody uses it, so that a test leaves nothing behind. */
 export class ClientsController {
+  readonly #plane: ControlPlane;
   readonly #kubeconfig: string;
   readonly #hasLease: boolean;
   readonly #lateMs: number;
@@ -25,9 +30,11 @@ export class ClientsController {
   #running: Promise<Running> | undefined;
 
   private constructor(
+    plane: ControlPlane,
     kubeconfig: string,
     { hasLease = true, lateMs = 0 }: ClientsControllerOptions,
   ) {
+    this.#plane = plane;
     this.#kubeconfig = kubeconfig;
     this.#hasLease = hasLease;
     this.#lateMs = lateMs;
@@ -41,6 +48,7 @@ export class ClientsController {
     const account = { namespace: "kube-system", name: "coil-controller" };
     const token = await plane.serviceAccountToken(account);
     return new ClientsController(
+      plane,
       await plane.kubeconfigFor({ token }),
       options,
     );
@@ -49,9 +57,10 @@ export class ClientsController {
   /** Leads, and has the Egress' clients written, until the result is disposed of by all users. */
   async use(egress: string): Promise<AsyncDisposable> {
     this.#users++;
+    await untilInMemory(this.#plane, "/api/v1/pods");
     this.#running ??= this.#start();
     const { slices } = await this.#running;
-    await slices.reconcile(egress, AbortSignal.timeout(30_000));
+    await slices.reconcile(egress, AbortSignal.timeout(BEGIN_MS));
     let isUsed = true;
     return {
       [Symbol.asyncDispose]: async () => {

@@ -20,6 +20,7 @@ import {
   runGateway,
 } from "../../roles/coil_egress/mod.ts";
 import { ControlPlane, eventually } from "../lab/mod.ts";
+import { untilInMemory } from "./api_memory.ts";
 import { ClientsController } from "./clients_controller.ts";
 import { ClientsKernel } from "./clients_kernel.ts";
 import { COIL_API, installCrds } from "./crds.ts";
@@ -359,6 +360,7 @@ export class EgressLab implements AsyncDisposable {
     const controller = options.isAlone === true
       ? undefined
       : await this.controller.use(`${NAMESPACE}/${EGRESS}`);
+    await untilInMemory(this.plane, SLICES_PATH);
     const logs: string[] = [];
     configureLogging({ level: "debug", write: (line) => logs.push(line) });
     // Of the loopback addresses one for each gateway: nobody else has its ports.
@@ -436,10 +438,8 @@ export async function assertClients(
 ): Promise<void> {
   const text = [...wanted].sort().join(" ");
   const seen = () => [...kernel.clients].sort().join(" ");
-  await eventually("the clients", () => seen() === text, {
-    timeoutMs: 60_000,
-    intervalMs: 10,
-  }).catch(() => assert.equal(seen(), text));
+  await eventually("the clients", () => seen() === text, { intervalMs: 10 })
+    .catch(() => assert.equal(seen(), text));
 }
 
 /** Says how long something took; machines differ, so nothing is asserted of it. */
@@ -452,5 +452,5 @@ export function reportMs(what: string, tookMs: readonly number[]): void {
 export async function untilReady(gateway: RunningGateway): Promise<void> {
   await eventually("readiness", async () => {
     return (await gateway.ready()).status === 200;
-  }, { timeoutMs: 60_000, intervalMs: 20 });
+  }, { intervalMs: 20 });
 }
