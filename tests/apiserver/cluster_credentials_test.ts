@@ -257,7 +257,7 @@ Deno.test("tokens expire and are renewed: coild and the controller read their fi
         await eventually(
           "status 401",
           async () => await statusOf(lab, token) === 401,
-          { timeoutMs: 120_000, intervalMs: INTERVAL_MS },
+          { intervalMs: INTERVAL_MS },
         );
       }
     },
@@ -270,7 +270,7 @@ Deno.test("tokens expire and are renewed: coild and the controller read their fi
       await eventually("coild to be refused", async () => {
         const error = await coild.refused(coild.add(pod));
         return /Unauthorized/.test(error.details);
-      }, { timeoutMs: 120_000, intervalMs: INTERVAL_MS });
+      }, { intervalMs: INTERVAL_MS });
       assertRunning(coild.process);
       assert.ok((await unauthorized(lab, since)).has("coild"));
     },

@@ -526,8 +526,6 @@ Deno.test("with Kubernetes' own controllers: pods are counted, and everything go
       await eventually(
         `the end of the ${plural}`,
         async () => !await lab.exists(api, plural, KEY),
-        // The garbage collector looks for new kinds of owners every 30 s.
-        { timeoutMs: 90_000 },
       );
     }
     await eventually(

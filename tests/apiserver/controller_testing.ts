@@ -156,6 +156,20 @@ export class ControllerLab implements AsyncDisposable {
     return await this.answer(name);
   }
 
+  /** Asks until it is given this block. The controller learns by another watch that it is free: any other block that it gives before goes back. */
+  async untilGranted(
+    block: string,
+    { poolName, nodeName }: BlockRequest["spec"],
+  ): Promise<void> {
+    await eventually(`block ${block}`, async () => {
+      const answer = await this.ask(poolName, nodeName);
+      if (answer === `block ${block}`) return true;
+      const [, other] = /^block (.*)$/.exec(answer) ?? [];
+      if (other !== undefined) await this.returnBlock(other);
+      return false;
+    });
+  }
+
   /** The answer to a request in one line: "block NAME" or "failed REASON: MESSAGE". */
   async answer(name: string): Promise<string> {
     let text = "";

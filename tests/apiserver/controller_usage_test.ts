@@ -3,9 +3,6 @@ import { eventually } from "../lab/mod.ts";
 import { ControllerLab } from "./controller_testing.ts";
 import { patchPodStatus } from "./patch_status.ts";
 
-/** A write of numbers waits for up to 18 s. */
-const PATIENCE = { timeoutMs: 60_000 };
-
 const NAMESPACE = "/api/v1/namespaces/default/pods";
 
 interface PodFacts {
@@ -40,7 +37,7 @@ Deno.test("coil-controller counts what pods use of a pool", async (t) => {
     await eventually(`${ipv4} and ${ipv6} addresses in use`, async () => {
       const { status } = await lab.pool("dual");
       return status?.ipv4?.used === ipv4 && status.ipv6?.used === ipv6;
-    }, PATIENCE);
+    });
   }
 
   await using _controller = lab.startController();

@@ -66,7 +66,7 @@ class Candidate implements AsyncDisposable {
   static async start(
     name: string,
     log: string[],
-    { leaseMs = 3_000 }: { readonly leaseMs?: number } = {},
+    { leaseMs = 9_000 }: { readonly leaseMs?: number } = {},
   ): Promise<Candidate> {
     const gate = await GatedTransport.open(plane.kubeconfig);
     return new Candidate(gate, { name, log, leaseMs });
@@ -90,17 +90,15 @@ async function lease() {
 
 Deno.test("LeaderElector hands over at once when the leader ends cleanly", async () => {
   const log: string[] = [];
-  const leaseMs = 60_000;
+  // Far longer than is waited for the second leader.
+  const leaseMs = 3_600_000;
   await using first = await Candidate.start("first", log, { leaseMs });
   await eventually("the first leader", () => first.elector.isLeader);
   await using second = await Candidate.start("second", log, { leaseMs });
   await sleep(1_000);
   assert.deepEqual(log, ["first leads"]);
-  const startMs = performance.now();
   await first.stop();
   await eventually("the second leader", () => second.elector.isLeader);
-  // Far less than the lease's time.
-  assert.ok(performance.now() - startMs < 30_000);
   assert.deepEqual(log, ["first leads", "first stops", "second leads"]);
   const spec = await lease();
   assert.equal(spec?.holderIdentity, "second");

@@ -144,8 +144,8 @@ export class FinishSite implements AsyncDisposable {
   async assertGranted(): Promise<void> {
     const taken = (await this.lab.blocks("default")).map((b) => b.index);
     const free = [0, 1, 2, 3].find((index) => !taken.includes(index));
-    const answer = await this.lab.ask("default", "node1");
-    assert.equal(answer, `block default-${free}`);
+    const spec = { poolName: "default", nodeName: "node1" };
+    await this.lab.untilGranted(`default-${free}`, spec);
   }
 
   /** All is removed, and each coild that saw a reserved block has been restarted; `fresh` ones have seen none. */
