@@ -1,6 +1,5 @@
 /** A cluster with Coil v1 for the tests of `coil migrate dump`: a real etcd, API server and garbage collector. */
-import { ControlPlane, type LabProcess } from "../lab/mod.ts";
-import { coilCommand } from "./coild_lab.ts";
+import { ControlPlane } from "../lab/mod.ts";
 import {
   type CommandOptions,
   installV1,
@@ -41,13 +40,11 @@ export class DumpLab implements AsyncDisposable {
   readonly plane: ControlPlane;
   readonly etcd: V1Etcd;
   readonly manifest: string;
-  readonly #id = ++DumpLab.#started;
-  #processes = 0;
 
   private constructor(plane: ControlPlane, etcd: V1Etcd) {
     this.plane = plane;
     this.etcd = etcd;
-    this.manifest = `${plane.runDir}/coil-v2-${this.#id}.yaml`;
+    this.manifest = `${plane.runDir}/coil-v2-${++DumpLab.#started}.yaml`;
   }
 
   static async start(plane: ControlPlane): Promise<DumpLab> {
@@ -77,28 +74,19 @@ export class DumpLab implements AsyncDisposable {
     return new DumpLab(plane, etcd);
   }
 
-  /** Runs it as a process, which can be killed. */
-  async spawn(args: readonly string[]): Promise<LabProcess> {
-    const [command, ...first] = coilCommand("migrate", "dump");
-    return await this.plane.startProcess({
-      id: `dump-${this.#id}-${++this.#processes}`,
-      command,
-      args: [
-        ...[...first, ...args, `--kubeconfig=${this.plane.kubeconfig}`],
-        ...[`--etcd-endpoints=${this.etcd.url}`, "--etcd-timeout=20s"],
-        `--output=${this.manifest}`,
-      ],
-    });
+  /** The command's arguments for this etcd and manifest. */
+  dumpArgs(...args: readonly string[]): string[] {
+    return [
+      ...["dump", `--etcd-endpoints=${this.etcd.url}`, "--etcd-timeout=20s"],
+      ...[`--output=${this.manifest}`, ...args],
+    ];
   }
 
   async dump(
     args: readonly string[] = [],
     options: CommandOptions = {},
   ): Promise<Output> {
-    return await migrate(this.plane, [
-      ...["dump", `--etcd-endpoints=${this.etcd.url}`, "--etcd-timeout=20s"],
-      ...[`--output=${this.manifest}`, ...args],
-    ], options);
+    return await migrate(this.plane, this.dumpArgs(...args), options);
   }
 
   async text(): Promise<string> {

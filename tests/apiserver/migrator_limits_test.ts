@@ -1,6 +1,6 @@
 // How many pods coil migrate replace replaces at a time: in all, of a node, of a namespace.
 import assert from "node:assert/strict";
-import { sleep } from "../lab/mod.ts";
+import { eventually, sleep } from "../lab/mod.ts";
 import type { LabKubelet } from "./migrator_kubelet.ts";
 import { installV1, MigrationLab } from "./migrator_testing.ts";
 
@@ -24,8 +24,8 @@ interface Most {
   ofNamespace: number;
 }
 
-/** Lets pods take their time to end, and counts. */
-function watch(kubelet: LabKubelet): Most {
+/** Lets pods take their time to end, once so many do it at the same time, and counts. */
+function watch(kubelet: LabKubelet, wanted: number): Most {
   const most = { inAll: 0, ofNode: 0, ofNamespace: 0 };
   const ending = new Set<
     { readonly namespace: string; readonly node: string }
@@ -45,6 +45,7 @@ function watch(kubelet: LabKubelet): Most {
       most.ofNamespace,
       count((other) => other.namespace === namespace),
     );
+    await eventually(`${wanted} to end`, () => most.inAll >= wanted);
     await sleep(END_MS);
     ending.delete(pod);
   };
@@ -79,31 +80,35 @@ async function start(): Promise<MigrationLab> {
 
 Deno.test("migrate replace: as many pods at a time as the flags allow, and no more", async (t) => {
   await using lab = await start();
-  const replace = async (wantedCode: number, ...args: readonly string[]) => {
-    const most = watch(lab.kubelet);
+  const replace = async (
+    wanted: { readonly code: number; readonly inAll: number },
+    ...args: readonly string[]
+  ) => {
+    const most = watch(lab.kubelet, wanted.inAll);
     const { code, err } = await lab.migrate([
       ...["replace", "--yes", "--interval=0s", "--parallel=4"],
       ...args,
     ]);
-    assert.equal(code, wantedCode, err);
+    assert.equal(code, wanted.code, err);
+    assert.equal(most.inAll, wanted.inAll);
     return most;
   };
 
   await t.step("one of a namespace", async () => {
     const args = ["--namespace=red,green", "--max-per-node=4"];
-    const { inAll, ofNamespace } = await replace(3, ...args);
-    assert.deepEqual({ inAll, ofNamespace }, { inAll: 2, ofNamespace: 1 });
+    const { ofNamespace } = await replace({ code: 3, inAll: 2 }, ...args);
+    assert.equal(ofNamespace, 1);
   });
 
   await t.step("one of a node", async () => {
     const args = ["--namespace=blue", "--max-per-namespace=4"];
-    const { inAll, ofNode } = await replace(3, ...args);
-    assert.deepEqual({ inAll, ofNode }, { inAll: 2, ofNode: 1 });
+    const { ofNode } = await replace({ code: 3, inAll: 2 }, ...args);
+    assert.equal(ofNode, 1);
   });
 
   await t.step("four in all, the last", async () => {
     const args = ["--max-per-namespace=9", "--max-per-node=9"];
-    assert.equal((await replace(0, ...args)).inAll, 4);
+    await replace({ code: 0, inAll: 4 }, ...args);
     assert.deepEqual(lab.kubelet.violations, []);
   });
 });

@@ -57,10 +57,16 @@ export class MigratorProcess implements AsyncDisposable {
     return process;
   }
 
-  /** Runs it to its end. Undefined when it was killed, the n-th change made and not answered. */
+  /**
+   * Runs it to its end. Undefined when it was killed, the n-th change made and not answered; 0: before the first. It is
+   * killed before that when it has said `killWhen`.
+   */
   async run(
     args: readonly string[],
-    { killAt = Infinity }: { readonly killAt?: number } = {},
+    { killAt = Infinity, killWhen }: {
+      readonly killAt?: number;
+      readonly killWhen?: RegExp;
+    } = {},
   ): Promise<Output | undefined> {
     this.#changesLeft = killAt;
     const child = this.#child = new Deno.Command(this.#executable, {
@@ -69,15 +75,33 @@ export class MigratorProcess implements AsyncDisposable {
       stdout: "piped",
       stderr: "piped",
     }).spawn();
-    const { code, signal, stdout, stderr } = await child.output();
-    const decoder = new TextDecoder();
-    return signal === "SIGKILL"
-      ? undefined
-      : { code, out: decoder.decode(stdout), err: decoder.decode(stderr) };
+    const stdout = new Response(child.stdout).text();
+    let err = "";
+    for await (
+      const text of child.stderr.pipeThrough(new TextDecoderStream())
+    ) {
+      err += text;
+      if (killWhen?.test(err)) await this.#kill();
+    }
+    const { code, signal } = await child.status;
+    const out = await stdout;
+    return signal === "SIGKILL" ? undefined : { code, out, err };
+  }
+
+  /** Returns the answer to a request of a process that does not see it. */
+  async #kill(): Promise<Response> {
+    try {
+      this.#child?.kill("SIGKILL");
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error; // it has ended
+    }
+    await this.#child?.status;
+    return new Response(null, { status: 503 });
   }
 
   async #forward(request: Request): Promise<Response> {
     const { method, headers } = request;
+    if (method !== "GET" && this.#changesLeft === 0) return await this.#kill();
     const { pathname, search } = new URL(request.url);
     const response = await fetch(`${this.#plane.url}${pathname}${search}`, {
       client: this.#http,
@@ -87,9 +111,7 @@ export class MigratorProcess implements AsyncDisposable {
     });
     if (method === "GET" || --this.#changesLeft > 0) return response;
     await response.body?.cancel();
-    this.#child?.kill("SIGKILL");
-    await this.#child?.status;
-    return new Response(null, { status: 503 });
+    return await this.#kill();
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

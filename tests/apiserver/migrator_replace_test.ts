@@ -178,7 +178,8 @@ Deno.test("migrate replace: refuses, stops, waits, is interrupted, and comes to 
   await t.step("a pod does not come back", async () => {
     kubelet.stuck = ({ metadata }) =>
       metadata?.labels?.["app"] === "front" ? "CrashLoopBackOff" : undefined;
-    const args = ["--namespace=web", "--pod-timeout=20s"];
+    // Long enough for the pod to be there and to say why it is not ready.
+    const args = ["--namespace=web", "--pod-timeout=40s"];
     const { code, err } = await replace(lab, args);
     assert.equal(code, 1, err);
     assert.match(
@@ -196,8 +197,17 @@ Deno.test("migrate replace: refuses, stops, waits, is interrupted, and comes to 
 
   await t.step("it is killed in the middle", async () => {
     const before = ofV1(lab, "").length;
-    await using process = await lab.spawn(
-      ["replace", "--yes", "--interval=0s"],
+    const { promise: killed, resolve: goOn } = Promise.withResolvers<void>();
+    await using stack = new AsyncDisposableStack();
+    stack.defer(() => {
+      kubelet.beforeEnd = () => Promise.resolve();
+      goOn();
+    });
+    // It cannot come to its end before the kill: only the first pod ends.
+    let ended = 0;
+    kubelet.beforeEnd = () => ended++ === 0 ? Promise.resolve() : killed;
+    const process = stack.use(
+      await lab.spawn(["replace", "--yes", "--interval=0s"]),
     );
     await eventually("the first pod", async () => {
       const text = await process.logs();
