@@ -275,7 +275,9 @@ Deno.test("coil ipam check --local --repair frees what nothing uses, and nothing
     { ipv4: "10.117.0.0/24", ipv6: "fd02::117:0/120" },
   ]);
   lab.granter.start();
-  await using coild = await lab.startCoild();
+  await using coild = await lab.startCoild(lab.node(), [
+    "--block-request-timeout=60s",
+  ]);
   const { socketPath, node } = coild;
 
   const add = (name: string) => addReportedPod(lab, coild, name);
