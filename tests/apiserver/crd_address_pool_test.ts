@@ -4,7 +4,7 @@ import {
   parseSubnet,
   type SubnetSpec,
 } from "../../lib/api/mod.ts";
-import { ControlPlane } from "../lab/mod.ts";
+import { ControlPlane, eventually } from "../lab/mod.ts";
 import { assertRefused, columnsOf, installCrds, refusals } from "./crds.ts";
 
 const PATH = "/addresspools";
@@ -524,6 +524,12 @@ Deno.test("an AddressPool older than the rules stays usable", async (t) => {
   await installCrds(plane);
   const patch = (body: unknown) =>
     refusals(plane, { method: "PATCH", path: `${PATH}/${name}`, body });
+  // The API server goes by a changed definition a moment after it has it.
+  await eventually("the rules", async () => {
+    const path = `${PATH}?dryRun=All`;
+    const body = pool(`${name}x`, { subnets });
+    return (await refusals(plane, { method: "POST", path, body })).length > 0;
+  });
   const append = (...entries: SubnetSpec[]) =>
     patch({ spec: { subnets: [...subnets, ...entries] } });
 

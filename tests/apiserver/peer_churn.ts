@@ -8,7 +8,6 @@ import type { Sandbox } from "../lab/runtime.ts";
 import type { PeerLab } from "./peer_lab.ts";
 
 const PODS = 3;
-const RETRY_MS = 60_000;
 
 /** A pod with its network. */
 interface LivePod {
@@ -68,7 +67,6 @@ export class Churn {
       eventually(
         `${pods} pods more on ${this.#node.name}`,
         () => this.#count >= target,
-        { timeoutMs: RETRY_MS },
       ),
     ]);
   }
@@ -125,7 +123,7 @@ export class Churn {
         this.#errors.push(`${command} ${sandbox.pod}: ${text}`);
         throw new Error(text);
       },
-      { timeoutMs: RETRY_MS, intervalMs: 200 },
+      { intervalMs: 200 },
     );
   }
 }

@@ -226,6 +226,18 @@ export class PeerLab implements AsyncDisposable {
     return { done: answer.code === 0, text: answer.stdout + answer.stderr };
   }
 
+  /** Waits until a node has nothing of pods: the kernel takes a while to remove namespaces with their links. */
+  async untilClean(node: LabNode): Promise<void> {
+    await eventually(`nothing of pods on ${node.name}`, async () => {
+      assert.doesNotMatch(await node.run("ip", "-o", "link"), /COIL|veth/);
+      for (const family of this.plane.families) {
+        const args = ["route", "show", "table", "116"];
+        assert.equal(await node.run("ip", `-${family.at(-1)}`, ...args), "");
+      }
+      return true;
+    });
+  }
+
   /** Names of all objects of a resource of Coil's. */
   async names(resource: string): Promise<string[]> {
     const answer = await this.plane.kubectl("get", resource, "-o", "name");

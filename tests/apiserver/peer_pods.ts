@@ -9,8 +9,6 @@ import { eventually, inNetns, type LabNode } from "../lab/mod.ts";
 import type { Sandbox } from "../lab/runtime.ts";
 import type { PeerLab, Side } from "./peer_lab.ts";
 
-const RETRY_MS = 60_000;
-
 /** A pod with its network. */
 export interface PinnedPod {
   readonly sandbox: Sandbox;
@@ -50,7 +48,7 @@ export class PinnedPods {
       );
       assert.ok(done, text);
       return text;
-    }, { timeoutMs: RETRY_MS });
+    });
     const result = JSON.parse(text) as { ips: { address: string }[] };
     const addresses = result.ips.map(({ address }) =>
       address.replace(/\/(32|128)$/, "")

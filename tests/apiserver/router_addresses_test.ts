@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import type { AddressBlock } from "../../lib/api/mod.ts";
 import { ControlPlane, eventually } from "../lab/mod.ts";
+import { untilInMemory } from "./api_memory.ts";
 import { collectionsOf } from "./audited.ts";
 import { ControllerLab } from "./controller_testing.ts";
 import { COIL_API, installCrds } from "./crds.ts";
@@ -25,6 +26,7 @@ Deno.test("blocks say the addresses of their nodes, and coil-router watches no N
   const node2 = nodes.use(await plane.addNode(2));
   const [ipv4 = "", ipv6 = ""] = node2.addresses;
   const lab = ControllerLab.on(plane);
+  await untilInMemory(plane, "/api/v1/nodes");
   await using _controller = lab.startController();
   await lab.createPool("default", {
     blockSizeBits: 0,
@@ -96,7 +98,11 @@ Deno.test("blocks say the addresses of their nodes, and coil-router watches no N
       metadata: { name: "late" },
     });
     assert.equal(await lab.ask("default", "late"), "block default-1");
-    assert.equal(await addressesOn("default-1"), "");
+    // At once, or as soon as the controller knows of the Node.
+    await eventually(
+      "the annotation",
+      async () => await addressesOn("default-1") === "",
+    );
     await plane.request("PATCH", "/api/v1/nodes/late/status", {
       status: { addresses: [{ type: "InternalIP", address: late }] },
     }, { contentType: "application/merge-patch+json" });

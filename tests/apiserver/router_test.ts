@@ -219,7 +219,10 @@ Deno.test("coil-router keeps direct routes to the blocks of all other nodes", as
         "the failure's metric",
         async () => await metric(rig, "coil_router_routes_failed") === 1,
       );
-      assert.match(await router.logs(), /10\.4\.0\.0\/27.*192\.0\.2\.1/);
+      await eventually(
+        "the failure in the log",
+        async () => /10\.4\.0\.0\/27.*192\.0\.2\.1/.test(await router.logs()),
+      );
       assert.equal(router.isRunning, true);
       await setAddresses(plane, "far", [dual4]);
       wanted.push(`10.4.0.0/27 via ${dual4}`);
@@ -287,13 +290,17 @@ async function startMonitor(
     command: "ip",
     args: ["monitor", "route"],
   });
-  const probe = "10.99.0.0/32";
-  await eventually("the monitor", async () => {
-    await node.run("ip", "route", "replace", probe, "dev", "lo");
-    await node.run("ip", "route", "del", probe);
-    return (await monitor.logs()).includes("10.99.0.0");
-  });
+  /** Waits until it has written down all that has changed by now. */
+  const hasSeen = (address: string) =>
+    eventually("the monitor", async () => {
+      const probe = `${address}/32`;
+      await node.run("ip", "route", "replace", probe, "dev", "lo");
+      await node.run("ip", "route", "del", probe);
+      return (await monitor.logs()).includes(address);
+    });
+  await hasSeen("10.99.0.0");
   return async () => {
+    await hasSeen("10.99.0.1");
     await monitor.stop();
     return await monitor.logs();
   };
