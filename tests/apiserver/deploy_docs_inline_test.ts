@@ -26,7 +26,7 @@ const NAMES_ONLY = [
 /** What a command finds. */
 const OBJECTS = `
 kubectl apply -k coil/deploy/overlays/default
-kubectl wait --for=condition=Established crd --all
+kubectl wait --for=condition=Established --timeout=140s crd --all
 kubectl create namespace internet
 kubectl -n kube-system create configmap coil-migration
 kubectl apply -f - <<EOF
@@ -45,7 +45,9 @@ kind: Egress
 metadata: {name: default, namespace: internet}
 spec: {destinations: [0.0.0.0/0]}
 EOF
-for namespace in default internet kube-system; do kubectl -n $namespace apply -f - <<EOF
+for namespace in default internet kube-system; do
+kubectl -n $namespace wait --for=create --timeout=140s serviceaccount/default
+kubectl -n $namespace apply -f - <<EOF
 apiVersion: v1
 kind: Pod
 metadata: {name: main}

@@ -64,6 +64,7 @@ Deno.test("coil status", async (t) => {
   await populate(plane);
 
   await t.step("--wait: all is well at once", async () => {
+    await renewLease(plane, new Date());
     const { code, out, err } = await status(config, "--wait=1m");
     assert.deepEqual([code, err], [0, ""], out);
     assert.match(out, /\nNo problems found\n$/);
@@ -129,7 +130,7 @@ Deno.test("coil status", async (t) => {
 
   await t.step("--wait ends when the problems do", async () => {
     await setPool(plane, { type: "Ready", status: "True" });
-    const waiting = status(config, "--wait=1m");
+    const waiting = status(config, "--wait=5m");
     const mended = addPart(plane, coild).then(async () => {
       await patchStatus(plane, daemonSet, { numberReady: 2 });
       await renewLease(plane, new Date());
