@@ -2,6 +2,7 @@
 // is not as it should be to the whole program, with nothing lost. The whole
 // program is a recorder here; one_file_test.ts has the real one.
 import assert from "node:assert/strict";
+import { concatenate } from "../../lib/bytes/mod.ts";
 import { placePlugin } from "../lab/plugin_file.ts";
 import { awaitedLater, sleep } from "../lab/wait.ts";
 import { type Input, type Output, runFile } from "./testing.ts";
@@ -68,6 +69,7 @@ class Site implements AsyncDisposable {
     using listener = this.listen();
     using connection = await listener.accept();
     const request = await readRequest(connection);
+    assert.ok(request, "the front left in the middle");
     await answer(connection);
     return request;
   }
@@ -81,14 +83,16 @@ class Site implements AsyncDisposable {
   }
 }
 
-/** All that a request says that it has. */
-async function readRequest(connection: Deno.UnixConn): Promise<Uint8Array> {
+/** All that a request says that it has; undefined when the front left in the middle. */
+async function readRequest(
+  connection: Deno.UnixConn,
+): Promise<Uint8Array | undefined> {
   let bytes = new Uint8Array();
   const buffer = new Uint8Array(1 << 20);
   for (;;) {
     const count = await connection.read(buffer);
-    assert.ok(count !== null, "the front left in the middle");
-    bytes = Uint8Array.from([...bytes, ...buffer.subarray(0, count)]);
+    if (count === null) return undefined;
+    bytes = concatenate([bytes, buffer.subarray(0, count)]);
     if (bytes.length < 16) continue;
     const view = new DataView(bytes.buffer);
     const size = 16 + view.getUint32(8, true) + view.getUint32(12, true);
@@ -176,7 +180,7 @@ for (const [what, answer] of Object.entries(WRONG)) {
   });
 }
 
-/** How a coild may be silent. */
+/** How a coild may be silent. On a slow machine the front may leave while it is still being read. */
 const SILENT: Readonly<
   Record<string, (connection: Deno.UnixConn) => Promise<unknown>>
 > = {
@@ -187,12 +191,11 @@ const SILENT: Readonly<
   },
   "says a byte now and then": async (c) => {
     await readRequest(c);
-    // An answer, if the front waited for it all.
-    for (const byte of answerOf("x".repeat(20))) {
+    // Until the front has left: it must not wait for it all.
+    for (const byte of answerOf("x".repeat(10_000))) {
       await send(c, Uint8Array.of(byte));
       await sleep(200);
     }
-    await c.closeWrite();
   },
   "does not read a call that its socket has no room for": () =>
     Promise.resolve(),
