@@ -19,6 +19,8 @@ export class Pod {
   readonly pool: string;
   sandbox: Sandbox;
   phase: Phase = "detached";
+  /** What its last call failed with; empty when it did not. */
+  failure = "";
   addresses: readonly string[] = [];
   /** The pod removed its interface, or its namespace is gone. */
   isDamaged = false;
