@@ -15,6 +15,10 @@ const SERVICE = "10.9.9.9";
 async function makeNode(): Promise<TempNetns> {
   const node = await tempNetns("node");
   await node.ip("link", "set", "lo", "up");
+  for (const protocol of ["icmp", "icmpv6"]) {
+    const timeout = `net.netfilter.nf_conntrack_${protocol}_timeout`;
+    await node.exec("sysctl", "-qw", `${timeout}=3600`);
+  }
   for (const address of [A, B, C, D]) {
     await node.ip("addr", "add", `${address}/32`, "dev", "lo");
   }

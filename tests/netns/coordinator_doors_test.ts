@@ -1,6 +1,6 @@
 // A call may be made by coild or by the whole program: what comes of it must not differ.
 import assert from "node:assert/strict";
-import { KeyedMutex, sleep } from "../../lib/async/mod.ts";
+import { KeyedMutex } from "../../lib/async/mod.ts";
 import { untilPasses } from "../../lib/async/testing.ts";
 import { decodeAnswer, encodeRequest } from "../../lib/cnirpc/plugin/mod.ts";
 import { countJoined } from "../../lib/coordinator/mod.ts";
@@ -36,6 +36,8 @@ const CONTAINER = "0123456789abcdef".repeat(4);
 class CoildDoor implements AsyncDisposable {
   readonly registry = createRegistry();
   readonly events: string[] = [];
+  /** How many calls have come. */
+  taken = 0;
   readonly #stop = new AbortController();
   readonly #directory: string;
   #finished: Promise<void> = Promise.resolve();
@@ -75,7 +77,10 @@ class CoildDoor implements AsyncDisposable {
     const { finished } = await servePlugins({
       socketPath,
       signal: door.#stop.signal,
-      perform: (call, caller) => calls.perform(call, caller),
+      perform: (call, caller) => {
+        door.taken++;
+        return calls.perform(call, caller);
+      },
     });
     door.#finished = finished;
     lab.door = async (call) => {
@@ -262,7 +267,7 @@ netnsTest(
   "coordinator: DEL during ADD of the same interface, and ADD again at once, come to what was asked for last",
   async () => {
     await using lab = await CoordinatorLab.start(["ipv4"]);
-    await using _door = await CoildDoor.open(lab);
+    await using door = await CoildDoor.open(lab);
     const pod = await lab.pod([ETH0]);
     // Long enough for the next calls to come.
     const detectOptions = { retries: 1, timeout: "500ms" };
@@ -271,8 +276,9 @@ netnsTest(
     const all = async (...commands: readonly ("ADD" | "DEL")[]) => {
       const calls: Promise<string>[] = [];
       for (const command of commands) {
+        const { taken } = door;
         calls.push(lab.ok(command, pod, { config }));
-        await sleep(100);
+        await untilPasses(() => assert.equal(door.taken, taken + 1));
       }
       await Promise.all(calls);
     };

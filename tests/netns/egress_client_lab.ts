@@ -271,7 +271,7 @@ export async function reach(lab: PodLab, family: Family): Promise<void> {
 }
 
 /** Much longer than a byte takes, and than TCP needs to send it again. */
-const ARRIVAL_MS = 20_000;
+const ARRIVAL_MS = 60_000;
 
 /** A connection from outside to a server in the pod, at a server's port unless another is given. */
 export async function visit(

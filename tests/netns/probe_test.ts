@@ -189,7 +189,7 @@ for (const family of FAMILIES) {
       const link = await wire.link(wire.ours);
       const owner = await wire.link(wire.theirs);
       // Long enough for a busy machine to be in time.
-      const times = { retries: 3, intervalMs: 100, timeoutMs: 3_000 };
+      const times = { retries: 3, intervalMs: 100, timeoutMs: 60_000 };
       // Of questions and milliseconds.
       for (const [question, lateMs] of [[1, 1], [2, 50], [3, 0], [3, 250]]) {
         await using _slow = await answerLate(owner, {
@@ -210,7 +210,7 @@ for (const family of FAMILIES) {
         const rare = { ...times, intervalMs: 86_400_000 };
         assert.equal(await findConflict(link, other, rare), owner.mac);
       }
-      const late = { address: other, question: 3, lateMs: 2_000 };
+      const late = { address: other, question: 3, lateMs: 3_600_000 };
       await using _late = await answerLate(owner, late);
       const short = { ...times, timeoutMs: 100 };
       assert.equal(await findConflict(link, other, short), undefined);
