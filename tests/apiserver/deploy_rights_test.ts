@@ -116,7 +116,7 @@ class Scenario {
       const sandbox = await cluster.createSandbox(node, pod);
       // The first time makes an Event, the second counts it up.
       for (let i = 0; i < 2; i++) {
-        await assert.rejects(cluster.add(node, sandbox), PluginError);
+        await assert.rejects(cluster.addOnce(node, sandbox), PluginError);
       }
     }
     await cluster.del(node, taken);
@@ -177,7 +177,7 @@ class Scenario {
       name: "client",
       annotations: { "egress.coil.cybozu.com/nat": "internet" },
     });
-    await cluster.add(node, sandbox).catch((error) => {
+    await cluster.addOnce(node, sandbox).catch((error) => {
       if (!(error instanceof PluginError)) throw error;
     });
     await eventually("the watch of its gateways", async () => {

@@ -35,7 +35,7 @@ export async function oneByOne(
     if (i < counts.ours) {
       const pod = { namespace: bench.namespace, name: `one-${i}` };
       const sandbox = await cluster.createSandbox(node, pod);
-      const { wallMs } = await cluster.add(node, sandbox);
+      const { wallMs } = await cluster.addOnce(node, sandbox);
       times.add.push(wallMs);
       times.del.push(await cluster.del(node, sandbox));
       await cluster.removeSandbox(sandbox);
@@ -101,7 +101,7 @@ export async function waves(
     const peerCall = (command: "ADD" | "DEL") => (sandbox: Sandbox) =>
       callPeer({ node, sandbox, config: peer, command });
     options.before?.();
-    const addMs = await all((s) => cluster.add(node, s), ours);
+    const addMs = await all((s) => cluster.addOnce(node, s), ours);
     times.add.push(addMs);
     await options.between(addMs);
     times.del.push(await all((s) => cluster.del(node, s), ours));

@@ -80,7 +80,7 @@ async function startCluster(cluster: CoilCluster): Promise<void> {
             ...["get", "spidercoordinators", "default"],
             ...["-o", "jsonpath={.status.phase}"],
           ),
-        ), { timeoutMs: 60_000 }),
+        )),
   );
   await kubectl(
     cluster,
@@ -108,16 +108,16 @@ async function reachService(scene: Scene): Promise<Sandbox> {
   const pod = await world.pod("underlay");
   await world.addNic(pod, nic);
   const url = `https://${service}/version`;
-  const ask = () =>
-    world.tryInPod(pod, "curl", "-sk", "--connect-timeout", "5", url);
-  const before = await ask();
+  const ask = (seconds: number) =>
+    world.tryInPod(pod, "curl", "-sk", "--connect-timeout", `${seconds}`, url);
+  const before = await ask(5);
   shown(`curl ${url}`, before.code === 0 ? before.text : "(no answer)");
   assert.notEqual(before.code, 0);
   const added = await world.coordinator("ADD", pod);
   assert.equal(added.code, 0, added.text);
   line(`   ${green("The coordinator has joined it to its node.")}`);
   shown("ip route", (await world.tryInPod(pod, "ip", "route")).text);
-  const after = await ask();
+  const after = await ask(60);
   assert.equal(after.code, 0);
   shown(`curl ${url}`, after.text.split("\n").slice(0, 4).join("\n"));
   await world.node.run("ping", "-c1", "-w20", addressOf(nic));

@@ -133,7 +133,7 @@ async function killDaemon(
   );
   await step(
     "its pods reach the Internet all the same",
-    () => cluster.exec(sandbox, "ping", "-n", "-c1", "-W10", OUTSIDE),
+    () => cluster.exec(sandbox, "ping", "-n", "-c1", "-w20", OUTSIDE),
   );
   await step(
     "coild starts again",
@@ -210,7 +210,7 @@ async function showBlocks(
         });
         const used = [...text.matchAll(/ 1 +1 +active /g)].length;
         return used === wanted && text;
-      }, { timeoutMs: 30_000, intervalMs: 500 }),
+      }, { intervalMs: 500 }),
   );
   shown(`coil ${args.join(" ")}`, text);
 }

@@ -8,6 +8,7 @@ import { deleteNetns, listNetns, MACHINE_HOST } from "./network.ts";
 import type { LabNode } from "./node.ts";
 import type { LabProcess } from "./process.ts";
 import {
+  addPatiently,
   callPlugin,
   netnsPath,
   type PluginAnswer,
@@ -242,24 +243,20 @@ export class CoilCluster implements AsyncDisposable {
     return sandboxOf(netns, pod);
   }
 
-  /** CNI ADD. @throws {PluginError} when the plugin refuses. */
+  /** CNI ADD, tried again while there is no address yet, as a kubelet does. @throws {PluginError} when the plugin refuses. */
   async add(node: LabNode, sandbox: Sandbox): Promise<LabPod> {
+    const answer = await addPatiently({ ...this.#plugin(node), sandbox });
+    return podOf(answer, { node, sandbox });
+  }
+
+  /** CNI ADD, once. @throws {PluginError} when the plugin refuses. */
+  async addOnce(node: LabNode, sandbox: Sandbox): Promise<LabPod> {
     const answer = await callPlugin({
       ...this.#plugin(node),
       command: "ADD",
       sandbox,
     });
-    if (answer.code !== 0) {
-      throw new PluginError(
-        `add "${sandbox.namespace}/${sandbox.pod}"`,
-        answer,
-      );
-    }
-    const ips = parseJson(answer.stdout)["ips"];
-    const addresses = Array.isArray(ips)
-      ? ips.map((ip) => String(ip.address).split("/")[0] ?? "")
-      : [];
-    return { node, sandbox, addresses, wallMs: answer.wallMs };
+    return podOf(answer, { node, sandbox });
   }
 
   /** CNI DEL. @throws {PluginError} when the plugin refuses. */
@@ -350,6 +347,20 @@ export class CoilCluster implements AsyncDisposable {
     await deletePodNetns(this.plane.name);
     await this.plane[Symbol.asyncDispose]();
   }
+}
+
+function podOf(
+  answer: PluginAnswer,
+  { node, sandbox }: Pick<LabPod, "node" | "sandbox">,
+): LabPod {
+  if (answer.code !== 0) {
+    throw new PluginError(`add "${sandbox.namespace}/${sandbox.pod}"`, answer);
+  }
+  const ips = parseJson(answer.stdout)["ips"];
+  const addresses = Array.isArray(ips)
+    ? ips.map((ip) => String(ip.address).split("/")[0] ?? "")
+    : [];
+  return { node, sandbox, addresses, wallMs: answer.wallMs };
 }
 
 async function probe(url: string): Promise<boolean> {

@@ -1,6 +1,8 @@
 // What a container runtime does for a pod's network: a namespace, then the
 // plugin with CNI_* in its environment and the configuration on stdin
 // (CNI specification 1.1.0, sections 2 and 4).
+import { ErrorCode } from "../../lib/cni/mod.ts";
+import { eventually } from "./wait.ts";
 
 /** A pod's sandbox, as a runtime knows it. */
 export interface Sandbox {
@@ -109,4 +111,29 @@ export async function callPlugin(call: PluginCall): Promise<PluginAnswer> {
     stderr: text.decode(stderr),
     wallMs,
   };
+}
+
+/**
+ * CNI ADD as a kubelet has it: once more whenever the plugin says to try again
+ * later, as coild does when there is no address within its time.
+ *
+ * @throws {Error} with the plugin's answer when it still says so at the end
+ */
+export async function addPatiently(
+  call: Omit<PluginCall, "command">,
+): Promise<PluginAnswer> {
+  return await eventually("the end of an ADD", async () => {
+    const answer = await callPlugin({ ...call, command: "ADD" });
+    if (isLater(answer)) throw new Error(answer.stdout);
+    return answer;
+  });
+}
+
+function isLater({ code, stdout }: PluginAnswer): boolean {
+  if (code === 0) return false;
+  try {
+    return JSON.parse(stdout).code === ErrorCode.TRY_AGAIN_LATER;
+  } catch {
+    return false; // a plugin that crashed has not written JSON
+  }
 }

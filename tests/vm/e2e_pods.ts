@@ -4,7 +4,12 @@ import * as path from "node:path";
 import { retry } from "../../lib/async/mod.ts";
 import { type KubeClient, PODS, type V1Pod } from "../../lib/kube/mod.ts";
 import { run } from "../lab/mod.ts";
-import { callPlugin, type Sandbox, sandboxOf } from "../lab/runtime.ts";
+import {
+  addPatiently,
+  callPlugin,
+  type Sandbox,
+  sandboxOf,
+} from "../lab/runtime.ts";
 import type { VmNode } from "./topology.ts";
 
 /** A pod with its network. */
@@ -178,13 +183,15 @@ async function call(
   },
 ): Promise<string> {
   const { sandbox, node, pluginDir } = where;
-  const answer = await callPlugin({
+  const one = {
     plugin: path.join(pluginDir, config.type),
-    command,
     config: { cniVersion: "1.0.0", name: "k8s-pod-network", ...config },
     sandbox,
     nodeNetns: node.netns,
-  });
+  };
+  const answer = command === "ADD"
+    ? await addPatiently(one)
+    : await callPlugin({ ...one, command });
   if (answer.code === 0) return answer.stdout;
   const { namespace, pod } = sandbox;
   throw new Error(

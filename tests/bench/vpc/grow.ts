@@ -66,7 +66,7 @@ export async function burstFigures(bench: VpcBench): Promise<Figure[]> {
   let failed = 0;
   const beganMs = performance.now();
   const { ec2 } = await requestsIn(site, async () => {
-    const adds = bound.map((sandbox) => cluster.add(node, sandbox));
+    const adds = bound.map((sandbox) => cluster.addOnce(node, sandbox));
     const ended = await Promise.allSettled(adds);
     failed = ended.filter(({ status }) => status === "rejected").length;
   });
