@@ -19,6 +19,8 @@ export interface ExecOptions {
   readonly signal?: AbortSignal;
   /** What it reads from stdin; nothing if absent. */
   readonly stdin?: string;
+  /** How long it may take, its start on a busy node included; half a minute by default. */
+  readonly timeoutMs?: number;
 }
 
 /** Runs `coil ARGS` in a pod. */
@@ -49,9 +51,9 @@ export function kubectlExec(
   return async (
     { namespace, name, container },
     args,
-    { signal, stdin } = {},
+    { signal, stdin, timeoutMs = EXEC_MS } = {},
   ) => {
-    const limit = AbortSignal.timeout(EXEC_MS);
+    const limit = AbortSignal.timeout(timeoutMs);
     const child = new Deno.Command(program, {
       args: [
         ...connection,
@@ -72,7 +74,7 @@ export function kubectlExec(
       ...(stdin === undefined ? [] : [writeText(child.stdin, stdin)]),
     ]);
     if (limit.aborted) {
-      throw new Error(`no answer within ${EXEC_MS / 1_000} s`);
+      throw new Error(`no answer within ${timeoutMs / 1_000} s`);
     }
     return { code, stdout, stderr };
   };

@@ -31,6 +31,14 @@ Deno.test("kubectlExec() returns why a command ended that does not read its stdi
   assert.deepEqual(ran, { code: 2, stdout: "", stderr: "no\n" });
 });
 
+Deno.test("kubectlExec() ends a command that takes longer than it may", async () => {
+  await using kubectl = await script("exec sleep 1000");
+  await assert.rejects(
+    kubectl.exec(POD, ["probe"], { timeoutMs: 500 }),
+    /^Error: no answer within 0\.5 s$/,
+  );
+});
+
 Deno.test("failureOf() is the line that says why, of which a node that may be hostile gives no more than fits", () => {
   const ran = { code: 1, stdout: "", stderr: `no\n${"x".repeat(1 << 20)}\n` };
   assert.equal(failureOf(ran), "x".repeat(500));

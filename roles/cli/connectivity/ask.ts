@@ -19,6 +19,8 @@ const AT_ONCE = 16;
 const MAX_QUESTIONS = 500;
 /** Routes to a new block are there within seconds. */
 const TIMEOUT_MS = 10_000;
+/** Of a pod's questions, with the time that a busy node takes to start a program; twice this, and the pods' start, fit into the test's time. */
+const EXEC_MS = 90_000;
 
 /** How questions get into pods. */
 export interface Asking {
@@ -121,7 +123,11 @@ async function runProbe(
     readonly stdin: string;
   },
 ): Promise<string> {
-  const ran = await exec(container, ["probe", command], { signal, stdin });
+  const ran = await exec(container, ["probe", command], {
+    signal,
+    stdin,
+    timeoutMs: EXEC_MS,
+  });
   if (ran.code === EXIT.usage) {
     throw new Error("its coil is too old: it has no probe");
   }

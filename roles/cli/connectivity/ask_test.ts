@@ -29,6 +29,8 @@ async function asked(
       "probe",
       "ask",
     ]);
+    // A busy node takes longer to start a program than questions may.
+    assert.ok((options.timeoutMs ?? 0) > 5 * questions.timeoutMs);
     const call = calls.filter((one) => one.startsWith(`${name} `)).length;
     const result = answer(name, call, questions);
     return Promise.resolve(
