@@ -11,25 +11,27 @@ import {
   type Answer,
   type Heard,
   JsonLines,
+  type Question,
   type Request,
   type WorldApi,
 } from "./world_api.ts";
 
 const TIMEOUT_MS = 3_000;
+const PATIENCE_MS = 30_000;
 
 async function hear(
   client: Client,
-  question: { readonly address: string; readonly protocol: "tcp" | "udp" },
+  { address, protocol, patient }: Omit<Question, "pod">,
 ): Promise<Heard> {
-  const { address, protocol } = question;
   const { sockets } = client;
-  const options = { timeoutMs: TIMEOUT_MS };
+  const timeoutMs = patient ? PATIENCE_MS : TIMEOUT_MS;
+  const options = { timeoutMs };
   const started = performance.now();
   const since = () => performance.now() - started;
   try {
     const source = protocol === "tcp"
       // A connection that was made by another way may stay silent for ever.
-      ? await within(TIMEOUT_MS, askTcp(sockets, address, options))
+      ? await within(timeoutMs, askTcp(sockets, address, options))
       : (await askUdp(sockets, address, options))?.source;
     if (source !== undefined) return { source, ms: since() };
     return { refusal: "no answer", ms: since() };
@@ -54,7 +56,8 @@ function apiOf(cluster: EgressCluster): WorldApi {
       clients.set(name, client);
       const heard: Heard[] = [];
       for (const address of firstAsks ?? []) {
-        heard.push(await hear(client, { address, protocol: "udp" }));
+        const question = { address, protocol: "udp", patient: true } as const;
+        heard.push(await hear(client, question));
       }
       if (firstAsks !== undefined) await cluster.reportClient(client);
       const { addresses } = client.pod;
@@ -83,10 +86,10 @@ function apiOf(cluster: EgressCluster): WorldApi {
     async killGateways({ clients: losing }) {
       const killed = await killUnderTraffic(
         cluster,
-        losing.map(({ pod, egress }) => {
+        losing.map(({ pod, ...rest }) => {
           const client = clients.get(pod);
           if (client === undefined) throw new Error(`no pod "${pod}"`);
-          return { client, egress };
+          return { client, ...rest };
         }),
       );
       heal = killed.heal;

@@ -27,6 +27,8 @@ export interface Question {
   readonly pod: string;
   readonly address: string;
   readonly protocol: "tcp" | "udp";
+  /** Whether it has to be answered, however long a slow machine takes. */
+  readonly patient: boolean;
 }
 
 /** A pod to be made, and its first questions, asked at once. */
@@ -44,6 +46,8 @@ export interface NewPod {
 export interface Losing {
   readonly pod: string;
   readonly egress: string;
+  /** Whether its program that waits is told that its connection is over: that is waited for. */
+  readonly isTold: boolean;
 }
 
 /** What a client saw when its gateway was killed, in milliseconds. */

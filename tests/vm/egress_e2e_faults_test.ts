@@ -18,17 +18,15 @@ type EgressName = keyof typeof NETWORKS;
 
 /** Flows are asked for answers this often: there are 16 of them. */
 const INTERVAL_MS = 200;
-/** Longer than a busy machine is with the start of a daemon. */
-const PAUSE_MS = 10_000;
 /** Longer than all the world, on a busy machine, takes to learn that a gateway is gone. */
-const MOVE_MS = 30_000;
+const MOVE_MS = 120_000;
 
 /** One on each node. */
 let clients: readonly Client[] = [];
 
 interface Reports {
   readonly tcp: readonly FlowReport[];
-  readonly udp: readonly FlowReport[];
+  readonly udp: readonly (FlowReport & { readonly lost: number })[];
 }
 
 /** Runs while a TCP connection and datagrams of each client and family are under way, and returns what they saw. */
@@ -52,7 +50,11 @@ async function underTraffic(
   await run();
   // A connection is lost with its gateway: it breaks, or waits for an answer for ever.
   await answering(options.isGatewayLost ? udp : [...tcp, ...udp]);
-  return { tcp: tcp.map((f) => f.report), udp: udp.map((f) => f.report) };
+  const lost = await Promise.all(udp.map((flow) => flow.countLost()));
+  return {
+    tcp: tcp.map((flow) => flow.report),
+    udp: udp.map((flow, i) => ({ ...flow.report, lost: lost[i] ?? 0 })),
+  };
 }
 
 /** Waits until each flow has had answers from now on. */
@@ -76,12 +78,15 @@ function describe({ report }: { readonly report: FlowReport }): string {
   }, gap ${longestGapMs} ms, error ${error}`;
 }
 
+/** No flow broke or changed its gateway, and none lost more than two datagrams. */
 function expectUnbroken({ tcp, udp }: Reports): void {
   for (const report of [...tcp, ...udp]) {
     const text = describe({ report });
     assert.equal(report.error, undefined, text);
     assert.equal(report.sources.size, 1, text);
-    assert.ok(report.longestGapMs < PAUSE_MS, text);
+  }
+  for (const report of udp) {
+    assert.ok(report.lost <= 2, `${describe({ report })}, lost ${report.lost}`);
   }
 }
 

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { sleep } from "../../lib/async/mod.ts";
 import type { Client } from "./e2e_cluster.ts";
+import { eventually } from "../lab/wait.ts";
 import { egressTest } from "./e2e_stage.ts";
 import { OUTSIDE, OUTSIDE_NETWORKS, VM_FAMILIES } from "./topology.ts";
 import { echoBulk, TcpFlow } from "./traffic.ts";
@@ -18,9 +19,12 @@ let clients: readonly Client[];
 async function visit(client: Client, address: string): Promise<string> {
   await using flow = await TcpFlow.open(client.sockets, { address });
   await sleep(VISIT_MS);
-  const { answered, error, sources } = flow.report;
+  await eventually(`an answer of ${address}, or the connection's end`, () => {
+    const { answered, error } = flow.report;
+    return answered > 0 || error !== undefined;
+  });
+  const { error, sources } = flow.report;
   if (error !== undefined) throw new Error(`${address}: ${error}`);
-  assert.ok(answered > 0, `${address} answered nothing in ${VISIT_MS} ms`);
   return [...sources].join();
 }
 

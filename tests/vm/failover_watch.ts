@@ -26,8 +26,8 @@ const POLLERS = 2;
 /** So long has all to go well after the last gap. */
 const CALM_MS = 2_000;
 const READY_MS = 120_000;
-/** An answer comes within this time, or never. */
-const LATE_MS = 5_000;
+/** A connection that works answers within this time. */
+const WORKS_MS = 30_000;
 
 /** What a client saw of a failure. */
 export interface SeenFailure {
@@ -144,30 +144,24 @@ export class FailoverWatch implements AsyncDisposable {
         .every((flow) => flow.silentMs < CALM_MS / 4);
   }
 
-  async seen(): Promise<SeenFailure> {
+  /** What was seen; a connection that has not ended is asked whether it works. */
+  async seen(
+    { worksMs = WORKS_MS }: { readonly worksMs?: number } = {},
+  ): Promise<SeenFailure> {
     return {
       gaps: this.#pollers.map(({ report }) => report.longestGapMs),
       moved: this.#pollers.flatMap(({ report }) => report.movedMs),
       connections: this.#sinceFailure(this.#connecting.lastLostMs),
-      waiting: await this.#waitingMs(),
+      waiting: await this.#waitingMs(worksMs),
       download: this.#download?.longestGapMs,
-      lost: this.#other && await this.#countLost(this.#other),
+      lost: await this.#other?.countLost(this.#sent),
     };
   }
 
-  /** Of those sent since the failure; the last ones may be under way for a while. */
-  async #countLost({ unanswered }: UdpFlow): Promise<number> {
-    const missing = [...unanswered].filter((number) => number > this.#sent);
-    const isOver = () => !missing.some((number) => unanswered.has(number));
-    const options = { timeoutMs: LATE_MS };
-    await eventually("late answers", isOver, options).catch(() => {});
-    return missing.filter((number) => unanswered.has(number)).length;
-  }
-
-  async #waitingMs(): Promise<number | undefined> {
+  async #waitingMs(worksMs: number): Promise<number | undefined> {
     const { endedMs } = this.#waiting;
     if (endedMs !== undefined) return this.#sinceFailure(endedMs);
-    return await this.#waiting.works(LATE_MS) ? 0 : undefined;
+    return await this.#waiting.works(worksMs) ? 0 : undefined;
   }
 
   #sinceFailure(ms: number): number {

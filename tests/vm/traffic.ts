@@ -2,7 +2,7 @@
 // own for each would cost more than the test, in a virtual machine.
 import { messageOf } from "../../lib/errors/mod.ts";
 import { inNetns, Netns, openLibc } from "../../lib/linux/mod.ts";
-import { sleep } from "../lab/mod.ts";
+import { eventually, sleep } from "../lab/mod.ts";
 import { OUTSIDE, VM_FAMILIES } from "./topology.ts";
 
 openLibc(); // stays open, so it must not be counted as some test's leak
@@ -210,6 +210,8 @@ export interface FlowOptions {
 const INTERVAL_MS = 50;
 /** Of connections that work: several lost packets of a busy machine are sent again by then. */
 const PATIENCE_MS = 20_000;
+/** An answer to a datagram comes within this time, or never. */
+const LATE_MS = 20_000;
 
 /** UDP datagrams, one after the other, from one socket. */
 export class UdpFlow implements AsyncDisposable {
@@ -217,7 +219,7 @@ export class UdpFlow implements AsyncDisposable {
   readonly #socket: Deno.DatagramConn;
   readonly #done: Promise<unknown>;
   /** Numbers of those without an answer so far; the last one's is the number of all. */
-  readonly unanswered: Set<number> = new Set();
+  readonly #unanswered: Set<number> = new Set();
   #stopped = false;
 
   constructor(sockets: NetnsSockets, options: FlowOptions) {
@@ -234,7 +236,7 @@ export class UdpFlow implements AsyncDisposable {
     const to = { transport: "udp", hostname, port: ECHO_PORT } as const;
     while (!this.#stopped) {
       const number = ++this.#tally.sent;
-      this.unanswered.add(number);
+      this.#unanswered.add(number);
       const text = `${number} 0`;
       // Refused while there is no gateway; the flow goes on when there is one.
       await this.#socket.send(encoder.encode(text), to).catch((error) => {
@@ -249,7 +251,7 @@ export class UdpFlow implements AsyncDisposable {
       try {
         const [data] = await this.#socket.receive();
         const [number, source = ""] = decoder.decode(data).split(" ");
-        this.unanswered.delete(Number(number));
+        this.#unanswered.delete(Number(number));
         this.#tally.answer(source);
       } catch (error) {
         // An ICMP error shows here, too.
@@ -270,6 +272,16 @@ export class UdpFlow implements AsyncDisposable {
   /** Since the last answer. */
   get silentMs(): number {
     return this.#tally.silentMs;
+  }
+
+  /** How many of the datagrams after this number, and sent until now, have no answer; the last ones may be under way for a while. */
+  async countLost(after = 0): Promise<number> {
+    const sent = [...this.#unanswered].filter((number) => number > after);
+    const lost = () => sent.filter((number) => this.#unanswered.has(number));
+    const options = { timeoutMs: LATE_MS };
+    await eventually("late answers", () => lost().length === 0, options)
+      .catch(() => {});
+    return lost().length;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
