@@ -179,7 +179,7 @@ Deno.test("a gateway made by upstream is taken over without a packet lost", asyn
   await makeClient(lab.client, UPSTREAM);
   for (const family of FAMILIES) await lab.ask(lab.client, family);
   const pings = Object.values(ADDRESSES.outside).map((address) =>
-    lab.client.exec("ping", "-i0.02", "-c150", "-W2", address)
+    lab.client.exec("ping", "-i0.02", "-c150", "-W30", address)
   );
   await lab.client.exec("ping", "-c3", "-i0.1", ADDRESSES.outside.ipv4);
   const server = await lab.open({ sourcePortAuto: false });

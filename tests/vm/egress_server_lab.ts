@@ -1,3 +1,4 @@
+import assert from "node:assert/strict";
 import { Address, type DualStack, type Family } from "../../lib/inet/mod.ts";
 import { type Bytes, inNetns, Netns, openLibc } from "../../lib/linux/mod.ts";
 import {
@@ -7,6 +8,7 @@ import {
   type ServerRequest,
 } from "../../lib/egress/mod.ts";
 import { run } from "../lab/mod.ts";
+import { eventually } from "../lab/wait.ts";
 import { checksum } from "../netns/raw_packets.ts";
 import { type TempNetns, tempNetns } from "../netns/testing.ts";
 import { serveOutside } from "./egress_outside.ts";
@@ -265,6 +267,17 @@ export async function counted(
     )
   );
   return Object.fromEntries(entries.filter(([, packets]) => packets > 0));
+}
+
+/** Waits until a gateway has counted just so much: on a busy machine packets are under way for a moment. */
+export async function expectCounted(
+  server: EgressServer,
+  wanted: Readonly<Record<string, number>>,
+): Promise<void> {
+  await eventually("the gateway's counters", async () => {
+    assert.deepEqual(await counted(server), wanted);
+    return true;
+  });
 }
 
 /** Sends one UDP datagram with these bytes. */

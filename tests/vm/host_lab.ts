@@ -57,8 +57,8 @@ export async function startHostLab(
   const controller = await cluster.startController([
     "--egress-image=coil",
     "--node-grace=0s",
-    // Gateways that end wait for their flows; the tests do not wait for ever.
-    "--drain-timeout=20s",
+    // Gateways that end wait for their flows: longer than a slow machine takes to look at these, and not for ever.
+    "--drain-timeout=60s",
   ]);
   const { plane } = cluster;
   const access: HostAccess = {

@@ -25,6 +25,7 @@ const PATIENCE = { timeoutMs: 60_000 };
 const SECOND = { ipv4: "10.1.1.3", ipv6: "fd01:1::3" } as const;
 const ALL = [...CLIENTS, ...Object.values(SECOND).map((a) => Address.parse(a))];
 const MAX = "net.netfilter.nf_conntrack_max";
+const UNANSWERED = "net.netfilter.nf_conntrack_udp_timeout";
 
 /** A datagram of one flow, as it comes out of a client's tunnel device. */
 function flow(
@@ -92,6 +93,15 @@ async function flowsOf({ netns }: EgressLab, address: string): Promise<number> {
   return found;
 }
 
+/** A lab whose gateway keeps flows that have no answer for longer than the test takes; by default half a minute. */
+async function capacityLab(): Promise<EgressLab> {
+  await using undo = new AsyncDisposableStack();
+  const lab = undo.use(await egressLab());
+  await lab.gateway.exec("sysctl", "-qw", `${UNANSWERED}=3600`);
+  undo.move();
+  return lab;
+}
+
 /** Sets how many connections the kernel tracks, until disposed. */
 async function conntrackMax(max: number): Promise<AsyncDisposable> {
   const before = (await run("sysctl", ["-n", MAX])).trim();
@@ -104,7 +114,7 @@ async function conntrackMax(max: number): Promise<AsyncDisposable> {
 
 Deno.test("a client that opens all it can leaves room for others, and is named", async () => {
   await using _max = await conntrackMax(600);
-  await using lab = await egressLab();
+  await using lab = await capacityLab();
   const server = await lab.open();
   await server.setClients(ALL);
   assert.deepEqual(server.limits, { flows: 150, isSupported: true });
@@ -128,7 +138,7 @@ Deno.test("a client that opens all it can leaves room for others, and is named",
 });
 
 Deno.test("a gateway follows a change of nf_conntrack_max, and a choice, no matter who opens it again", async () => {
-  await using lab = await egressLab();
+  await using lab = await capacityLab();
   {
     await using _max = await conntrackMax(400);
     const server = await lab.open();
@@ -151,7 +161,7 @@ Deno.test("a gateway follows a change of nf_conntrack_max, and a choice, no matt
 });
 
 Deno.test("source ports to one destination are reported before they run out", async () => {
-  await using lab = await egressLab();
+  await using lab = await capacityLab();
   const server = await lab.open();
   await server.setClients(ALL);
   // Those below 512 are 511: filled as quickly as the others would be slowly.
@@ -207,11 +217,11 @@ Deno.test("source ports to one destination are reported before they run out", as
 Deno.test("a kernel that cannot count connections has a gateway all the same, which says so", async () => {
   {
     // Everything else that a gateway needs is in the kernel then.
-    await using lab = await egressLab();
+    await using lab = await capacityLab();
     await (await lab.open()).setClients(ALL);
   }
   await using bare = await kernelWithout("nft_connlimit");
-  await using lab = await egressLab();
+  await using lab = await capacityLab();
   const server = await lab.open();
   await server.setClients(ALL);
   assert.deepEqual(server.limits, { isSupported: false });

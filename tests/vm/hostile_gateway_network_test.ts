@@ -5,8 +5,8 @@ import { watchPlane } from "../../roles/coil_egress/kernel/plane_watch.ts";
 import { eventually } from "../lab/mod.ts";
 import { ADDRESSES, CLIENTS, egressLab } from "./egress_server_lab.ts";
 
-/** Without notifications the periodic check, 30 s after the last one, repairs it. */
-const UNHEARD_MS = 15_000;
+/** Only notifications lead to repairs: the periodic check comes when the test is over. */
+const LOOK_MS = 3_600_000;
 
 Deno.test("a gateway survives another program that changes its network", async (t) => {
   await using lab = await egressLab();
@@ -39,6 +39,7 @@ Deno.test("a gateway survives another program that changes its network", async (
       watchPlane({
         sync,
         signal,
+        lookMs: LOOK_MS,
         upkeep: {
           findDamage: (options) => server.findDamage(options),
           watch: () => server.watch(),
@@ -60,7 +61,6 @@ Deno.test("a gateway survives another program that changes its network", async (
     const ms = Math.round(performance.now() - began);
     // deno-lint-ignore no-console -- a figure
     console.log(`${name}: ${ms} ms`);
-    return ms;
   };
   const attacks: Readonly<Record<string, readonly (readonly string[])[]>> = {
     "its rules are deleted": [
@@ -78,7 +78,7 @@ Deno.test("a gateway survives another program that changes its network", async (
     await t.step(name, async () => {
       const before = repaired.count;
       for (const command of commands) await lab.gateway.ip(...command);
-      assert.ok(await restored(name, before) < UNHEARD_MS);
+      await restored(name, before);
       const route = await lab.gateway.ip(
         ...["route", "show", "table", "118", ADDRESSES.client.ipv4],
       );
@@ -105,7 +105,7 @@ Deno.test("a gateway survives another program that changes its network", async (
     await t.step(name, async () => {
       const before = repaired.count;
       await lab.gateway.exec("nft", command);
-      assert.ok(await restored(name, before) < UNHEARD_MS);
+      await restored(name, before);
     });
   }
 
