@@ -1,9 +1,8 @@
 import type { ClientGateway, ClientPlan } from "../../../lib/egress/mod.ts";
-import type { Address } from "../../../lib/inet/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
+import { byName } from "../clients/client_state.ts";
 import {
   type GatewayHealthView,
-  goneOf,
   markedOf,
 } from "../gateways/chosen_gateways.ts";
 import { keepChoices } from "../gateways/kept_choices.ts";
@@ -21,8 +20,8 @@ export interface ReadChosenOptions {
 export interface ChosenBefore {
   /** The pod's gateways, so that connections through these stay. */
   readonly kept: readonly ClientGateway[];
-  /** Those that it chose, and that are gone by now. */
-  readonly gone: readonly Address[];
+  /** The gateways that it chose from, by the name of their Egress; some may be gone by now. */
+  readonly known: ReadonlyMap<string, ClientGateway>;
 }
 
 /** Reads which gateways a pod chose from before a start. Those that were lost are recalled. */
@@ -32,10 +31,9 @@ export async function readChosen(
 ): Promise<ChosenBefore> {
   const { chosen, lost } = await plane.choices(plan, { netns });
   health.recall(markedOf(gateways, lost));
-  const kept = keepChoices(gateways, ({ name }) => chosen.has(name));
-  const before = kept.map((each): [string, ClientGateway] => [
-    each.name,
-    { ...each, direct: [], senders: chosen.get(each.name) ?? [] },
-  ]);
-  return { kept, gone: goneOf(kept, new Map(before)) };
+  const known = byName(gateways.flatMap((each) => {
+    const senders = chosen.get(each.name);
+    return senders === undefined ? [] : [{ ...each, direct: [], senders }];
+  }));
+  return { kept: keepChoices(gateways, known), known };
 }

@@ -13,6 +13,7 @@ import type { CallOptions } from "../calls/attachments.ts";
 import type { ClientBook } from "../clients/client_book.ts";
 import {
   byName,
+  type Gateways,
   gatewaysOf,
   isSettled,
   planText,
@@ -78,10 +79,7 @@ export class ClientUpdates {
     const state = this.#states.get(attachment.key);
     const known = gatewaysOf(state);
     const { gateways: filled, unknown } = fillIn(selection, known);
-    const gateways = keepChoices(
-      filled,
-      ({ name }) => known.get(name)?.direct !== undefined,
-    );
+    const gateways = keepChoices(filled, known);
     const plan = this.#with.planner.plan(attachment, gateways);
     // What is lost may change on the way: some are recalled.
     const leave = () =>
@@ -91,8 +89,7 @@ export class ClientUpdates {
         isNew: known.size === 0,
         signal,
       });
-    const gone = goneOf(gateways, known);
-    const isDone = unknown.length + gone.length === 0;
+    const isDone = unknown.length + goneOf(gateways, known).length === 0;
     if (isDone && isSettled(state, planText(plan))) {
       const settled = { ...selection, gateways };
       this.#with.book.settle(attachment, { plan, selection: settled });
@@ -109,13 +106,14 @@ export class ClientUpdates {
     // What was chosen before a start is known from the kernel alone.
     const before = state === undefined
       ? await readChosen(plan, { ...this.#with, gateways, netns })
-      : { kept: gateways, gone };
-    if (state === undefined) {
-      await this.#expectGone(before.gone, annotations, { signal });
+      : { kept: gateways, known };
+    const gone = goneOf(before.kept, before.known);
+    if (state === undefined && gone.length > 0) {
+      await this.#expectGone(gone, { annotations, signal, ...before });
     }
     try {
       // While their packets take the old way; on another one only those that send would notice.
-      await this.#with.endings.end(attachment, before.gone, { netns, signal });
+      await this.#with.endings.end(attachment, gone, { netns, signal });
     } finally {
       await this.#converge(attachment, {
         netns,
@@ -134,27 +132,25 @@ export class ClientUpdates {
    * After a start what is cached may be older than what was chosen before it:
    * connections through a gateway that it lacks may be well.
    *
-   * @throws {NotReadyError} when the API server has such a gateway
+   * @throws {NotReadyError} unless such gateways are gone by what the API server has now, too
    */
   async #expectGone(
     gone: readonly Address[],
-    annotations: Readonly<Record<string, string>>,
-    { signal }: CallOptions,
+    { annotations, known, signal }: CallOptions & {
+      readonly annotations: Readonly<Record<string, string>>;
+      readonly known: Gateways;
+    },
   ): Promise<void> {
-    if (gone.length === 0) return;
     const options = { signal, isLive: true };
     const now = await this.#with.planner.select(annotations, options);
-    const there = new Set(
-      now?.gateways.flatMap(({ direct = [], senders }) =>
-        [...direct, ...senders].map(String)
-      ),
-    );
-    const late = gone.map(String).filter((each) => there.has(each));
+    const gateways = keepChoices(now?.gateways ?? [], known);
+    const sure = new Set(goneOf(gateways, known).map(String));
+    const late = gone.map(String).filter((each) => !sure.has(each));
     if (late.length === 0) return;
     throw new NotReadyError(
-      `Cannot update the gateways of a running pod: what the API server has cached lacks ${
+      `Cannot update the gateways of a running pod: the API server does not confirm that ${
         late.join(", ")
-      }; trying again`,
+      } left its Egress; trying again`,
     );
   }
 

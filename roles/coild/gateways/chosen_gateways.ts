@@ -21,7 +21,7 @@ export function chosenGroups(
 ): GatewayGroup[] {
   const byName = Map.groupBy(gateways, ({ name }) => name);
   return [...byName].flatMap(([name, same]) => {
-    const all = distinct(same.flatMap(chosenOf));
+    const all = chosenFrom(same);
     const uids = uidsOf(same);
     return FAMILIES.map((family) => ({
       name,
@@ -36,15 +36,12 @@ export function lostOf(
   gateways: readonly ClientGateway[],
   { lost }: Pick<GatewayHealthView, "lost">,
 ): Address[] {
-  return distinct(gateways.flatMap(chosenOf))
-    .filter((each) => lost.has(each.toString()));
+  return chosenFrom(gateways).filter((each) => lost.has(each.toString()));
 }
 
 /** The gateways whose connections are to be ended when they are lost. */
 export function endingOf(gateways: readonly ClientGateway[]): Address[] {
-  return distinct(
-    gateways.filter(({ keepsLost }) => keepsLost !== true).flatMap(chosenOf),
-  );
+  return chosenFrom(gateways.filter(({ keepsLost }) => keepsLost !== true));
 }
 
 /** The gateways that new connections may use, as far as the API server says. */
@@ -54,28 +51,27 @@ export function readyOf(gateways: readonly ClientGateway[]): Address[] {
 
 /**
  * The gateways that their Egress has no more, and whose connections are to be
- * ended; so are those of one whose address another pod has now. None where the
- * Egress has no gateway left: that may be a gap of the API server's.
+ * ended; so are those of one whose address another pod has now. None of a family
+ * in which the Egress has no gateway left: that may be a gap of the API server's,
+ * which has EndpointSlices of their own for each family.
  */
 export function goneOf(
   gateways: readonly ClientGateway[],
   known: ReadonlyMap<string, ClientGateway>,
 ): Address[] {
-  const left = new Set(gateways.flatMap(chosenOf).map(String));
-  const before = gateways.filter((each) =>
-    each.keepsLost !== true && chosenOf(each).length > 0
-  ).flatMap(({ name }) => known.get(name) ?? []);
-  const now = uidsOf(gateways);
-  const isReplaced = (name: string, uid: string) =>
-    (now.get(name) ?? uid) !== uid;
-  const replaced = new Set(
-    uidsOf(before).entries().filter(([name, uid]) => isReplaced(name, uid))
-      .map(([name]) => name),
-  );
-  return distinct(before.flatMap(chosenOf)).filter((each) => {
-    const name = each.toString();
-    return !left.has(name) || replaced.has(name);
-  });
+  const left = new Set(chosenFrom(gateways).map(String));
+  const uids = uidsOf(gateways);
+  return distinct(gateways.flatMap((gateway) => {
+    const before = known.get(gateway.name);
+    if (gateway.keepsLost === true || before === undefined) return [];
+    const families = new Set(chosenOf(gateway).map(({ family }) => family));
+    return chosenOf(before).filter((each) => {
+      const name = each.toString();
+      const uid = before.uids?.get(name);
+      const isReplaced = uid !== undefined && (uids.get(name) ?? uid) !== uid;
+      return families.has(each.family) && (isReplaced || !left.has(name));
+    });
+  }));
 }
 
 function uidsOf(
@@ -90,8 +86,7 @@ export function markedOf(
   marks: ReadonlySet<number>,
 ): Address[] {
   if (marks.size === 0) return [];
-  return distinct(gateways.flatMap(chosenOf))
-    .filter((each) => marks.has(gatewayMark(each)));
+  return chosenFrom(gateways).filter((each) => marks.has(gatewayMark(each)));
 }
 
 /** The gateways that got new connections, and are not to get any now. */
@@ -106,7 +101,11 @@ export function leftOf(
   );
 }
 
-/** The gateways that connections of the client may go through: any that it once chose. */
+/** The gateways that connections of clients that choose may go through: any that these once chose. */
+export function chosenFrom(gateways: readonly ClientGateway[]): Address[] {
+  return distinct(gateways.flatMap(chosenOf));
+}
+
 function chosenOf({ direct, senders }: ClientGateway): readonly Address[] {
   return direct === undefined ? [] : distinct([...direct, ...senders]);
 }

@@ -10,8 +10,14 @@ import {
 } from "./chosen_gateways.ts";
 import { byName } from "../clients/client_state.ts";
 
-const [A4, B4, C4, A6] = ["10.1.9.1", "10.1.9.2", "10.1.9.3", "fd02::1"]
-  .map(Address.parse) as [Address, Address, Address, Address];
+const [A4, B4, C4, A6, B6] = [
+  "10.1.9.1",
+  "10.1.9.2",
+  "10.1.9.3",
+  "fd02::1",
+  "fd02::2",
+]
+  .map(Address.parse) as [Address, Address, Address, Address, Address];
 /** Of two clients, one of which has not yet heard of a gateway; one drains. */
 const NAT = [
   gatewayFor("internet/nat", [], { direct: [A4, A6], senders: [A4, A6] }),
@@ -57,17 +63,30 @@ Deno.test("goneOf() has what Egresses that end connections have no more, unless 
   const of = (name: string, ...direct: readonly Address[]) =>
     gatewayFor(name, [], { direct, senders: [] });
   const [nat, other] = ["internet/nat", "other/nat"] as const;
-  const known = byName([of(nat, A4, B4, A6), of(other, B4, C4)]);
+  const known = byName([of(nat, A4, B4, A6, B6), of(other, B4, C4)]);
   const gone = (...now: Parameters<typeof goneOf>[0]) =>
     goneOf(now, known).map(String);
-  assert.deepEqual(gone(of(nat, A4, B4, A6)), []);
-  assert.deepEqual(gone(of(nat, A4)), [`${B4}`, `${A6}`]);
-  assert.deepEqual(gone({ ...of(nat, A4), keepsLost: true }), []);
+  assert.deepEqual(gone(of(nat, A4, B4, A6, B6)), []);
+  assert.deepEqual(gone(of(nat, A4, A6)), [`${B4}`, `${B6}`]);
+  assert.deepEqual(gone({ ...of(nat, A4, A6), keepsLost: true }), []);
   // One that drains is there; one of another Egress, too.
-  assert.deepEqual(gone({ ...of(nat, A4), senders: [A6] }), [`${B4}`]);
-  assert.deepEqual(gone(of(nat, A4), of(other, B4, C4)), [`${A6}`]);
+  assert.deepEqual(gone({ ...of(nat, A4, A6), senders: [B6] }), [`${B4}`]);
+  assert.deepEqual(gone(of(nat, A4, A6), of(other, B4, C4)), [`${B6}`]);
   assert.deepEqual(gone(of(nat)), []);
   assert.deepEqual(gone(of("new/nat", C4)), []);
+});
+
+Deno.test("goneOf() has none of a family in which an Egress has no gateway left", () => {
+  const of = (name: string, ...direct: readonly Address[]) =>
+    gatewayFor(name, [], { direct, senders: [] });
+  const [nat, other] = ["internet/nat", "other/nat"] as const;
+  const known = byName([of(nat, A4, B4, A6), of(other, C4, B6)]);
+  const gone = (...now: Parameters<typeof goneOf>[0]) =>
+    goneOf(now, known).map(String);
+  assert.deepEqual(gone(of(nat, A4)), [`${B4}`]);
+  assert.deepEqual(gone(of(nat, A6)), []);
+  // A gateway of another Egress says nothing of this one's.
+  assert.deepEqual(gone(of(nat, A4, B4), of(other, C4, B6)), []);
 });
 
 Deno.test("goneOf() has a gateway whose address another pod of the Egress has now", () => {

@@ -6,10 +6,11 @@ import type { ClientGateway } from "../../../lib/egress/mod.ts";
  */
 export function keepChoices(
   gateways: readonly ClientGateway[],
-  wasChosen: (gateway: ClientGateway) => boolean,
+  known: ReadonlyMap<string, ClientGateway>,
 ): ClientGateway[] {
   return gateways.map((gateway) =>
-    gateway.direct === undefined && wasChosen(gateway)
+    gateway.direct === undefined &&
+      known.get(gateway.name)?.direct !== undefined
       ? { ...gateway, direct: [] }
       : gateway
   );

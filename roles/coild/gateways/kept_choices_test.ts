@@ -9,15 +9,20 @@ function gateway(name: string, direct?: readonly string[]): ClientGateway {
 }
 
 Deno.test("keepChoices() leaves no gateway to choose where some were chosen before, and what is chosen now as it is", () => {
-  const before = new Set(["nat/left", "nat/chosen"]);
+  const before = [
+    gateway("nat/left", []),
+    gateway("nat/chosen", ["10.1.0.4"]),
+    gateway("nat/served"),
+  ];
   const kept = keepChoices(
     [
       gateway("nat/left"),
       gateway("nat/chosen", ["10.1.0.4"]),
       gateway("nat/never"),
+      gateway("nat/served"),
       gateway("nat/new", ["10.1.0.5"]),
     ],
-    ({ name }) => before.has(name),
+    new Map(before.map((each) => [each.name, each])),
   );
   assert.deepEqual(
     kept.map(({ name, direct }) => [name, direct?.join()]),
@@ -25,6 +30,7 @@ Deno.test("keepChoices() leaves no gateway to choose where some were chosen befo
       ["nat/left", ""],
       ["nat/chosen", "10.1.0.4"],
       ["nat/never", undefined],
+      ["nat/served", undefined],
       ["nat/new", "10.1.0.5"],
     ],
   );
