@@ -8,11 +8,21 @@ import type { Netns } from "../../../lib/linux/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { Attachment } from "../calls/attachment.ts";
 import type { CallOptions } from "../calls/attachments.ts";
-import { endingOf } from "../gateways/chosen_gateways.ts";
+import { chosenFrom, endingOf } from "../gateways/chosen_gateways.ts";
 import type { EgressPlane } from "./plane.ts";
 import type { SeenNamespaces } from "./seen_namespaces.ts";
 
 const log = getLogger("egress");
+
+/** How often it is tried to end a pod's connections through gateways that are gone: for about a minute. */
+const MOST_TRIES = 10;
+
+/** Gateways through which a pod may have connections that were to be ended. */
+interface Owed {
+  readonly gateways: readonly Address[];
+  /** How often it was tried. */
+  readonly tries: number;
+}
 
 export interface ConnectionEndingsOptions {
   readonly plane: Pick<EgressPlane, "endConnections">;
@@ -31,6 +41,8 @@ export class ConnectionEndings {
   readonly #namespaces: SeenNamespaces;
   /** Lost gateways that a client no longer uses. */
   readonly #left = new Map<string, ReadonlySet<string>>();
+  /** Gateways that are gone, by pods whose connections through them could not be ended. */
+  readonly #owed = new Map<string, Owed>();
   /** Pods of which a program keeps the kernel, and a thread of coild, from ending a connection. */
   readonly #held = new Set<string>();
 
@@ -70,14 +82,65 @@ export class ConnectionEndings {
     else this.#left.set(keyText(key), new Set(lost.map(String)));
   }
 
-  /** Ends a pod's connections through these gateways; not while an earlier end of some is still under way. */
+  /** The gateways of earlier {@linkcode endGone} calls that failed. Not one that the pod has again: it may have new connections. */
+  owed({ key }: Attachment, gateways: readonly ClientGateway[]): Address[] {
+    const owed = this.#owed.get(keyText(key));
+    if (owed === undefined) return [];
+    const there = new Set(chosenFrom(gateways).map(String));
+    const left = owed.gateways.filter((each) => !there.has(each.toString()));
+    // mutate: only frees memory.
+    if (left.length === 0) this.#owed.delete(keyText(key));
+    return left;
+  }
+
+  /**
+   * Ends a pod's connections through gateways that are gone. Returns whether it
+   * is to be tried again, for those that are {@linkcode owed}: some times
+   * while the kernel refuses or a program holds it up.
+   */
+  async endGone(
+    attachment: Attachment,
+    gateways: readonly Address[],
+    options: CallOptions & { readonly netns: Netns },
+  ): Promise<boolean> {
+    const key = keyText(attachment.key);
+    const tries = (this.#owed.get(key)?.tries ?? 0) + 1;
+    this.#owed.delete(key);
+    const fields = { ...attachment.pod, gateways: gateways.map(String) };
+    try {
+      if (await this.end(attachment, gateways, options)) return false;
+    } catch (err) {
+      options.signal.throwIfAborted();
+      if (tries === 1) {
+        log.warn(
+          "Cannot end a pod's connections through gateways that are gone; trying again",
+          { ...fields, err },
+        );
+      }
+    }
+    if (tries < MOST_TRIES) {
+      this.#owed.set(key, { gateways, tries });
+      return true;
+    }
+    log.warn(
+      "Gave up ending a pod's connections through gateways that are gone; programs that wait for an answer go on waiting",
+      fields,
+    );
+    return false;
+  }
+
+  /**
+   * Ends a pod's connections through these gateways; not while an earlier end of
+   * some is still under way. Returns whether all were ended.
+   */
   async end(
     { key, pod }: Attachment,
     gateways: readonly Address[],
     { netns, signal }: CallOptions & { readonly netns: Netns },
-  ): Promise<void> {
+  ): Promise<boolean> {
     const held = keyText(key);
-    if (gateways.length === 0 || this.#held.has(held)) return;
+    if (gateways.length === 0) return true;
+    if (this.#held.has(held)) return false;
     const { plane, onEnded } = this.#with;
     const done = await plane.endConnections(gateways, { netns, signal });
     onEnded(done, gateways);
@@ -88,9 +151,9 @@ export class ConnectionEndings {
         "Cannot end a pod's connections: one of its programs keeps a socket locked",
         { ...pod, gateways: gateways.map(String) },
       );
-      return;
+      return false;
     }
-    if (done.forgotten === 0) return;
+    if (done.forgotten === 0) return true;
     log.info(
       "Ended a pod's connections through gateways that are lost or gone",
       {
@@ -99,9 +162,11 @@ export class ConnectionEndings {
         gateways: gateways.map(String),
       },
     );
+    return true;
   }
 
   forget(key: AttachmentKey): void {
     this.#left.delete(keyText(key));
+    this.#owed.delete(keyText(key));
   }
 }

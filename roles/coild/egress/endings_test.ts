@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { Address } from "../../../lib/inet/mod.ts";
+import type { EndedConnections } from "../../../lib/egress/mod.ts";
 import { Netns, openLibc } from "../../../lib/linux/mod.ts";
+import { configureLogging } from "../../../lib/telemetry/mod.ts";
 import type { Attachment } from "../calls/attachment.ts";
 import { ConnectionEndings } from "./endings.ts";
 import { SeenNamespaces } from "./seen_namespaces.ts";
@@ -48,4 +50,56 @@ Deno.test("ConnectionEndings.end() asks no more of a pod while a program of it h
   await held;
   await end("a");
   assert.deepEqual(reported, [true, false, false]);
+});
+
+/** What ends connections as the test says. */
+function endingsOf(
+  endConnections: () => Promise<EndedConnections>,
+): ConnectionEndings {
+  return new ConnectionEndings({
+    plane: { endConnections },
+    onEnded: () => {},
+    onSwitched: () => {},
+  }, new SeenNamespaces());
+}
+
+Deno.test("ConnectionEndings.endGone() tries ten times, and says the error once", async () => {
+  using netns = Netns.current();
+  const { signal } = new AbortController();
+  const said: string[] = [];
+  configureLogging({ write: (line) => void said.push(line) });
+  const endings = endingsOf(() => Promise.reject(new Error("no memory")));
+  const pod = attachment("a");
+  const outcomes: string[] = [];
+  for (let tries = 1; tries <= 10; tries++) {
+    const isOwed = await endings.endGone(pod, [GATEWAY], { netns, signal });
+    outcomes.push(`${isOwed} ${endings.owed(pod, []).join()}`);
+  }
+  assert.deepEqual(outcomes, [...Array(9).fill(`true ${GATEWAY}`), "false "]);
+  assert.deepEqual(said.map((each) => each.includes("no memory")), [
+    true,
+    false,
+  ]);
+});
+
+Deno.test("ConnectionEndings.endGone() is to be tried again after a program held the kernel up, and is not at the end of coild", async () => {
+  using netns = Netns.current();
+  const stop = new AbortController();
+  const { signal } = stop;
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const held = promise.then(() => {});
+  const answers = [{ aborted: 0, forgotten: 1, held }];
+  const endings = endingsOf(async () => {
+    signal.throwIfAborted();
+    return answers.pop() ?? { aborted: 1, forgotten: 1 };
+  });
+  const end = () =>
+    endings.endGone(attachment("a"), [GATEWAY], { netns, signal });
+  assert.deepEqual([await end(), await end()], [true, true]);
+  resolve();
+  await held;
+  assert.equal(await end(), false);
+  assert.deepEqual(endings.owed(attachment("a"), []), []);
+  stop.abort(new Error("coild ends"));
+  await assert.rejects(end(), /coild ends/);
 });

@@ -49,7 +49,7 @@ export interface EgressReconcilerOptions {
 
 /** Reported problems of a pod, so that they are not reported again. */
 interface PodNotes {
-  /** Between looks for its network namespace, which is not found. */
+  /** Between updates: its network namespace is not found, or something has to wait. */
   readonly wait?: Backoff | undefined;
   /** The pods that have one of its addresses, too. */
   readonly conflict?: string | undefined;
@@ -187,8 +187,8 @@ export class EgressReconciler {
     const outcome = attachment === undefined
       ? "not found"
       : await this.#update(attachment, { key, signal });
-    if (outcome === "not found") {
-      return { requeueAfterMs: this.#waitOf(key).nextMs() };
+    if (outcome === "not found" || outcome === "later") {
+      return { requeueAfterMs: this.#waitOf(key, outcome).nextMs() };
     }
     this.#note(key, { wait: undefined });
     // Behind all pods that wait.
@@ -300,10 +300,10 @@ export class EgressReconciler {
     return isConflict;
   }
 
-  #waitOf(key: string): Backoff {
+  #waitOf(key: string, outcome: "not found" | "later"): Backoff {
     const known = this.#notes.get(key)?.wait;
     if (known !== undefined) return known;
-    log.debug("Cannot find a pod's network namespace yet", { pod: key });
+    log.debug("Cannot finish a pod's egress yet", { pod: key, outcome });
     const wait = new Backoff({ initialMs: 200, maxMs: 60_000 });
     this.#note(key, { wait });
     return wait;

@@ -35,6 +35,8 @@ class Site {
   readonly chosen = new Set<string>();
   damage: readonly string[] = [];
   unsupported: Error | undefined;
+  /** Why connections cannot be ended. */
+  refusal: Error | undefined;
   /** What the API server has where that is not what is cached. */
   uncached: readonly string[] | undefined;
   /** What the EndpointSlices have. */
@@ -78,6 +80,7 @@ class Site {
       },
       endConnections: async (gateways) => {
         this.done.push(`end connections ${gateways.join(" ")}`);
+        if (this.refusal !== undefined) throw this.refusal;
         return { aborted: 0, forgotten: 0 };
       },
       clear: async () => this.done.push("clear") > 0,
@@ -352,6 +355,48 @@ Deno.test("a client's new connections leave a gateway that is gone before anythi
   site.senders = SENDERS;
   assert.equal(await site.update(BOTH), "done");
   assert.deepEqual(site.taken(), ["apply", "report"]);
+});
+
+/** A client of a gateway that is gone, through which its connections could not be ended. */
+async function owing(): Promise<Site> {
+  const site = await chooser();
+  site.senders = SENDERS.slice(1);
+  site.refusal = new Error("no memory");
+  assert.equal(await site.update(BOTH), "again");
+  assert.equal(await site.update(BOTH), "later");
+  const [gone = "", other = ""] = SENDERS;
+  const steps = ["choose", `end connections ${gone}`, "apply", "report"];
+  assert.deepEqual(site.taken(), steps);
+  assert.deepEqual(new Set(site.choices), new Set([other]));
+  return site;
+}
+
+Deno.test("connections through a gateway that is gone are ended later where they cannot be at once, and once", async () => {
+  const site = await owing();
+  const ending = `end connections ${SENDERS[0]}`;
+  assert.equal(await site.update(BOTH), "later");
+  assert.deepEqual(site.taken(), [ending, "apply", "report"]);
+  site.refusal = undefined;
+  assert.equal(await site.update(BOTH), "done");
+  assert.deepEqual(site.taken(), [ending, "apply", "report"]);
+  assert.equal(await site.update(BOTH), "done");
+  assert.deepEqual(site.taken(), ["report"]);
+});
+
+Deno.test("connections through a gateway that is back are not ended for what could not be ended before", async () => {
+  const site = await owing();
+  site.senders = SENDERS;
+  assert.equal(await site.update(BOTH), "done");
+  assert.deepEqual(site.taken(), ["apply", "report"]);
+  assert.equal(await site.update(BOTH), "done");
+  assert.deepEqual(site.taken(), ["report"]);
+});
+
+Deno.test("a pod that is gone owes no end of its connections", async () => {
+  const site = await owing();
+  site.setup.forget(ATTACHMENT.key);
+  await site.update(BOTH);
+  assert.deepEqual(site.taken(), ["forget c1", "choices", "apply", "report"]);
 });
 
 Deno.test("a gateway whose address another pod of the node has gets no packet of a client, even if the API server shows it", async () => {

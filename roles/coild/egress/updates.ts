@@ -3,7 +3,7 @@ import type {
   ClientPlan,
   GatewaySelection,
 } from "../../../lib/egress/mod.ts";
-import type { Address } from "../../../lib/inet/mod.ts";
+import { type Address, distinct } from "../../../lib/inet/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
 import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
@@ -51,6 +51,8 @@ export type UpdateOutcome =
   | "done"
   /** The first step is done; the next update does more. */
   | "again"
+  /** Something has to wait; the update after a while does it. */
+  | "later"
   /** The pod's network namespace cannot be found. */
   | "not found";
 
@@ -89,7 +91,9 @@ export class ClientUpdates {
         isNew: known.size === 0,
         signal,
       });
-    const isDone = unknown.length + goneOf(gateways, known).length === 0;
+    const owed = this.#with.endings.owed(attachment, gateways);
+    const gone = goneOf(gateways, known);
+    const isDone = unknown.length + gone.length + owed.length === 0;
     if (isDone && isSettled(state, planText(plan))) {
       const settled = { ...selection, gateways };
       this.#with.book.settle(attachment, { plan, selection: settled });
@@ -107,25 +111,27 @@ export class ClientUpdates {
     const before = state === undefined
       ? await readChosen(plan, { ...this.#with, gateways, netns })
       : { kept: gateways, known };
-    const gone = goneOf(before.kept, before.known);
-    if (state === undefined && gone.length > 0) {
-      await this.#expectGone(gone, { annotations, signal, ...before });
+    const ending = goneOf(before.kept, before.known);
+    if (state === undefined && ending.length > 0) {
+      await this.#expectGone(ending, { annotations, signal, ...before });
     }
-    try {
-      // While their packets take the old way; on another one only those that send would notice.
-      await this.#with.endings.end(attachment, gone, { netns, signal });
-    } finally {
-      await this.#converge(attachment, {
-        netns,
-        signal,
-        selection,
-        gateways: [
-          ...before.kept,
-          ...unknownGateways(unknown, { refused, others: gateways }),
-        ],
-      });
-    }
-    return await leave();
+    // While their packets take the old way; on another one only those that send would notice.
+    const isOwed = await this.#with.endings.endGone(
+      attachment,
+      distinct([...ending, ...owed]),
+      { netns, signal },
+    );
+    await this.#converge(attachment, {
+      netns,
+      signal,
+      selection,
+      gateways: [
+        ...before.kept,
+        ...unknownGateways(unknown, { refused, others: gateways }),
+      ],
+    });
+    const outcome = await leave();
+    return outcome === "done" && isOwed ? "later" : outcome;
   }
 
   /**
