@@ -108,6 +108,7 @@ Deno.test("coil status", async (t) => {
     const nobody = await plane.kubeconfigFor({ user: "stranger" });
     const refused = await status(nobody);
     assert.equal(refused.code, 1);
+    assert.match(refused.out, /^Not looked at: [^\n]+ \(forbidden\)\n/);
     assert.match(refused.out, /^Not looked at: pods \(forbidden\)$/m);
   });
 

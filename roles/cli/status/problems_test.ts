@@ -378,3 +378,11 @@ Deno.test("coil status shows which versions run while they differ", () => {
   assert.match(text, /^AddressPools: 1, Egresses: 1, Nodes: 2$/m);
   assert.match(text, /\nNo problems found\n$/);
 });
+
+Deno.test("coil status shows no section that it has nothing for", () => {
+  const pods = { what: "pods", why: "forbidden" } as const;
+  assert.equal(
+    formatReport(reportOf({ unseen: [pods] }, []), NOW),
+    "Not looked at: pods (forbidden)\n\nNo problems found in the rest\n",
+  );
+});

@@ -83,11 +83,11 @@ export function formatReport(report: StatusReport, now: Date): string {
     },
   ], report.leases);
   return [
-    ...(report.parts.length === 0 ? [] : [parts]),
-    ...(report.leases.length === 0 ? [] : [leases]),
+    report.parts.length === 0 ? "" : parts,
+    report.leases.length === 0 ? "" : leases,
     counts(report),
     formatProblems(report.problems, report.unseen),
-  ].join("\n");
+  ].filter((section) => section !== "").join("\n");
 }
 
 function counts({ pools, egresses, nodes }: StatusReport): string {
