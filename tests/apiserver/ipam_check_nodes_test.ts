@@ -128,10 +128,8 @@ Deno.test("coil ipam check sees what is on nodes", async (t) => {
     const links = await node.run("ip", "route", "show", "table", "116");
     const [, link = ""] = /^10.100.0.1 dev (\S+)/m.exec(links) ?? [];
     await node.run("ip", "link", "delete", link);
-    assert.deepEqual(
-      (await codes()).sort(),
-      ["address-without-interface", "pod-without-interface"],
-    );
+    // Once, whether or not coild has freed the address by now.
+    assert.deepEqual(await codes(), ["pod-without-interface"]);
     await coild.del(second);
     await lab.deletePod(second);
     await isKnown(0);

@@ -1,5 +1,9 @@
 import { keyText } from "../../cni/mod.ts";
-import type { NodeAddresses, TableEntry } from "../../cnirpc/inspection/mod.ts";
+import type {
+  NodeAddresses,
+  PodEntry,
+  TableEntry,
+} from "../../cnirpc/inspection/mod.ts";
 import { Address, Prefix } from "../../inet/mod.ts";
 import type { Problem } from "./problem.ts";
 
@@ -31,7 +35,8 @@ export const MIN_AGE_MS = 300_000;
  * Finds where a node's kernel, coild's table and the API server differ. What
  * is younger than `minAgeSeconds`, or has a call under way, is not looked at:
  * its pod's status may not be written yet. Where pods were not read, nothing
- * is found about them. Pure.
+ * is found about them. A lost interface is one finding: its pod's, or where no
+ * pod has its addresses that of coild's record. Pure.
  */
 export function nodeFindings(
   answer: NodeAddresses,
@@ -40,10 +45,12 @@ export function nodeFindings(
   const settled = answer.table.filter(({ isBusy, ageSeconds }) =>
     !isBusy && ageSeconds >= minAgeSeconds
   );
+  const cutOff = podsCutOff(answer);
+  const lost = new Set(cutOff.flatMap(({ ours }) => ours));
   return [
     ...ofKernel(answer),
-    ...settled.flatMap((entry) => ofEntry(answer, entry)),
-    ...ofPods(answer),
+    ...settled.flatMap((entry) => ofEntry(answer, entry, { lost })),
+    ...cutOff.map(({ pod, ours }) => ofPod(answer, pod, { ours })),
   ];
 }
 
@@ -91,7 +98,12 @@ function ofKernel(answer: NodeAddresses): NodeFinding[] {
   ];
 }
 
-function ofEntry(answer: NodeAddresses, entry: TableEntry): NodeFinding[] {
+/** `lost` are the addresses of pods that have a finding of their own. */
+function ofEntry(
+  answer: NodeAddresses,
+  entry: TableEntry,
+  { lost }: { readonly lost: ReadonlySet<string> },
+): NodeFinding[] {
   const { addresses, ageSeconds, state } = entry;
   const who = `container ${keyText(entry)}`;
   const minutes = `${Math.floor(ageSeconds / 60)}m`;
@@ -105,7 +117,7 @@ function ofEntry(answer: NodeAddresses, entry: TableEntry): NodeFinding[] {
     );
   }
   if (!answer.kernel.some((other) => keyText(other) === keyText(entry))) {
-    return found(
+    return addresses.some((text) => lost.has(text)) ? [] : found(
       "address-without-interface",
       `coild keeps it for ${who}, which has no interface; coild frees such addresses`,
     );
@@ -127,25 +139,40 @@ function ofEntry(answer: NodeAddresses, entry: TableEntry): NodeFinding[] {
     : [];
 }
 
-/** A pod of the node's blocks has an interface as soon as it has an address. */
-function ofPods(answer: NodeAddresses): NodeFinding[] {
+interface PodCutOff {
+  readonly pod: PodEntry;
+  /** Its addresses of the node's blocks. */
+  readonly ours: readonly string[];
+}
+
+/** A pod of the node's blocks has an interface as soon as it has an address; these have none. */
+function podsCutOff(answer: NodeAddresses): PodCutOff[] {
   const prefixes = Object.values(answer.blocks).flat()
     .flatMap((text) => Prefix.tryParse(text) ?? []);
   const present = new Set(answer.kernel.flatMap(({ addresses }) => addresses));
   return (answer.pods ?? []).filter(({ isEnding }) => !isEnding)
-    .flatMap(({ namespace, name, addresses }) => {
-      const ours = addresses.filter((text) => {
+    .map((pod) => ({
+      pod,
+      ours: pod.addresses.filter((text) => {
         const address = Address.tryParse(text);
         return address !== undefined &&
           prefixes.some((prefix) => prefix.contains(address));
-      });
-      return ours.length === 0 || ours.some((text) => present.has(text))
-        ? []
-        : [finding(answer, ours, {
-          code: "pod-without-interface",
-          holder: `${namespace}/${name}`,
-          message:
-            `assigned to Pod ${namespace}/${name}, but no interface of the node has it`,
-        })];
-    });
+      }),
+    }))
+    .filter(({ ours }) =>
+      ours.length > 0 && !ours.some((text) => present.has(text))
+    );
+}
+
+function ofPod(
+  answer: NodeAddresses,
+  { namespace, name }: PodEntry,
+  { ours }: Pick<PodCutOff, "ours">,
+): NodeFinding {
+  return finding(answer, ours, {
+    code: "pod-without-interface",
+    holder: `${namespace}/${name}`,
+    message:
+      `assigned to Pod ${namespace}/${name}, but no interface of the node has it`,
+  });
 }

@@ -89,9 +89,30 @@ for (
     [
       "the kernel has lost the interface of a pod that is there",
       { kernel: [] },
+      [`pod-without-interface Address ${ON}`],
+    ],
+    [
+      "the release of such a pod's interface has not ended",
+      { kernel: [], table: [table("c1", DUAL, { state: "releasing" })] },
       [
-        `address-without-interface Address ${ON}`,
+        `release-stuck Address ${ON}`,
         `pod-without-interface Address ${ON}`,
+      ],
+    ],
+    [
+      "a pod and another container have lost their interfaces",
+      { kernel: [], table: [table("c1", ["10.2.0.8"])] },
+      [
+        "address-without-interface Address 10.2.0.8 on Node n1",
+        `pod-without-interface Address ${ON}`,
+      ],
+    ],
+    [
+      "a pod's former interface is lost, and another one has the address",
+      { kernel: [kernel("c2", DUAL)], table: [table("c1", DUAL)] },
+      [
+        `interface-not-recorded Address ${ON}`,
+        `address-without-interface Address ${ON}`,
       ],
     ],
     [
