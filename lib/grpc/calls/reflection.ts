@@ -34,6 +34,7 @@ export class Reflection {
   }
 
   #addFile(file: DescFile): void {
+    // mutate: either way it is there once; this saves time.
     if (this.#filesByName.has(file.proto.name)) return;
     this.#filesByName.set(file.proto.name, file);
     for (const symbol of symbolsOf(file)) this.#filesBySymbol.set(symbol, file);
@@ -71,6 +72,7 @@ export class Reflection {
     if (file === undefined) return notFound(name);
     const files = new Set<DescFile>();
     const visit = (next: DescFile) => {
+      // mutate: as above.
       if (files.has(next)) return;
       files.add(next);
       next.dependencies.forEach(visit);

@@ -19,3 +19,23 @@ Deno.test("server reflection refuses what it would repeat at length", () => {
   );
   assert.ok(route.answer(new Uint8Array()).length > 0);
 });
+
+Deno.test("server reflection reads the descriptors when it is first asked, and only then", () => {
+  let reads = 0;
+  const definition: typeof ServerReflection = Object.create(ServerReflection, {
+    file: {
+      get() {
+        reads++;
+        return ServerReflection.file;
+      },
+    },
+  });
+  const handle = () => Promise.resolve(new Uint8Array());
+  const routes = makeRoutes({ definition, handle });
+  const path = `/${ServerReflection.typeName}/ServerReflectionInfo`;
+  const route = routes.get(path);
+  assert.ok(route?.kind === "stream");
+  assert.equal(reads, 0);
+  for (let i = 0; i < 2; i++) route.answer(new Uint8Array());
+  assert.equal(reads, 1);
+});
