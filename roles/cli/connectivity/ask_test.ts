@@ -106,6 +106,29 @@ Deno.test("askAll() asks a pod that did not answer once more, with what failed e
   assert.deepEqual(said, ["4 probes failed: repeating these"]);
 });
 
+Deno.test("askAll() keeps what a pod answered before it did not, and asks it the rest", async () => {
+  const [probe] = PROBES;
+  assert.ok(probe !== undefined);
+  const probes = Array.from({ length: 501 }, () => ({ ...probe }));
+  const { calls, results, unasked } = await asked(
+    (_pod, call, { questions }) =>
+      call === 2 ? 1 : questions.map(() => ANSWERED),
+    probes,
+  );
+  assert.deepEqual(calls, ["probe-0 1", "probe-0 1", "probe-0 500"]);
+  assert.deepEqual([results.length, unasked], [501, []]);
+});
+
+Deno.test("askAll() says of a pod that answers the first time only what it answered then", async () => {
+  const { results, unasked } = await asked((pod, call, { questions }) => {
+    if (pod === "probe-1") return questions.map(() => ANSWERED);
+    return call === 1 ? questions.map(() => FAILED) : 1;
+  });
+  assert.deepEqual(results.map(({ probe }) => probe), PROBES);
+  assert.equal(failuresOf(results).length, 3);
+  assert.deepEqual(unasked, [{ pod: PODS[0], why: "Error: what?" }]);
+});
+
 Deno.test("askAll() does not call failed what Ctrl-C or the end of the time cuts short", async () => {
   const controller = new AbortController();
   const { said, unasked } = await asked(
