@@ -1,17 +1,12 @@
 // `coil ipam check` of a large cluster, on the real API server.
-import {
-  ADDRESS_POOLS,
-  newAddressBlock,
-  type Pool,
-  poolOf,
-} from "../../lib/api/mod.ts";
+import { ADDRESS_POOLS, poolOf } from "../../lib/api/mod.ts";
 import { Address } from "../../lib/inet/mod.ts";
 import { KubeClient } from "../../lib/kube/mod.ts";
 import { installCrds } from "../apiserver/crds.ts";
 import { ControlPlane, removeLabOnSignals, sleep } from "../lab/mod.ts";
 import { type Figure, figure } from "./figures.ts";
 import { peakOf } from "./process_memory.ts";
-import { storeObjects, storePods } from "./scale/stored_pods.ts";
+import { storeBlocks, storeObjects, storePods } from "./scale/stored.ts";
 
 const NAME = "bench-check";
 const NODES = 5_000;
@@ -68,43 +63,22 @@ async function storeCluster(plane: ControlPlane, nodes: number): Promise<void> {
     const node = { apiVersion: "v1", kind: "Node", metadata };
     return [`/registry/minions/${name}`, node];
   });
-  await storeObjects(
-    plane,
-    BLOCKS_EACH * nodes,
-    (index) => storedBlock(pool, { index, node: nodeOf(index) }),
-  );
-  const first = Address.parse("10.64.0.0");
   const blocks = BLOCKS_EACH * nodes;
+  await storeBlocks(plane, blocks, {
+    pool,
+    blockOf: (index) => ({
+      index,
+      node: nodeOf(index),
+      nodeAddresses: "192.0.2.1",
+    }),
+  });
+  const first = Address.parse("10.64.0.0");
   await storePods(plane, PODS_EACH * nodes, (index) => {
     // Two pods of each block.
     const offset = 32 * (index % blocks) + Math.floor(index / blocks);
     const address = first.offset(BigInt(offset)).toString();
     return { node: nodeOf(index % blocks), address };
   });
-}
-
-function storedBlock(
-  pool: Pool,
-  { index, node }: { readonly index: number; readonly node: string },
-): readonly [string, object] {
-  const block = newAddressBlock(pool, {
-    index,
-    node,
-    nodeAddresses: "192.0.2.1",
-    requestUid: crypto.randomUUID(),
-  });
-  if (block === undefined) throw new RangeError(`There is no block ${index}`);
-  const { name = "" } = block.metadata;
-  const metadata = {
-    ...block.metadata,
-    uid: crypto.randomUUID(),
-    creationTimestamp: "2026-01-01T00:00:00Z",
-    generation: 1,
-  };
-  return [`/registry/coil.cybozu.com/addressblocks/${name}`, {
-    ...block,
-    metadata,
-  }];
 }
 
 /** Runs the command once. @throws {Error} unless it read all and found that all is well */

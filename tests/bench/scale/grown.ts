@@ -1,19 +1,12 @@
-// What 50,000 blocks and 150,000 pods cost: lists of blocks, coil-router, coil-controller.
+// What 50,000 blocks cost: lists of them, and coil-router.
 import {
   ADDRESS_BLOCKS,
   ADDRESS_POOLS,
-  type AddressPool,
   newAddressBlock,
   poolOf,
 } from "../../../lib/api/mod.ts";
-import {
-  Informer,
-  KubeClient,
-  PODS,
-  resourcePath,
-} from "../../../lib/kube/mod.ts";
+import { Informer, KubeClient, resourcePath } from "../../../lib/kube/mod.ts";
 import { NODE_LABEL } from "../../../lib/names/mod.ts";
-import { patchPodStatus } from "../../apiserver/patch_status.ts";
 import type { CoilCluster } from "../../lab/coil.ts";
 import {
   createMemoryGroup,
@@ -28,8 +21,6 @@ import {
   processorSeconds,
   workingSetOf,
 } from "../process_memory.ts";
-import { createPodsElsewhere } from "./objects.ts";
-import { storePodsElsewhere } from "./stored_pods.ts";
 
 const BLOCKS = resourcePath(ADDRESS_BLOCKS);
 const SETTLE_MS = 10_000;
@@ -37,10 +28,8 @@ const CHANGES_PER_S = 15;
 const CHANGES_S = 180;
 /** Numbers of blocks that nobody has yet. */
 const SPARE_INDEX = 300_000;
-/** On a machine that has much else to do, 150,000 pods take more than five minutes. */
+/** A busy machine takes minutes for so many. */
 const READY_MS = 900_000;
-/** An address of the first block of the pool "big" (objects.ts). */
-const MARKED = "10.48.212.1";
 
 /** One node's blocks by label, one block, and all of them by a list and by a watch, each from the server's cache. */
 export async function listFigures(plane: ControlPlane): Promise<Figure[]> {
@@ -161,50 +150,4 @@ async function changeBlocks(
     const dueMs = startMs + 1000 * (i + 1) / CHANGES_PER_S;
     await sleep(Math.max(0, dueMs - performance.now()));
   }
-}
-
-/** coil-controller, which watches all pods, blocks and nodes: while they come, and started when they are there. */
-export async function controllerFigures(
-  cluster: CoilCluster,
-  pods: number,
-): Promise<Figure[]> {
-  const { plane, controller } = cluster;
-  if (controller === undefined) throw new Error("No coil-controller runs");
-  await storePodsElsewhere(plane, pods);
-  // It comes last: when its address counts, all others have been read.
-  await createPodsElsewhere(plane, 1);
-  const marked = { namespace: "elsewhere", name: "pod-0" };
-  await patchPodStatus(plane, marked, { ips: [MARKED] });
-  await addressesCount(plane, "1");
-  await sleep(SETTLE_MS);
-  const grownMiB = memoryOf(controller.pid).residentMiB;
-  await controller.kill9();
-  const path = resourcePath(PODS, marked);
-  await plane.request("DELETE", `${path}?gracePeriodSeconds=0`);
-  const { pid } = await cluster.startController();
-  await addressesCount(plane, "0");
-  await sleep(SETTLE_MS);
-  const { residentMiB, anonymousMiB } = memoryOf(pid);
-  return [
-    figure("rss.controller.pods", "MiB", [grownMiB], { target: "≤ 150" }),
-    figure("rss.controller.pods.start", "MiB", [residentMiB], {
-      target: "≤ 150",
-    }),
-    figure("anonymous.controller.pods.start", "MiB", [anonymousMiB]),
-    figure("rss.controller.pods.peak", "MiB", [peakOf(pid)], {
-      target: "≤ 150",
-    }),
-  ];
-}
-
-/** Waits until coil-controller has counted so many addresses of pods in the pool "big". */
-async function addressesCount(
-  plane: ControlPlane,
-  count: string,
-): Promise<void> {
-  await eventually("the pods' addresses to be counted", async () => {
-    const path = resourcePath(ADDRESS_POOLS, { name: "big" });
-    const { status } = await plane.request("GET", path) as AddressPool;
-    return status?.ipv4?.used === count;
-  }, { timeoutMs: READY_MS, intervalMs: 2_000 });
 }

@@ -20,7 +20,8 @@ import {
   createNodes,
   requestBlocks,
 } from "./objects.ts";
-import { controllerFigures, listFigures, routerFigures } from "./grown.ts";
+import { controllerFigures } from "./controller.ts";
+import { listFigures, routerFigures } from "./grown.ts";
 import { restartFigures } from "./restart.ts";
 import { ServerCounts } from "./server_counts.ts";
 import { watchFigures } from "./watches.ts";
@@ -45,7 +46,6 @@ export interface ScaleBench {
 
 const SETTLE_MS = 5_000;
 const BLOCKS_EACH = 10;
-const PODS_EACH = 30;
 /** Whose coilds watch as they are, in `restart`. */
 const WATCHING_NODES = 500;
 /** What can be measured without blocks. */
@@ -71,7 +71,7 @@ export async function scaleFigures(bench: ScaleBench): Promise<Figure[]> {
     list: () => listFigures(plane),
     router: () =>
       routerFigures(cluster, { blocks: BLOCKS_EACH * count, address }),
-    controller: () => controllerFigures(cluster, PODS_EACH * count),
+    controller: () => controllerFigures(cluster, { nodes: count }),
   };
   const asked = parts.includes("blocks") ? 1 : 0;
   const figures: Figure[] = [];

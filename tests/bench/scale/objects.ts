@@ -1,15 +1,14 @@
 // A cluster's size as the API server shows it: pods elsewhere, nodes, blocks.
 import {
-  ADDRESS_BLOCKS,
   ADDRESS_POOLS,
   BLOCK_REQUESTS,
-  newAddressBlock,
   newBlockRequest,
   poolOf,
 } from "../../../lib/api/mod.ts";
 import { Informer, KubeClient } from "../../../lib/kube/mod.ts";
 import type { ControlPlane } from "../../lab/mod.ts";
 import { many } from "../many.ts";
+import { storeBlocks } from "./stored.ts";
 
 const WIDTH = 32;
 /** The blocks before it are for requests, which get the first that are free. */
@@ -73,7 +72,7 @@ export async function createNodes(
   return nodes;
 }
 
-/** Creates `perNode` blocks for each of the nodes, which have this address, out of the pool `big`. */
+/** Stores `perNode` blocks for each of the nodes, which have this address, out of the pool `big`. */
 export async function createBlocks(
   plane: ControlPlane,
   options: {
@@ -84,17 +83,13 @@ export async function createBlocks(
 ): Promise<void> {
   using client = await KubeClient.load({ kubeconfig: plane.kubeconfig });
   const pool = poolOf(await client.get(ADDRESS_POOLS, { name: "big" }));
-  await many(options.nodes * options.perNode, WIDTH, async (index) => {
-    const block = newAddressBlock(pool, {
+  await storeBlocks(plane, options.nodes * options.perNode, {
+    pool,
+    blockOf: (index) => ({
       index: FIRST_INDEX + index,
       node: `big-${index % options.nodes}`,
       nodeAddresses: options.address,
-      requestUid: crypto.randomUUID(),
-    });
-    if (block === undefined) {
-      throw new RangeError(`Cannot create block ${index}: pool "big" has none`);
-    }
-    await client.create(ADDRESS_BLOCKS, block);
+    }),
   });
 }
 

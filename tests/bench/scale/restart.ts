@@ -19,7 +19,7 @@ import type {
   WatchingNode,
 } from "./daemon_watches.ts";
 import type { BigNode } from "./objects.ts";
-import { storePodsElsewhere } from "./stored_pods.ts";
+import { storePodsElsewhere } from "./stored.ts";
 import { waitFigures } from "./waits.ts";
 
 const FLOW_CONTROL =

@@ -1,4 +1,4 @@
-// How long another program waits while the API server comes back.
+// How long another program waits for the API server.
 import { type Figure, figure } from "../figures.ts";
 
 /** What became of one request. */
@@ -33,7 +33,8 @@ const FAILURES: readonly (readonly [string, (status: number) => boolean])[] = [
   ["5xx", (status) => status >= 500],
 ];
 
-function isSuccess({ status }: Asked): boolean {
+/** Whether it was answered as asked. */
+export function isSuccess({ status }: Asked): boolean {
   return status >= 200 && status < 300;
 }
 

@@ -1,5 +1,6 @@
 // Objects written into etcd as the API server stores them: so many cannot be
 // created one by one in a bench's time.
+import { newAddressBlock, type Pool } from "../../../lib/api/mod.ts";
 import type { ControlPlane } from "../../lab/mod.ts";
 
 const PROGRAM = new URL("./etcd_writer_program.ts", import.meta.url).pathname;
@@ -14,22 +15,30 @@ const ELSEWHERE = Array.from({ length: 100 }, (_, i) => `elsewhere-${i}`);
 export interface StoredPod {
   readonly node: string | undefined;
   readonly address: string;
+  /** Default: "elsewhere". */
+  readonly namespace?: string;
+  readonly annotations?: Readonly<Record<string, string>> | undefined;
+  readonly labels?: Readonly<Record<string, string>>;
 }
 
-/** Stores so many pods, each some 6 kB, as pods of Deployments are; of nodes that do not run Coil, or of those that are named, in turn. */
+/** Stores so many pods of nodes that do not run Coil, or of those that are named, in turn; with annotations, if there are any. */
 export async function storePodsElsewhere(
   plane: ControlPlane,
   count: number,
-  { nodes = ELSEWHERE }: { readonly nodes?: readonly string[] } = {},
+  { nodes = ELSEWHERE, annotationsOf }: {
+    readonly nodes?: readonly string[];
+    readonly annotationsOf?: (index: number) => StoredPod["annotations"];
+  } = {},
 ): Promise<void> {
   await storePods(plane, count, (index) => ({
     node: nodes[index % nodes.length],
     address: [10, 200 + (index >> 16), (index >> 8) & 255, index & 255]
       .join("."),
+    annotations: annotationsOf?.(index),
   }));
 }
 
-/** Stores so many pods of namespace "elsewhere". */
+/** Stores so many pods, each some 6 kB, as pods of Deployments are. */
 export async function storePods(
   plane: ControlPlane,
   count: number,
@@ -37,8 +46,32 @@ export async function storePods(
 ): Promise<void> {
   await storeObjects(plane, count, (index) => {
     const pod = storedPod(index, podOf(index));
-    return [`/registry/pods/elsewhere/${pod.metadata.name}`, pod];
+    const { namespace, name } = pod.metadata;
+    return [`/registry/pods/${namespace}/${name}`, pod];
   });
+}
+
+/** A block that is stored. */
+export interface StoredBlock {
+  readonly index: number;
+  readonly node: string;
+  readonly nodeAddresses: string;
+}
+
+/** Stores so many blocks of a pool. */
+export async function storeBlocks(
+  plane: ControlPlane,
+  count: number,
+  { pool, blockOf }: {
+    readonly pool: Pool;
+    readonly blockOf: (index: number) => StoredBlock;
+  },
+): Promise<void> {
+  await storeObjects(
+    plane,
+    count,
+    (index) => storedBlock(pool, blockOf(index)),
+  );
 }
 
 /** Writes objects under their keys, by a program beside etcd. */
@@ -79,16 +112,42 @@ function* transactions(
   }
 }
 
-function storedPod(index: number, { node, address }: StoredPod) {
+function storedBlock(
+  pool: Pool,
+  options: StoredBlock,
+): readonly [string, object] {
+  const requestUid = crypto.randomUUID();
+  const block = newAddressBlock(pool, { ...options, requestUid });
+  if (block === undefined) {
+    throw new RangeError(`The pool has no block ${options.index}`);
+  }
+  const { name = "" } = block.metadata;
+  const metadata = {
+    ...block.metadata,
+    uid: crypto.randomUUID(),
+    creationTimestamp: "2026-01-01T00:00:00Z",
+    generation: 1,
+  };
+  return [`/registry/coil.cybozu.com/addressblocks/${name}`, {
+    ...block,
+    metadata,
+  }];
+}
+
+function storedPod(
+  index: number,
+  { node, address, namespace = "elsewhere", annotations, labels }: StoredPod,
+) {
   return {
     apiVersion: "v1",
     kind: "Pod",
     metadata: {
       name: `stored-${index}`,
-      namespace: "elsewhere",
+      namespace,
       uid: crypto.randomUUID(),
       creationTimestamp: "2026-01-01T00:00:00Z",
-      labels: { app: "stored", "pod-template-hash": "5d4f8f0" },
+      labels: { app: "stored", "pod-template-hash": "5d4f8f0", ...labels },
+      annotations,
       managedFields: [MANAGED],
     },
     spec: {
