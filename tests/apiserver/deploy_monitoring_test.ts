@@ -182,7 +182,10 @@ async function usePoolUp(cluster: CoilCluster, node: LabNode): Promise<void> {
     namespace: "tiny",
     name: "two",
   });
-  await assert.rejects(cluster.addOnce(node, two), /the pool has no free block/);
+  await assert.rejects(
+    cluster.addOnce(node, two),
+    /the pool has no free block/,
+  );
 }
 
 /** The document's command shows where the time of an ADD went. */
