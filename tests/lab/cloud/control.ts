@@ -6,10 +6,10 @@ import type { Fault } from "./faults.ts";
 export interface Commands {
   /** Lets calls fail. */
   fault(fault: Fault): void;
-  /** Ends all faults. */
+  /** Ends all faults, and gives the answers that they hold back. */
   clearFaults(): void;
-  /** Makes the cloud slower or faster from now on. */
-  setPace(pace: Partial<Pace>): void;
+  /** Makes the cloud slower or faster from now on. Links that wait are plugged when `plugMs` is set to 0. */
+  setPace(pace: Partial<Pace>): Promise<void>;
   /** Gives the VPC other networks. */
   setVpc(vpc: Partial<VpcConfig>): void;
   /** Replaces the credentials that are valid. */

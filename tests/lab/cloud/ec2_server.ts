@@ -63,9 +63,9 @@ export class Ec2Endpoint {
       code,
       fault: fault?.kind,
     });
-    const { cut, lateMs = 0 } = effectOf(fault);
+    const { lateMs = 0, ...effect } = effectOf(fault, faults);
     const later = lateMs + this.#options.account.pace.answerMs;
-    return { status, type: XML, body, cut, lateMs: later };
+    return { status, type: XML, body, ...effect, lateMs: later };
   }
 
   /** What an operator does by hand: it is not signed, not recorded, and nothing goes wrong on purpose. */
@@ -154,8 +154,11 @@ function failure(error: Ec2Error): Outcome {
 /** What a fault does to an answer. */
 export function effectOf(
   fault: Fault | undefined,
-): Pick<Answer, "cut" | "lateMs"> {
+  faults: Faults,
+): Pick<Answer, "cut" | "after" | "lateMs"> {
   if (fault?.kind === "cut") return { cut: "all" };
   if (fault?.kind === "half") return { cut: "half" };
-  return { lateMs: fault?.kind === "late" ? fault.ms : undefined };
+  if (fault?.kind !== "late") return {};
+  const { ms } = fault;
+  return ms === undefined ? { after: faults.cleared() } : { lateMs: ms };
 }

@@ -1,6 +1,7 @@
 import {
   Allowance,
   type Clock,
+  Gate,
   type Rate,
   systemClock,
 } from "../../../lib/async/mod.ts";
@@ -25,8 +26,8 @@ export type FaultKind =
   | { readonly kind: "cut"; readonly when: "before" | "after" }
   /** The connection is closed in the middle of the answer, after the change. */
   | { readonly kind: "half" }
-  /** The change is made at once, the answer comes later. */
-  | { readonly kind: "late"; readonly ms: number }
+  /** The change is made at once, the answer comes later: without a time when the faults are cleared. */
+  | { readonly kind: "late"; readonly ms?: number }
   /** Calls beyond the rate are refused with `RequestLimitExceeded`, as those of a whole account are. */
   | { readonly kind: "throttle" } & Rate;
 
@@ -41,6 +42,7 @@ interface InForce {
 export class Faults {
   readonly #clock: Clock;
   #inForce: InForce[] = [];
+  #cleared = new Gate();
 
   constructor(clock: Clock = systemClock) {
     this.#clock = clock;
@@ -54,8 +56,16 @@ export class Faults {
     this.#inForce.push({ fault, left: fault.times ?? Infinity, allowance });
   }
 
+  /** Ends those in force, and the wait for answers that they hold back. */
   clear(): void {
     this.#inForce = [];
+    this.#cleared.open();
+    this.#cleared = new Gate();
+  }
+
+  /** Resolves when they are cleared next. */
+  cleared(): Promise<void> {
+    return this.#cleared.wait();
   }
 
   /** The fault of a call that comes now, which counts as one of its times. */

@@ -17,6 +17,8 @@ export interface Answer {
   readonly headers?: Readonly<Record<string, string>>;
   /** Closes the connection without an answer, or in the middle of it. */
   readonly cut?: "all" | "half" | undefined;
+  /** When to answer, if not at once, and how long after that. */
+  readonly after?: Promise<void> | undefined;
   readonly lateMs?: number | undefined;
 }
 
@@ -43,6 +45,7 @@ export class HttpServer implements AsyncDisposable {
       const socket = incoming.socket;
       const respond = async () => {
         const given = await answer(await read(incoming));
+        await given.after;
         if (given.lateMs) await sleep(given.lateMs);
         if (given.cut === "all") return void socket.destroy();
         const body = new TextEncoder().encode(given.body);

@@ -63,7 +63,7 @@ export class ImdsEndpoint {
     const { status } = answer;
     const caller = instance.id;
     calls.note({ call, parameters: {}, caller, status, fault: fault?.kind });
-    return { ...answer, ...effectOf(fault) };
+    return { ...answer, ...effectOf(fault, faults) };
   }
 
   #answer(

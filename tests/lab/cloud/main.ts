@@ -38,7 +38,10 @@ const imds = new ImdsEndpoint({
 const commands: Commands = {
   fault: (fault) => faults.add(fault),
   clearFaults: () => faults.clear(),
-  setPace: (pace) => void (account.pace = { ...account.pace, ...pace }),
+  setPace: async (pace) => {
+    account.pace = { ...account.pace, ...pace };
+    if (pace.plugMs === 0) await fabric?.apply(account.enis());
+  },
   setVpc: (vpc) => void (account.vpc = { ...account.vpc, ...vpc }),
   setCredentials: (others) => void (credentials = others),
   forgetTokens: () => imds.forgetTokens(),
