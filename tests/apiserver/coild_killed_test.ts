@@ -7,7 +7,7 @@ import { spawnProcess } from "../lab/process.ts";
 import { type Coild, CoildLab, type Sandbox } from "./coild_lab.ts";
 import { addressesInside, assertNoDuplicates } from "./pod_addresses.ts";
 
-const ARGS = ["--cooldown=0s", "--block-request-timeout=60s"];
+const ARGS = ["--cooldown=0s"];
 /** What the daemon asks of kernel and API server, and hears of them. */
 const STEPS = "sendto,sendmsg,recvfrom,recvmsg,setns";
 /** More than an ADD has. */

@@ -14,8 +14,10 @@ import {
   CNIErrorSchema,
   StatusSchema,
 } from "../../lib/cnirpc/mod.ts";
+import { askAddresses } from "../../lib/cnirpc/inspection/mod.ts";
 import { codeName, GrpcError } from "../../lib/grpc/mod.ts";
 import { callUnary } from "../../lib/grpc/testing.ts";
+import { nameText } from "../../lib/names/mod.ts";
 import {
   type AuditPolicy,
   ControlPlane,
@@ -35,6 +37,16 @@ const POLICIES = new URL("../../deploy/policies", import.meta.url).pathname;
 
 /** Where a pod finds its service account. */
 const ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount";
+
+/**
+ * How long ADD waits for a block, unless a test says so: on a busy machine 10 s,
+ * the default, may be over before there is one, and a kubelet would call again.
+ */
+const BLOCK_TIMEOUT = "--block-request-timeout=130s";
+/** Longer than that. */
+const CALL_TIMEOUT_MS = 140_000;
+/** More than the 25 s after which the daemon ends with work undone. */
+const STOP_MS = 60_000;
 
 /** A call that the daemon refused. */
 export class CallError extends Error {
@@ -148,7 +160,7 @@ export class Coild implements AsyncDisposable {
         socketPath: this.socketPath,
         method: `/pkg.cnirpc.CNI/${method}`,
         message: toBinary(CNIArgsSchema, args),
-        timeoutMs: changes.timeoutMs ?? 60_000,
+        timeoutMs: changes.timeoutMs ?? CALL_TIMEOUT_MS,
         ...(changes.signal && { signal: changes.signal }),
       });
     } catch (error) {
@@ -205,6 +217,17 @@ export class Coild implements AsyncDisposable {
     return await this.node.run("curl", "-s", url);
   }
 
+  /** Waits until its cache has these pods: for others an ADD asks the API server. */
+  async knows(...sandboxes: readonly Sandbox[]): Promise<void> {
+    await eventually("the pods in coild's cache", async () => {
+      const { pods = [] } = await askAddresses(this.socketPath, {
+        signal: AbortSignal.timeout(CALL_TIMEOUT_MS),
+      });
+      const known = new Set(pods.map(nameText));
+      return sandboxes.every((sandbox) => known.has(nameText(sandbox)));
+    }, { intervalMs: 300 }); // it answers four times a second
+  }
+
   /** Resolves when STATUS says that ADD is served. */
   async ready(): Promise<void> {
     try {
@@ -220,8 +243,13 @@ export class Coild implements AsyncDisposable {
     throw new Error(`Cannot go on: ${await this.process.logs()}`);
   }
 
+  /** Ends it as a kubelet does, which is more patient than the daemon itself. */
+  async stop(): Promise<Deno.CommandStatus> {
+    return await this.process.stop({ graceMs: STOP_MS });
+  }
+
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.process.stop({ graceMs: 25_000 });
+    await this.stop();
   }
 }
 
@@ -412,7 +440,8 @@ export class CoildLab implements AsyncDisposable {
     args: readonly string[] = [],
     options: SpawnOptions = {},
   ): Promise<Coild> {
-    const coild = await this.spawnCoild(node, args, options);
+    const all = [BLOCK_TIMEOUT, ...args];
+    const coild = await this.spawnCoild(node, all, options);
     await coild.ready();
     return coild;
   }

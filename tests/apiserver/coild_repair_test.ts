@@ -85,7 +85,7 @@ Deno.test("coild makes good an emptied pod table", async (t) => {
   await t.step(
     "emptied while coild runs: the next comparison restores the routes",
     async () => {
-      await coild.process.stop({ graceMs: 25_000 });
+      await coild.stop();
       coild = await lab.startCoild(node, ARGS);
       await flush("-4", "-6");
       await eventually(
@@ -116,5 +116,5 @@ Deno.test("coild makes good an emptied pod table", async (t) => {
     },
   );
 
-  await coild.process.stop({ graceMs: 25_000 });
+  await coild.stop();
 });
