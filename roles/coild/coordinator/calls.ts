@@ -105,10 +105,10 @@ export class CoordinatorCalls {
 
   /** The pod's owner can find the machine, or mend the gateway. */
   #report({ request }: PluginCall, problem: NetworkProblem): void {
-    const { args: { K8S_POD_NAMESPACE: namespace, K8S_POD_NAME: name } } =
-      request;
+    const { K8S_POD_NAMESPACE: namespace, K8S_POD_NAME: name } = request.args;
+    const { K8S_POD_UID: uid } = request.args;
     if (!namespace || !name) return;
-    this.#with.events.record({ namespace, name }, {
+    this.#with.events.record({ namespace, name, uid: uid || undefined }, {
       ...eventOf(problem, request.ifname),
       annotations: { [CONTAINER_ID_ANNOTATION]: request.containerId },
     });

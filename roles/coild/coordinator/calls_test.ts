@@ -217,8 +217,8 @@ async function eventsOf(
     machine,
     pods: { find: () => Promise.reject(new PodNotFoundError("web")) },
     events: {
-      record: ({ namespace, name }, { type, reason, annotations }) =>
-        events.push([namespace, name, type, reason, annotations]),
+      record: (pod, { type, reason, annotations }) =>
+        events.push([pod, type, reason, annotations]),
     },
     metrics: new CoordinatorMetrics(createRegistry(), {
       ageSeconds: 1,
@@ -248,11 +248,16 @@ Deno.test("CoordinatorCalls shows the pod's owner which machine has its address,
   const answers = () => Promise.resolve(false);
   const findConflict = () => Promise.resolve("02:00:00:00:00:99");
   const annotations = { [CONTAINER_ID_ANNOTATION]: "cid" };
-  const of = (reason: string) => [
-    ["apps", "web", "Warning", reason, annotations],
+  const of = (reason: string, uid?: string) => [
+    [{ namespace: "apps", name: "web", uid }, "Warning", reason, annotations],
   ];
   assert.deepEqual(await eventsOf({ answers }), of("GatewayUnreachable"));
   assert.deepEqual(await eventsOf({ findConflict }), of("AddressConflict"));
+  const told = { ...ARGS, K8S_POD_UID: "u" };
+  assert.deepEqual(
+    await eventsOf({ answers }, told),
+    of("GatewayUnreachable", "u"),
+  );
   const { K8S_POD_NAME: _, ...nameless } = ARGS;
   assert.deepEqual(await eventsOf({ answers }, nameless), []);
 });

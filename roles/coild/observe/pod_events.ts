@@ -7,6 +7,15 @@ import {
   type NamespacedName,
 } from "../../../lib/names/mod.ts";
 
+/** The pod that an Event is about. */
+export interface ReportedPod extends NamespacedName {
+  /**
+   * As the runtime has it, by which `kubectl describe` looks for a static pod's Events, too. Without it
+   * that of the cached pod of the name, which may be the one before.
+   */
+  readonly uid?: string | undefined;
+}
+
 /**
  * Reports by an Event on a pod why the pod cannot start, or what is wrong
  * with its egress, where an admin can do something about it. What passes by itself makes no Event; repetitions are
@@ -22,7 +31,7 @@ export class PodEvents {
   }
 
   /** Reports the failure of an ADD. Never throws. */
-  addFailed(pod: NamespacedName, error: unknown, containerId: string): void {
+  addFailed(pod: ReportedPod, error: unknown, containerId: string): void {
     const { event } = failureOf(error);
     if (event === undefined || !(error instanceof Error)) return;
     const message = error instanceof AddressError ? error.event : error.message;
@@ -31,8 +40,8 @@ export class PodEvents {
   }
 
   /** Reports something about a pod. Never throws. */
-  record({ namespace, name }: NamespacedName, info: EventInfo): void {
-    const uid = this.#pods.uidOf(namespace, name);
+  record(pod: ReportedPod, info: EventInfo): void {
+    const { namespace, name, uid = this.#pods.uidOf(namespace, name) } = pod;
     this.#recorder.event({
       apiVersion: "v1",
       kind: "Pod",

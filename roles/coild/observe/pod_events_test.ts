@@ -13,6 +13,9 @@ Deno.test("PodEvents reports on a pod what an admin can fix, and nothing that pa
   const error = new OutOfBlocksError("default");
   events.addFailed({ namespace: "team", name: "web" }, error, "c1");
   events.addFailed({ namespace: "team", name: "new" }, error, "c2");
+  // The cache has the pod before it of that name.
+  const next = { namespace: "team", name: "web", uid: "uid-of-next" };
+  events.addFailed(next, error, "c3");
   events.addFailed(
     { namespace: "team", name: "web" },
     new NotReadyError("x"),
@@ -30,6 +33,7 @@ Deno.test("PodEvents reports on a pod what an admin can fix, and nothing that pa
   assert.deepEqual(told, [
     [{ ...pod, name: "web", uid: "uid-of-web" }, infoOf("c1")],
     [{ ...pod, name: "new" }, infoOf("c2")],
+    [{ ...pod, name: "web", uid: "uid-of-next" }, infoOf("c3")],
   ]);
 });
 

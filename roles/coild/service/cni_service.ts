@@ -16,7 +16,7 @@ import {
 import type { EgressCalls } from "../egress/calls.ts";
 import type { CoildMetrics } from "../observe/metrics.ts";
 import type { PodEvents } from "../observe/pod_events.ts";
-import type { PodSource } from "../cluster/pod_source.ts";
+import type { PodFacts, PodSource } from "../cluster/pod_source.ts";
 import type { Readiness } from "../observe/readiness.ts";
 import type { CniMethods } from "./cni_calls.ts";
 
@@ -60,10 +60,13 @@ export class CniService implements CniMethods {
         () => locks.lock(keyText(request), { signal }),
       ),
     );
+    let { uid } = request.pod;
+    const onFound = (pod: PodFacts) => uid ??= pod.uid;
     try {
-      return await this.#attach(request, { held, signal });
+      return await this.#attach(request, { held, signal, onFound });
     } catch (error) {
-      events.addFailed(request.pod, error, request.containerId);
+      const { namespace, name } = request.pod;
+      events.addFailed({ namespace, name, uid }, error, request.containerId);
       throw error;
     }
   }
@@ -116,12 +119,17 @@ export class CniService implements CniMethods {
 
   async #attach(
     request: AddRequest,
-    options: { readonly held: DisposableStack; readonly signal: AbortSignal },
+    { onFound, ...options }: {
+      readonly held: DisposableStack;
+      readonly signal: AbortSignal;
+      readonly onFound: (pod: PodFacts) => void;
+    },
   ): Promise<Result> {
     const { attachments, egress, metrics, pods } = this.#with;
     const { held, signal } = options;
     const { pod, wanted } = await metrics.phase("pod", async () => {
       const pod = await pods.find(request.pod, { signal });
+      onFound(pod);
       // Asked first: a pod that cannot have its egress needs no address.
       return { pod, wanted: await egress.wanted(request, pod, { signal }) };
     });

@@ -9,7 +9,7 @@ import { PodAnnouncement } from "../calls/announcement.ts";
 import type { Attachments } from "../calls/attachments.ts";
 import type { EgressCalls } from "../egress/calls.ts";
 import { CoildMetrics } from "../observe/metrics.ts";
-import type { PodEvents } from "../observe/pod_events.ts";
+import type { PodEvents, ReportedPod } from "../observe/pod_events.ts";
 import { Readiness } from "../observe/readiness.ts";
 import { CniService } from "./cni_service.ts";
 
@@ -105,12 +105,15 @@ function serviceOf() {
           annotations: {},
           from: "cache",
           isGateway: false,
+          uid: "found",
         };
       },
     },
     events: {
-      addFailed: (_: unknown, error: unknown) =>
-        void done.push(`Event: ${error instanceof Error && error.message}`),
+      addFailed: ({ uid }: ReportedPod, error: unknown) =>
+        void done.push(
+          `Event of ${uid}: ${error instanceof Error && error.message}`,
+        ),
     } as unknown as PodEvents,
     metrics: new CoildMetrics(createRegistry({ defaults: false })),
   });
@@ -156,13 +159,22 @@ Deno.test("an ADD that is not coild's is refused first, without an Event", async
   assert.deepEqual(done, ["accept"]);
 });
 
-Deno.test("an ADD whose pod or network fails tells the pod's owner", async () => {
-  for (const failure of ["find", "wanted", "connect"]) {
+Deno.test("an ADD whose pod or network fails tells the pod's owner, by the runtime's UID or the one that was found", async () => {
+  const args = { ...REQUEST.args, K8S_POD_UID: "told" };
+  for (
+    const [failure, request, uid] of [
+      ["find", REQUEST, undefined],
+      ["wanted", REQUEST, "found"],
+      ["connect", REQUEST, "found"],
+      ["find", { ...REQUEST, args }, "told"],
+      ["connect", { ...REQUEST, args }, "told"],
+    ] as const
+  ) {
     const { service, done, failing, locks } = readyService();
     failing.add(failure);
-    await assert.rejects(service.add(REQUEST, { signal }));
+    await assert.rejects(service.add(request, { signal }));
     assert.equal(done.at(-2), `${failure} locked`);
-    assert.equal(done.at(-1), `Event: ${failure} failed`);
+    assert.equal(done.at(-1), `Event of ${uid}: ${failure} failed`);
     assert.ok(!locks.isLocked(LOCK));
   }
 });
@@ -173,7 +185,11 @@ Deno.test("an ADD whose egress fails is taken back, after its announcement", asy
   await assert.rejects(service.add(REQUEST, { signal }), /egress failed/);
   const after = done.slice(done.indexOf("egress locked") + 1)
     .filter((each) => each !== "given up");
-  assert.deepEqual(after, ["forget c1", "undo locked", "Event: egress failed"]);
+  assert.deepEqual(after, [
+    "forget c1",
+    "undo locked",
+    "Event of found: egress failed",
+  ]);
 });
 
 Deno.test("an ADD that fails ends its announcement before the caller knows", async () => {
