@@ -227,6 +227,29 @@ export class EgressLab implements AsyncDisposable {
     return { pod, ips };
   }
 
+  /** The same with a way to each destination: gateways come by a watch, which may be behind the ADD. */
+  async runServed(
+    coild: Coild,
+    name: string,
+    egresses: string,
+  ): Promise<{ readonly pod: Sandbox; readonly ips: readonly string[] }> {
+    const client = await this.runClient(coild, name, egresses);
+    await this.until("its gateways", client.pod, isServed);
+    return client;
+  }
+
+  /** Waits until coild has the gateways of an Egress as they are, by a pod that uses it. */
+  async untilKnown(
+    coild: Coild,
+    egress: string,
+    probe: (client: RecordedClient | undefined) => boolean = isServed,
+  ): Promise<void> {
+    const { pod } = await this.runClient(coild, `scout-${egress}`, egress);
+    await this.until("its gateways", pod, probe);
+    await coild.del(pod);
+    await this.lab.deletePod(pod);
+  }
+
   /** Changes a pod's annotation; null removes it. */
   async annotate(
     { namespace, name }: Sandbox,
@@ -291,6 +314,17 @@ export class EgressLab implements AsyncDisposable {
   #request(method: string, path: string, body?: unknown): Promise<unknown> {
     return this.lab.plane.request(method, path, body);
   }
+}
+
+/** Whether a client has a tunnel for each of its destinations. */
+export function isServed(client: RecordedClient | undefined): boolean {
+  const to = (kind: string) =>
+    (client?.routes ?? []).flatMap((route) => {
+      const [, destination = "", is] = route.split(" ");
+      return is === kind ? [destination] : [];
+    });
+  const served = new Set(to("tunnel"));
+  return served.size > 0 && to("refused").every((each) => served.has(each));
 }
 
 /** Asserts that coild refuses a call because of an Egress, and leaves nothing behind. */

@@ -32,7 +32,7 @@ Deno.test("coild looks after its egress clients by itself", async (t) => {
   await t.step(
     "a client that a program in its pod has damaged is mended, though nothing changed and nobody asked",
     async () => {
-      const { pod } = await egress.runClient(coild, "damaged", "wide");
+      const { pod } = await egress.runServed(coild, "damaged", "wide");
       const { ino } = await Deno.stat(`/run/netns/${pod.netns}`);
       const file = `${plane.dir}/${ino}.json`;
       const before = await Deno.readTextFile(file);
