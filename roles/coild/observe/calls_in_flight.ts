@@ -15,6 +15,12 @@ const log = getLogger("grpc");
 
 const current = new AsyncLocalStorage<Call>();
 
+/** A call that takes long. */
+export interface LongCall extends CallEntry {
+  /** The pod's, where the runtime says it. */
+  readonly podUid: string | undefined;
+}
+
 interface Call {
   readonly method: string;
   readonly request: CniRequest;
@@ -95,7 +101,7 @@ export class CallsInFlight {
 
   /** Calls back once for each call that takes long, until the signal. */
   async reportLong(
-    onLong: (call: CallEntry) => void,
+    onLong: (call: LongCall) => void,
     signal: AbortSignal,
   ): Promise<void> {
     for (;;) {
@@ -104,7 +110,8 @@ export class CallsInFlight {
       for (const call of this.#calls) {
         if (call.isReported || call.startMs > beforeMs) continue;
         call.isReported = true;
-        onLong(this.#entryOf(call));
+        const podUid = call.request.args["K8S_POD_UID"] || undefined;
+        onLong({ ...this.#entryOf(call), podUid });
       }
     }
   }
@@ -137,10 +144,10 @@ const WAITS_FOR: Readonly<Record<string, string>> = {
 
 /** Writes a record about a call that takes long, and for an ADD an Event on its pod. */
 export function onLong(
-  call: CallEntry,
+  call: LongCall,
   events: Pick<PodEvents, "record">,
 ): void {
-  const { method, containerId, namespace, pod, phase, seconds } = call;
+  const { method, containerId, namespace, pod, podUid, phase, seconds } = call;
   log.warn("A CNI call takes long", {
     method,
     phase,
@@ -150,7 +157,7 @@ export function onLong(
   if (method !== "Add" || pod === "") return;
   const what = WAITS_FOR[phase];
   const late = `The pod's network is not ready after ${Math.round(seconds)} s`;
-  events.record({ namespace, name: pod }, {
+  events.record({ namespace, name: pod, uid: podUid }, {
     type: "Warning",
     reason: "NetworkDelayed",
     message: what === undefined ? late : `${late}: it waits for ${what}`,

@@ -1,10 +1,14 @@
 import assert from "node:assert/strict";
 import { TaskGroup } from "../../../lib/async/mod.ts";
 import { FakeClock } from "../../../lib/async/testing.ts";
-import type { CallEntry } from "../../../lib/cnirpc/inspection/mod.ts";
 import { requestOf } from "../../../lib/plugin/testing.ts";
 import { configureLogging } from "../../../lib/telemetry/mod.ts";
-import { CallsInFlight, enterPhase, onLong } from "./calls_in_flight.ts";
+import {
+  CallsInFlight,
+  enterPhase,
+  type LongCall,
+  onLong,
+} from "./calls_in_flight.ts";
 
 configureLogging({ write: () => {} });
 
@@ -14,19 +18,21 @@ function track(calls: CallsInFlight, make: () => Promise<void>) {
 
 class Lab implements AsyncDisposable {
   readonly clock = new FakeClock();
-  readonly long: CallEntry[] = [];
+  readonly long: LongCall[] = [];
   readonly calls = new CallsInFlight({ clock: this.clock });
   readonly #tasks = new TaskGroup();
 
   constructor() {
-    const onLong = (call: CallEntry) => void this.long.push(call);
+    const onLong = (call: LongCall) => void this.long.push(call);
     this.#tasks.run("long", (signal) => this.calls.reportLong(onLong, signal));
   }
 
   /** A call that is in a phase until the returned function is called. */
   start(pod: string, phase: string) {
     const { promise, resolve } = Promise.withResolvers<void>();
-    const request = requestOf(pod);
+    const plain = requestOf(pod);
+    const args = { ...plain.args, K8S_POD_UID: `uid of ${pod}` };
+    const request = pod === "a" ? { ...plain, args } : plain;
     const ended = this.calls.track({ method: "Add", request }, async () => {
       using _phase = enterPhase(phase);
       await promise;
@@ -96,10 +102,12 @@ Deno.test("CallsInFlight reports a call that takes five seconds once, and forget
   assert.deepEqual(lab.long, []);
   await lab.clock.advance(60_000);
   assert.deepEqual(
-    lab.long.map(({ pod, phase, seconds }) => [pod, phase, seconds]),
+    lab.long.map((
+      { pod, podUid, phase, seconds },
+    ) => [pod, podUid, phase, seconds]),
     [
-      ["a", "address", 5],
-      ["b", "network", 5.5],
+      ["a", "uid of a", "address", 5],
+      ["b", undefined, "network", 5.5],
     ],
   );
   await end();
@@ -151,12 +159,13 @@ Deno.test("CallsInFlight.track() passes errors on, and the call is over", async 
   assert.equal(calls.isBusy(), false);
 });
 
-const CALL: CallEntry = {
+const CALL: LongCall = {
   method: "Add",
   containerId: "c",
   ifname: "eth0",
   namespace: "apps",
   pod: "web-0",
+  podUid: "u",
   seconds: 5.001,
   phase: "address",
   phaseSeconds: 5,
@@ -181,8 +190,9 @@ for (
   Deno.test(`onLong() says of ${what}: ${said ?? "nothing"}`, () => {
     const told: string[] = [];
     onLong({ ...CALL, ...changes }, {
-      record: ({ namespace, name }, { reason, message, annotations }) => {
-        told.push(`${namespace}/${name} ${reason}: ${message}`);
+      record: (pod, { reason, message, annotations }) => {
+        told.push(`${pod.namespace}/${pod.name} ${reason}: ${message}`);
+        assert.equal(pod.uid, "u");
         assert.deepEqual(annotations, { "coil.cybozu.com/container-id": "c" });
       },
     });
