@@ -4,6 +4,8 @@ import { CoildLab, inPod } from "./coild_lab.ts";
 
 const DUAL = [{ ipv4: "10.100.0.0/26", ipv6: "fd02::100:0/122" }];
 const SINGLE = [{ ipv4: "172.31.0.0/31" }];
+/** What waits for a block waits longer than any call. */
+const ENDLESS = ["--block-request-timeout=1h"];
 const HANDLED = "grpc_server_handled_total";
 
 function sample(method: string, code: string): string {
@@ -20,7 +22,7 @@ Deno.test("coild serves the CNI commands", async (t) => {
   await lab.createNamespace("typo", { "coil.cybozu.com/pool": "defualt" });
   lab.granter.start();
   const node = lab.node();
-  await using coild = await lab.startCoild();
+  await using coild = await lab.startCoild(node, ENDLESS);
 
   await t.step(
     "SV-4: ADD gives both families, is logged and counted",
@@ -47,17 +49,21 @@ Deno.test("coild serves the CNI commands", async (t) => {
         await node.run("ip", "route", "show", "table", "119"),
         /^10\.100\.0\.0\/29 dev lo proto 30 $/m,
       );
-      const line = (await coild.process.logs()).split("\n").find((text) =>
-        text.includes("finished call") && text.includes('"Add"')
-      );
-      const record = JSON.parse(line ?? "{}");
+      // It follows the answer and the count.
+      const line = await eventually("the record", async () => {
+        const lines = (await coild.process.logs()).split("\n");
+        return lines.find((text) =>
+          text.includes("finished call") && text.includes('"Add"')
+        );
+      });
+      const record = JSON.parse(line);
+      assert.ok((await coild.metric(sample("Add", "OK")) ?? 0) >= 1);
       assert.equal(record["grpc.code"], "OK");
       assert.equal(record["grpc.request.container_id"], pod.containerId);
       assert.equal(record["grpc.request.ifname"], "eth0");
       assert.equal(record["grpc.request.netns"], `/run/netns/${pod.netns}`);
       assert.equal(record["grpc.request.pod.name"], "sv4");
       assert.equal(record["grpc.request.pod.namespace"], "default");
-      assert.ok((await coild.metric(sample("Add", "OK")) ?? 0) >= 1);
       await coild.del(pod);
     },
   );
@@ -158,13 +164,11 @@ Deno.test("coild serves the CNI commands", async (t) => {
   );
 
   await t.step(
-    "W50: an unknown pool fails at once and names the pools there are",
+    "W50: an unknown pool fails without a wait for a block and names the pools there are",
     async () => {
       const pod = await lab.createPod("typo", { namespace: "typo" });
-      const start = performance.now();
+      // With that wait the call would have no answer.
       const error = await coild.refused(coild.add(pod));
-      const tookMs = performance.now() - start;
-      assert.ok(tookMs <= 2_000, `${tookMs} ms`);
       assert.match(
         error.message,
         /"defualt".*namespace "typo".*default, single/,
@@ -216,7 +220,7 @@ Deno.test("coild serves the CNI commands", async (t) => {
         async () =>
           !(await node.run("ip", "-d", "link")).includes(pod.containerId),
       );
-      assert.equal(await coild.metric(sample("Del", "OK")) !== 0, true);
+      assert.ok((await coild.metric(sample("Del", "OK")) ?? 0) > 0);
     },
   );
 
