@@ -8,7 +8,7 @@ import { patchStatus } from "./patch_status.ts";
 const ROUNDS = 12;
 const PODS = 6;
 const WAVE = 110;
-const ARGS = ["--cooldown=0s", "--block-request-timeout=60s"];
+const ARGS = ["--cooldown=0s"];
 
 /** Whether a call was answered before the daemon was killed. */
 async function isAnswered(call: Promise<unknown>): Promise<boolean> {
@@ -72,10 +72,10 @@ Deno.test("coild loses nothing when it is killed, and serves waves", async (t) =
       await eventually("all veths and routes to be gone", async () => {
         const links = await node.run("ip", "-br", "link");
         const routes = await node.run("ip", "route", "show", "table", "116");
-        return !links.includes("veth") && routes.trim() === "";
+        const used = 'coil_coild_addresses{pool="default",state="used"}';
+        return !links.includes("veth") && routes.trim() === "" &&
+          (await coild.metric(used) ?? 0) === 0;
       });
-      const used = 'coil_coild_addresses{pool="default",state="used"}';
-      assert.equal(await coild.metric(used) ?? 0, 0);
     },
   );
 
@@ -84,7 +84,6 @@ Deno.test("coild loses nothing when it is killed, and serves waves", async (t) =
     async () => {
       const pods: Sandbox[] = [];
       for (let n = 0; n < WAVE; n++) pods.push(await lab.createPod(`wave${n}`));
-      await sleep(500);
       const results = await Promise.all(
         pods.map((pod) => coild.addresses(pod)),
       );
@@ -113,7 +112,7 @@ Deno.test("coild loses nothing when it is killed, and serves waves", async (t) =
       for (let n = 0; n < 10; n++) pods.push(await lab.createPod(`term${n}`));
       await Promise.all(pods.map((pod) => coild.add(pod)));
       await Promise.all(pods.map((pod) => coild.del(pod)));
-      const status = await coild.process.stop({ graceMs: 25_000 });
+      const status = await coild.stop();
       assert.equal(status.code, 0);
       assert.equal(
         (await node.run("ip", "-br", "link")).includes("veth"),
@@ -130,15 +129,15 @@ Deno.test("coild loses nothing when it is killed, and serves waves", async (t) =
       const pod = await lab.createPod("sv11");
       await coild.add(pod);
       const flag = "--clear-routes-on-shutdown";
-      await coild.process.stop({ graceMs: 25_000 });
+      await coild.stop();
       assert.match(await table(), /dev lo/);
       coild = await lab.startCoild(node, [...ARGS, flag]);
-      await coild.process.stop({ graceMs: 25_000 });
+      await coild.stop();
       assert.match(await table(), /dev lo/);
       coild = await lab.startCoild(node, [...ARGS, flag]);
       await lab.plane.request("DELETE", `/api/v1/nodes/${node.name}`);
       await lab.tokenRefused(node);
-      await coild.process.stop({ graceMs: 25_000 });
+      await coild.stop();
       assert.equal((await table()).trim(), "", await coild.process.logs());
       await lab.registerAgain(node);
     },
@@ -227,5 +226,5 @@ Deno.test("coild loses nothing when it is killed, and serves waves", async (t) =
     },
   );
 
-  await coild.process.stop({ graceMs: 25_000 });
+  await coild.stop();
 });

@@ -6,10 +6,12 @@ const BLOCKS = "/apis/coil.cybozu.com/v2/addressblocks";
 const MERGE = { contentType: "application/merge-patch+json" };
 const PATIENT = [
   "--cooldown=0s",
-  "--block-request-timeout=120s",
+  "--block-request-timeout=1h",
   "--block-return-delay=0s",
   "--low-water=0",
 ];
+/** So is who calls: the API server may take minutes to come back. */
+const CALL = { timeoutMs: 3_600_000 };
 const IMPATIENT = ["--cooldown=0s", "--block-request-timeout=500ms"];
 const USER = "system:serviceaccount:kube-system:coild";
 
@@ -22,16 +24,26 @@ Deno.test("coild outlives outages in the middle of its requests", async (t) => {
   const node = lab.node();
   await lab.createPool("default", [{ ipv4: "10.126.0.0/24" }], 1);
   let coild = await lab.startCoild(node, PATIENT);
+  /** Waits until coild has a request for a block of a pool. */
+  const requested = (pool: string) =>
+    eventually("the request", async () => {
+      const requests = await lab.list("blockrequests");
+      return requests.some(({ metadata: { name } }) =>
+        name.startsWith(`req-${pool}-`)
+      );
+    });
+  const noRequests = () =>
+    eventually(
+      "used requests to be gone",
+      async () => (await lab.list("blockrequests")).length === 0,
+    );
 
   await t.step(
     "an ADD that waits for a block is served when the controller comes back",
     async () => {
       const pod = await lab.createPod("waits");
-      const adding = awaitedLater(coild.addresses(pod));
-      await eventually(
-        "the request",
-        async () => (await lab.list("blockrequests")).length === 1,
-      );
+      const adding = awaitedLater(coild.addresses(pod, CALL));
+      await requested("default");
       await sleep(1_500);
       granter.start();
       assert.equal((await adding).length, 1);
@@ -74,12 +86,10 @@ Deno.test("coild outlives outages in the middle of its requests", async (t) => {
     "the API server is killed while a block request is under way, and comes back: the same ADD is served",
     async () => {
       const before = granter.granted.length;
+      await noRequests();
       const pod = await lab.createPod("cut");
-      const adding = awaitedLater(coild.addresses(pod));
-      await eventually(
-        "the request",
-        async () => (await lab.list("blockrequests")).length === 1,
-      );
+      const adding = awaitedLater(coild.addresses(pod, CALL));
+      await requested("default");
       await plane.killApiServer();
       await sleep(500);
       await plane.startApiServer();
@@ -102,12 +112,7 @@ Deno.test("coild outlives outages in the middle of its requests", async (t) => {
       const pod = await lab.createPod("late", { namespace: "late" });
       const error = await coild.refused(coild.add(pod));
       assert.equal(error.status, "DeadlineExceeded");
-      await eventually("the request", async () => {
-        const requests = await lab.list("blockrequests");
-        return requests.some(({ metadata }) =>
-          metadata.name?.startsWith("req-late-")
-        );
-      });
+      await requested("late");
       const before = granter.granted.length;
       // It hears nothing of what follows.
       Deno.kill(coild.process.pid, "SIGSTOP");
@@ -169,12 +174,10 @@ Deno.test("coild outlives outages in the middle of its requests", async (t) => {
         ...await coild.addresses(one),
         ...await coild.addresses(two),
       ];
+      await noRequests();
       await first.kill9();
-      const adding = awaitedLater(coild.addresses(three));
-      await eventually(
-        "the request",
-        async () => (await lab.list("blockrequests")).length === 1,
-      );
+      const adding = awaitedLater(coild.addresses(three, CALL));
+      await requested("real");
       await lab.startController();
       given.push(...await adding);
       assert.equal(new Set(given).size, 3, `${given}`);
