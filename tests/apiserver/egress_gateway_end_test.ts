@@ -54,9 +54,12 @@ Deno.test("coil-egress drains when its pod is deleted: ready, for old flows alon
       const [entry] = await lab.gateways();
       return entry?.draining === true;
     });
-    const [line] = await gateway.metrics("coil_egress_draining_flows");
-    assert.match(line ?? "", / 3$/);
-    assert.match(gateway.logs.join("\n"), /Flows remain.*"flows":3/);
+    await eventually("the flows in metric and log", async () => {
+      const [line] = await gateway.metrics("coil_egress_draining_flows");
+      assert.match(line ?? "", / 3$/);
+      assert.match(gateway.logs.join("\n"), /Flows remain.*"flows":3/);
+      return true;
+    });
   });
 
   await t.step("stays ready, and takes no new client", async () => {
@@ -146,18 +149,18 @@ Deno.test("each gateway keeps its own entry in the Egress' status", async (t) =>
   await t.step("both are there", async () => {
     await lab.runPod("client", ["10.1.3.1"], { annotations: CLIENT });
     for (const name of ["internet-1", "internet-2"]) {
-      await eventually(
-        `the entry of ${name}`,
-        async () => await entryOf(name) !== undefined,
-      );
-      const { since = "", ...entry } = await entryOf(name) ?? {};
-      assert.ok(!Number.isNaN(Date.parse(since)), since);
       const addresses = valuesOf(ADDRESSES).map(String);
-      assert.deepEqual(entry, {
-        name,
-        addresses,
-        draining: false,
-        probingNodes: 3,
+      // The first one may be without what has yet to be read of the kernel.
+      await eventually(`the entry of ${name}`, async () => {
+        const { since = "", ...entry } = await entryOf(name) ?? {};
+        assert.ok(!Number.isNaN(Date.parse(since)), since);
+        assert.deepEqual(entry, {
+          name,
+          addresses,
+          draining: false,
+          probingNodes: 3,
+        });
+        return true;
       });
     }
   });
