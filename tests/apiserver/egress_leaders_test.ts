@@ -84,7 +84,7 @@ async function watchLosses(signal: AbortSignal): Promise<string[]> {
 Deno.test("with two leaders at once a gateway loses no client that stays", async (t) => {
   await using _pods = new AsyncDisposableStack();
   _pods.defer(() => lab.removePods());
-  await using gateway = await lab.startGateway({ lostMs: 8_000 });
+  await using gateway = await lab.startGateway({ lostMs: 20_000 });
   const rival = await ClientsController.on(lab.plane, {
     hasLease: false,
     lateMs: LATE_MS,
