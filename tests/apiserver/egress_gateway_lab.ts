@@ -20,6 +20,7 @@ import {
   runGateway,
 } from "../../roles/coil_egress/mod.ts";
 import { ControlPlane, eventually } from "../lab/mod.ts";
+import { isAllowed } from "./access.ts";
 import { untilInMemory } from "./api_memory.ts";
 import { ClientsController } from "./clients_controller.ts";
 import { ClientsKernel } from "./clients_kernel.ts";
@@ -194,20 +195,15 @@ export class EgressLab implements AsyncDisposable {
   async isAllowed(right: Right): Promise<boolean> {
     const [verb, what, group, namespace] = right;
     const [resource = "", subresource] = what.split("/");
-    const review = await this.plane.request(
-      "POST",
-      "/apis/authorization.k8s.io/v1/subjectaccessreviews",
-      {
-        apiVersion: "authorization.k8s.io/v1",
-        kind: "SubjectAccessReview",
-        spec: {
-          user: `system:serviceaccount:${NAMESPACE}:coil-egress`,
-          groups: ["system:serviceaccounts", "system:authenticated"],
-          resourceAttributes: { verb, group, resource, subresource, namespace },
-        },
-      },
-    );
-    return (review as { status: { allowed: boolean } }).status.allowed;
+    return await isAllowed(this.plane, {
+      user: `system:serviceaccount:${NAMESPACE}:coil-egress`,
+      groups: ["system:serviceaccounts", "system:authenticated"],
+      verb,
+      group,
+      resource,
+      subresource,
+      namespace,
+    });
   }
 
   /** A client with the gateways' rights. */

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { coil, type Output } from "../../roles/cli/testing.ts";
 import { testedSessions } from "../arch/pages.ts";
 import { ControlPlane } from "../lab/mod.ts";
+import { untilAllowed } from "./access.ts";
 import { installCrds } from "./crds.ts";
 import { addPod, populate } from "./ipam_books.ts";
 
@@ -150,6 +151,12 @@ Deno.test("coil explain says who has an address and how a pod's packets leave", 
         "--clusterrole=block-reader",
         "--user=reader",
       );
+      await untilAllowed(plane, {
+        user: "reader",
+        verb: "list",
+        group: "coil.cybozu.com",
+        resource: "addressblocks",
+      });
       const { code, out } = await coil([
         "explain",
         "10.2.0.9",

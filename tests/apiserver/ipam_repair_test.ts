@@ -12,6 +12,7 @@ import {
 import { coil, type Output } from "../../roles/cli/testing.ts";
 import { testedSessions } from "../arch/pages.ts";
 import { awaitedLater, ControlPlane, eventually } from "../lab/mod.ts";
+import { untilAllowed } from "./access.ts";
 import { CoildLab, inPod, type Sandbox } from "./coild_lab.ts";
 import { installCrds } from "./crds.ts";
 import { addPod, block, pool } from "./ipam_books.ts";
@@ -245,6 +246,8 @@ Deno.test("coil ipam check --repair mends objects only with proof", async (t) =>
       ...["create", "clusterrolebinding", "reader"],
       ...["--clusterrole=reader", "--user=reader"],
     );
+    const access = { user: "reader", verb: "list", resource: "nodes" };
+    await untilAllowed(plane, access);
     const config = await plane.kubeconfigFor({ user: "reader" });
     const args = ["ipam", "check", "--repair", `--kubeconfig=${config}`];
     const { code, out } = await coil(args, { now });

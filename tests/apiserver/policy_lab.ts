@@ -1,5 +1,6 @@
 // Real tokens of pods on nodes, against deploy/policies on a real API server.
 import { ControlPlane, eventually } from "../lab/mod.ts";
+import { untilAllowed } from "./access.ts";
 import { COIL_API, installCrds } from "./crds.ts";
 
 const DEPLOY = new URL("../../deploy/", import.meta.url).pathname;
@@ -101,10 +102,11 @@ export class PolicyLab implements AsyncDisposable {
     });
   }
 
-  /** Gives the account every right on Coil's resources: what is refused then, the policies refuse. */
+  /** Gives the account every right on Coil's resources, and returns when they are in force: what is refused then, the policies refuse. */
   async grantAll(caller: Caller): Promise<void> {
     const rbac = "rbac.authorization.k8s.io";
     const name = `all-${caller.account}`;
+    const namespace = namespaceOf(caller.account);
     await this.plane.apply({
       apiVersion: `${rbac}/v1`,
       kind: "ClusterRole",
@@ -119,11 +121,13 @@ export class PolicyLab implements AsyncDisposable {
       kind: "ClusterRoleBinding",
       metadata: { name },
       roleRef: { apiGroup: rbac, kind: "ClusterRole", name },
-      subjects: [{
-        kind: "ServiceAccount",
-        name: caller.account,
-        namespace: namespaceOf(caller.account),
-      }],
+      subjects: [{ kind: "ServiceAccount", name: caller.account, namespace }],
+    });
+    await untilAllowed(this.plane, {
+      user: `system:serviceaccount:${namespace}:${caller.account}`,
+      verb: "delete",
+      group: "coil.cybozu.com",
+      resource: "addresspools",
     });
   }
 
@@ -198,6 +202,15 @@ export class PolicyLab implements AsyncDisposable {
         method: "POST",
         path: "/blockrequests?dryRun=All",
         body: blockRequest("req-default-node1", "node1"),
+      }],
+      [{ account: "coild" }, {
+        method: "POST",
+        path: "/vpcnodes?dryRun=All",
+        body: {
+          apiVersion: "coil.cybozu.com/v2",
+          kind: "VPCNode",
+          metadata: { name: "node1" },
+        },
       }],
     ];
     await this.grantAll({ account: "coil-egress" });

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { coil, type Output } from "../../roles/cli/testing.ts";
 import { testedSessions } from "../arch/pages.ts";
 import { ControlPlane } from "../lab/mod.ts";
+import { untilAllowed } from "./access.ts";
 import { addPart, addParts, renewLease, SYSTEM } from "./coil_parts.ts";
 import { installCrds } from "./crds.ts";
 import { patchStatus } from "./patch_status.ts";
@@ -95,6 +96,12 @@ Deno.test("coil status", async (t) => {
       const bind = ["create", "clusterrolebinding", name, "--user=viewer"];
       await plane.kubectl(...bind, `--clusterrole=${name}`);
     }
+    await untilAllowed(plane, {
+      user: "viewer",
+      verb: "list",
+      group: "coil.cybozu.com",
+      resource: "blockrequests",
+    });
     const viewer = await plane.kubeconfigFor({ user: "viewer" });
     const { code, out } = await status(viewer);
     assert.equal(code, 1);

@@ -1,4 +1,5 @@
 import type { ControlPlane } from "../lab/mod.ts";
+import { untilAllowed } from "./access.ts";
 
 const BASE = new URL("../../deploy/base", import.meta.url).pathname;
 
@@ -14,5 +15,7 @@ export async function addViewer(
     const bind = ["create", "clusterrolebinding", name];
     await plane.kubectl(...bind, `--clusterrole=${name}`, "--user=viewer");
   }
+  const access = { user: "viewer", verb: "list", resource: "pods" };
+  await untilAllowed(plane, access);
   return await plane.kubeconfigFor({ user: "viewer" });
 }
