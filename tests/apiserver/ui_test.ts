@@ -22,13 +22,25 @@ async function picture(page: Page, name: string): Promise<void> {
   await Deno.writeFile(path, png);
 }
 
+/** Waits until the page shows all of that: what it knows comes to it kind by kind. */
+async function untilText(
+  page: Page,
+  expected: readonly RegExp[],
+): Promise<void> {
+  await eventually("the text of the page", async () => {
+    const text = await page.text();
+    for (const each of expected) assert.match(text, each);
+    return true;
+  });
+}
+
 /** Everything that the server has for the page, as text. */
 async function all(url: string): Promise<string> {
   const texts = ["", "page.js", "page.css"].map(async (path) =>
     await (await fetch(url + path)).text()
   );
   const events = await fetch(`${url}events`);
-  const stop = AbortSignal.timeout(20_000);
+  const stop = AbortSignal.timeout(140_000);
   let text = "";
   for await (const chunk of events.body ?? []) {
     text += new TextDecoder().decode(chunk);
@@ -80,10 +92,11 @@ Deno.test("coil ui shows a cluster in a browser", async (t) => {
   );
 
   await t.step("problems come first, each with the next command", async () => {
-    const text = await page.text();
-    assert.match(text, /AddressPool public: Ready is False, Exhausted/);
-    assert.match(text, /coil ipam show blocks --pool=public/);
-    assert.match(text, /coild on Node node3 is not ready: CrashLoopBackOff/);
+    await untilText(page, [
+      /AddressPool public: Ready is False, Exhausted/,
+      /coil ipam show blocks --pool=public/,
+      /coild on Node node3 is not ready: CrashLoopBackOff/,
+    ]);
     await picture(page, "problems");
   });
 
@@ -145,11 +158,12 @@ Deno.test("coil ui shows a cluster in a browser", async (t) => {
     );
     await page.press("4");
     await page.until('document.querySelector(".egress")');
-    const text = await page.text();
-    assert.match(text, /nat\/internet/);
-    assert.match(text, /5 clients[^]*shop\/web-0/);
-    assert.match(text, /2 gateways[^]*not-ready/);
-    assert.match(text, /1 source[^]*10\.9\.0\.4/);
+    await untilText(page, [
+      /nat\/internet/,
+      /5 clients[^]*shop\/web-0/,
+      /2 gateways[^]*not-ready/,
+      /1 source[^]*10\.9\.0\.4/,
+    ]);
     await picture(page, "egress");
     const [address, seenAs] = ["10.9.0.4", "192.0.2.12"];
     await patchStatus(
@@ -224,10 +238,12 @@ Deno.test("coil ui shows a cluster in a browser", async (t) => {
       frame.src = "${url}";
       document.body.append(frame);
     })`);
-      assert.ok(
-        evil.troubles.some((text) => text.includes("frame-ancestors")),
-        evil.troubles.join("\n"),
-      );
+      await eventually("the browser's refusal", () => {
+        const isRefused = evil.troubles
+          .some((text) => text.includes("frame-ancestors"));
+        assert.ok(isRefused, evil.troubles.join("\n"));
+        return true;
+      });
       // The site's own name, made to mean 127.0.0.1.
       await evil.go(url.replace("127.0.0.1", "evil.example"));
       await evil.until('document.body?.innerText.includes("not served here")');
@@ -243,11 +259,12 @@ Deno.test("coil ui shows a cluster in a browser", async (t) => {
       await using limited = await startUi(viewer);
       await using page = await browser.open(limited.url);
       await page.until('document.querySelector(".notice")');
-      const text = await page.text();
-      for (const what of ["pods", "nodes", "addressblocks", "egresses"]) {
-        assert.ok(text.includes(`Not looked at: ${what} (forbidden)`), text);
-      }
-      assert.match(text, /AddressPool public: Ready is False/);
+      await untilText(page, [
+        ...["pods", "nodes", "addressblocks", "egresses"].map((what) =>
+          new RegExp(`Not looked at: ${what} \\(forbidden\\)`)
+        ),
+        /AddressPool public: Ready is False/,
+      ]);
     },
   );
 
