@@ -50,7 +50,7 @@ Deno.test("AddressBlocks and BlockRequests", async (t) => {
     assert.equal(blockOf(stored as typeof block).finalized, true);
     assert.match(
       await plane.kubectl("get", "addressblocks", "--no-headers"),
-      /^default-3 +node1 +default +10\.2\.0\.96\/27 +fd02::60\/123 +\d+s/,
+      /^default-3 +node1 +default +10\.2\.0\.96\/27 +fd02::60\/123 +\d+[sm]/,
     );
     assert.deepEqual(await columnsOf(plane, "ablock"), [
       ...["NAME", "NODE", "POOL", "IPV4", "IPV6", "RESERVED", "DELETED", "AGE"],
@@ -205,7 +205,7 @@ Deno.test("AddressBlocks and BlockRequests", async (t) => {
     const get = ["get", "blockrequests", "--no-headers"];
     assert.match(
       await plane.kubectl(...get),
-      /^req-default-node1 +node1 +default +default-3 +True +\d+s/,
+      /^req-default-node1 +node1 +default +default-3 +True +\d+[sm]/,
     );
     const failure = { reason: "out of blocks", message: "none left" };
     assert.deepEqual(await write(failedStatus(failure, now)), []);
@@ -213,7 +213,7 @@ Deno.test("AddressBlocks and BlockRequests", async (t) => {
       state: "failed",
       ...failure,
     });
-    assert.match(await plane.kubectl(...get), /True +out of blocks +\d+s/);
+    assert.match(await plane.kubectl(...get), /True +out of blocks +\d+[sm]/);
     assert.deepEqual(await columnsOf(plane, "breq"), [
       ...["NAME", "NODE", "POOL", "BLOCK", "COMPLETE", "FAILURE", "AGE"],
     ]);

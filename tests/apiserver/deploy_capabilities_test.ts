@@ -103,8 +103,8 @@ Deno.test("W48: coild and coil-router do their work with the capabilities of the
         node,
         args: [
           `--socket=${cluster.socketOf(node)}`,
-          "--block-return-delay=1s",
-          "--cooldown=0s",
+          ...["--block-return-delay=1s", "--cooldown=0s"],
+          "--block-request-timeout=60s",
         ],
       }),
     );

@@ -30,16 +30,19 @@ Deno.test("coil egress show tells clients, gateways and sources", async (t) => {
   await using plane = await ControlPlane.start({ name: "egressshow" });
   await installCrds(plane);
   await plane.kubectl("create", "namespace", "nat");
+  const since = new Date();
+  const now = new Date(since.getTime() + 3_600_000);
   const web = client("web-1", "10.2.0.9");
   await addEgress(plane, "internet", {
     clients: [web, client("web-2", "10.2.0.10")],
     gateways: gatewaysOf("internet"),
+    since,
   });
   await addEgress(plane, "office", {
     clients: [client("db", "10.2.0.40")],
     gateways: gatewaysOf("office"),
+    since,
   });
-  const now = new Date(Date.now() + 3_600_000);
   await patchStatus(
     plane,
     "/apis/coil.cybozu.com/v2/namespaces/nat/egresses/internet",

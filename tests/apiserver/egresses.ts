@@ -12,9 +12,11 @@ export interface GatewayPod {
 export async function addEgress(
   plane: ControlPlane,
   name: string,
-  { clients, gateways }: {
+  { clients, gateways, since = new Date() }: {
     readonly clients: readonly object[];
     readonly gateways: readonly GatewayPod[];
+    /** When the gateways have started. */
+    readonly since?: Date;
   },
 ): Promise<void> {
   const namespace = "nat";
@@ -53,7 +55,7 @@ export async function addEgress(
     });
     await patchStatus(plane, `/api/v1/namespaces/${namespace}/pods/${pod}`, {
       phase: "Running",
-      startTime: new Date().toISOString(),
+      startTime: since.toISOString(),
       conditions: [{ type: "Ready", status: isReady ? "True" : "False" }],
       podIP: address,
       podIPs: [{ ip: address }],
