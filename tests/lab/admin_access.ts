@@ -23,6 +23,14 @@ const DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 /** A list of CustomResourceDefinitions, as far as it matters here. */
 interface Definitions {
   readonly items: readonly {
+    readonly spec: {
+      readonly group: string;
+      readonly names: { readonly plural: string };
+      readonly versions: readonly {
+        readonly name: string;
+        readonly served: boolean;
+      }[];
+    };
     readonly status?: {
       readonly conditions?: readonly {
         readonly type: string;
@@ -102,12 +110,26 @@ export class AdminAccess {
     await this.kubectlStdin(["apply", "-f", "-"], stdin);
   }
 
-  /** Waits until the API server serves the resources of all definitions. */
+  /** Waits until the API server serves the resources of all definitions, and says so to clients that look for them. */
   async definitionsEstablished(): Promise<void> {
     await eventually("all definitions to be Established", async () => {
       const { items } = await this.request("GET", DEFINITIONS) as Definitions;
-      return items.length > 0 && items.every(isEstablished);
+      if (items.length === 0 || !items.every(isEstablished)) return false;
+      const found = await Promise.all(items.map((item) => this.#isFound(item)));
+      return found.every(Boolean);
     });
+  }
+
+  async #isFound({ spec }: Definitions["items"][number]): Promise<boolean> {
+    const { group, names, versions } = spec;
+    for (const { name: version } of versions.filter(({ served }) => served)) {
+      const path = `/apis/${group}/${version}`;
+      const { resources } = await this.request("GET", path) as {
+        readonly resources: readonly { readonly name: string }[];
+      };
+      if (!resources.some(({ name }) => name === names.plural)) return false;
+    }
+    return true;
   }
 
   /** Runs kubectl as admin with a text on stdin. */
