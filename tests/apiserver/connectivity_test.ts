@@ -134,7 +134,11 @@ Deno.test("coil connectivity test cleans up after itself, and touches nothing of
           ["other", "other", "10.65.0.2"],
         ] as const
       ) {
-        await plane.apply(pod(name, egress));
+        // The namespace's service account may yet have to be made.
+        await eventually("the pod", async () => {
+          await plane.apply(pod(name, egress));
+          return true;
+        });
         await patch(
           `/api/v1/namespaces/nat/pods/${name}/status`,
           { podIP: ip, podIPs: [{ ip }] },

@@ -74,13 +74,17 @@ class Scenario {
       namespace("tiny", { "coil.cybozu.com/pool": "tiny" }),
       namespace("none", { "coil.cybozu.com/pool": "none" }),
       namespace("nat"),
-      {
+    );
+    // The namespace's service account may yet have to be made.
+    await eventually("the controller's pod", async () => {
+      await plane.apply({
         apiVersion: "v1",
         kind: "Pod",
         metadata: { namespace: "kube-system", name: "coil-controller-0" },
         spec: { containers: [{ name: "coil-controller", image: "coil:1" }] },
-      },
-    );
+      });
+      return true;
+    });
   }
 
   async #startCoild(node: LabNode): Promise<void> {

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { coil } from "../../roles/cli/testing.ts";
-import { ControlPlane, run } from "../lab/mod.ts";
+import { ControlPlane, eventually, run } from "../lab/mod.ts";
 import { installCrds } from "./crds.ts";
 import { populate } from "./ipam_books.ts";
 
@@ -53,17 +53,17 @@ Deno.test("the executable is a plugin of kubectl, and works with coil-controller
   });
 
   await t.step("kubectl completes its commands, pools and flags", async () => {
-    const complete = async (...words: readonly string[]) => {
-      const text = await kubectl("__complete", "coil", ...words);
-      return text.trim().split("\n");
-    };
-    assert.deepEqual(await complete("ipam", "s"), ["show", ":4"]);
-    assert.deepEqual(await complete("ipam", "map", "d"), ["default", ":4"]);
-    assert.deepEqual(await complete("ipam", "map", "--wa"), ["--watch", ":4"]);
-    assert.deepEqual(
-      await complete("ipam", "show", "blocks", "--pool", "s"),
-      ["small", ":4"],
-    );
+    // It waits for the cluster for some seconds; a user presses the key again.
+    const completes = (words: readonly string[], expected: string) =>
+      eventually(`${words} to become ${expected}`, async () => {
+        const text = await kubectl("__complete", "coil", ...words);
+        assert.deepEqual(text.trim().split("\n"), [expected, ":4"]);
+        return true;
+      });
+    await completes(["ipam", "s"], "show");
+    await completes(["ipam", "map", "d"], "default");
+    await completes(["ipam", "map", "--wa"], "--watch");
+    await completes(["ipam", "show", "blocks", "--pool", "s"], "small");
   });
 
   await t.step(

@@ -237,15 +237,19 @@ export class MigrationLab implements AsyncDisposable {
   /** A pod that nobody recreates. */
   async pod(key: string, { node }: { readonly node: string }): Promise<void> {
     const [namespace, name] = key.split("/");
-    await this.plane.apply({
-      apiVersion: "v1",
-      kind: "Pod",
-      metadata: { name, namespace },
-      spec: {
-        nodeName: node,
-        terminationGracePeriodSeconds: 1,
-        containers: [{ name: "main", image: "none" }],
-      },
+    // The namespace's service account may yet have to be made.
+    await eventually(`pod ${key}`, async () => {
+      await this.plane.apply({
+        apiVersion: "v1",
+        kind: "Pod",
+        metadata: { name, namespace },
+        spec: {
+          nodeName: node,
+          terminationGracePeriodSeconds: 1,
+          containers: [{ name: "main", image: "none" }],
+        },
+      });
+      return true;
     });
   }
 
