@@ -192,7 +192,7 @@ const SILENT: Readonly<
   "says a byte now and then": async (c) => {
     await readRequest(c);
     // Until the front has left: it must not wait for it all.
-    for (const byte of answerOf("x".repeat(10_000))) {
+    for (const byte of answerOf("x".repeat(300))) {
       await send(c, Uint8Array.of(byte));
       await sleep(200);
     }

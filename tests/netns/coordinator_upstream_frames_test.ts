@@ -84,7 +84,7 @@ async function askNodePort(
 /** A TCP connection to a Service, whose server is not there: the first packet and the refusal tell the way. */
 async function askService(pod: TempNetns, family: Family): Promise<void> {
   const host = family === "ipv4" ? CLUSTER_IP.ipv4 : `[${CLUSTER_IP.ipv6}]`;
-  await pod.tryExec("curl", "-s", "-m", "2", `http://${host}/`);
+  await pod.tryExec("curl", "-s", "-m", "60", `http://${host}/`);
 }
 
 /** Two interfaces with a MAC prefix, and what is sent then: each frame with its part of the story. */
