@@ -244,6 +244,7 @@ Deno.test("coordinator refuses an address that another machine has, and host-loc
       ...JSON.parse(CONF),
       cniVersion: "1.0.0",
       detectIPConflict: true,
+      detectOptions: { timeout: "2s" },
       prevResult: first.answer,
     };
     const added = await call("ADD", program, conf);

@@ -20,6 +20,7 @@ import { CoordinatorMetrics } from "../../roles/coild/coordinator/metrics.ts";
 import { PairDeletions } from "../../roles/coild/coordinator/pair_deletions.ts";
 import { servePlugins } from "../../roles/coild/server/plugin_server.ts";
 import {
+  ANSWERED,
   CoordinatorLab,
   type LabPod,
   type NicSpec,
@@ -297,12 +298,12 @@ netnsTest(
     await using lab = await CoordinatorLab.start(["ipv4"]);
     await using door = await CoildDoor.open(lab);
     const args = "IgnoreUnknown=1;K8S_POD_NAMESPACE=a;K8S_POD_NAME=b";
-    const detectOptions = { retries: 2, interval: "20ms", timeout: "60ms" };
     const config = {
       detectIPConflict: true,
       detectGateway: true,
-      detectOptions,
+      detectOptions: ANSWERED,
     };
+    const dead = { retries: 2, interval: "20ms", timeout: "60ms" };
     const first = await lab.pod([ETH0]);
     await lab.ok("ADD", first, { args, config });
     assert.deepEqual(door.events, []);
@@ -311,9 +312,10 @@ netnsTest(
     const [row] = await first.netns.ipJson("link", "show", "eth0");
     await lab.switch.ip("address", "delete", "10.6.0.1/24", "dev", "net6");
     const third = await lab.pod([{ ...ETH0, number: 101 }]);
-    await lab.call("ADD", third, { args, config });
+    const unanswered = { ...config, detectOptions: dead };
+    await lab.call("ADD", third, { args, config: unanswered });
     // Without a pod's name there is no one to tell.
-    await lab.call("ADD", third, { config });
+    await lab.call("ADD", third, { config: unanswered });
     assert.deepEqual(door.events, [
       `a/b AddressConflict: Cannot use address "10.6.0.100" on interface "eth0": ` +
       `the machine with MAC address "${

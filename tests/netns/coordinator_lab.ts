@@ -399,6 +399,9 @@ export function ours(state: readonly string[]): string[] {
   );
 }
 
+/** Detection whose answer comes: it ends with that, however long a busy kernel takes for it. */
+export const ANSWERED: JsonObject = { timeout: "5s" };
+
 /** So many of {@linkcode reaches}'s 33 requests are sent by a ping that did not stand still. */
 const SOME_REQUESTS = 20;
 

@@ -3,6 +3,7 @@ import { untilPasses } from "../../lib/async/testing.ts";
 import { FAMILIES } from "../../lib/inet/mod.ts";
 import {
   addressIn,
+  ANSWERED,
   CoordinatorLab,
   interfaceAddressIn,
   type NicSpec,
@@ -30,7 +31,9 @@ for (const family of FAMILIES) {
       const address = addressIn(6, family, 100);
       const [row] = await pod.netns.ipJson("link", "show", "eth0");
       assert.equal(
-        await lab.refusal("ADD", second, { config }),
+        await lab.refusal("ADD", second, {
+          config: { ...config, detectOptions: ANSWERED },
+        }),
         `11 ip conflict: pod's interface eth0 with an conflicting ip ${address}, ${address} is located at ${
           row?.["address"]
         }`,
@@ -70,11 +73,12 @@ for (const family of FAMILIES) {
         before,
       );
       await change(6, "add", ...nodad);
-      await lab.ok("ADD", pod, { config });
+      const lives = { ...config, detectOptions: { timeout: "2s" } };
+      await lab.ok("ADD", pod, { config: lives });
       // The first ADD moves its default route out of the main table.
       const ifname = "net1";
       await lab.addNic(pod.netns, { ...ETH0, name: ifname, network: 7 });
-      await lab.ok("ADD", pod, { ifname, config });
+      await lab.ok("ADD", pod, { ifname, config: lives });
       await change(7, "delete");
       assert.equal(
         await lab.refusal("ADD", pod, {
@@ -134,7 +138,7 @@ netnsTest(
       `11 ip conflict: pod's interface eth0 with an conflicting ip ${address}, ${address} is located at ${
         row?.["address"]
       }`;
-    const config = { detectIPConflict: true };
+    const config = { detectIPConflict: true, detectOptions: ANSWERED };
     for (const families of [["ipv4"], []] as const) {
       const pod = await podWith(families);
       const before = await stateOf(lab.host);
@@ -166,7 +170,11 @@ netnsTest(
       await lab.switch.ip("address", "delete", gateway, "dev", "net6");
     }
     const second = await lab.pod([ETH0]);
-    assert.match(await lab.refusal("ADD", second, { config }), /^11 ip conf/);
+    const found = { ...config, detectOptions: ANSWERED };
+    assert.match(
+      await lab.refusal("ADD", second, { config: found }),
+      /^11 ip conf/,
+    );
     const third = await lab.pod([{ ...ETH0, number: 101 }]);
     for (const family of ["-4", "-6"]) {
       await third.netns.ip(family, "route", "delete", "default");
@@ -187,6 +195,7 @@ netnsTest(
     const config = {
       detectIPConflict: true,
       detectGateway: true,
+      detectOptions: ANSWERED,
       podMACPrefix: "0a:1b",
     };
     assert.match(await lab.refusal("ADD", second, { config }), /^11 ip conf/);

@@ -9,6 +9,7 @@ import { CoordinatorUpkeep } from "../../roles/coild/coordinator/upkeep.ts";
 import { CallsInFlight } from "../../roles/coild/observe/calls_in_flight.ts";
 import {
   addressIn,
+  ANSWERED,
   CoordinatorLab,
   fetched,
   interfaceAddressIn,
@@ -349,7 +350,7 @@ netnsTest(
     // The kernel lists them before the coordinator's, which are not read then.
     await addRoutes("9.18", "scope link");
     await lab.addNic(pod.netns, NET1);
-    const config = { detectGateway: true };
+    const config = { detectGateway: true, detectOptions: ANSWERED };
     await lab.ok("ADD", pod, { ifname: "net1", config });
     assert.equal(most, AT_MOST_IN_POD);
     await lab.ok("DEL", pod);
