@@ -85,16 +85,20 @@ netnsTest("changes do not hold up the event loop", async () => {
   using netns = Netns.open(temp.path);
   using socket = RouteSocket.open({ netns });
   const names = Array.from({ length: 8 }, (_, i) => `v${i}`);
-  await socket.execute(
-    names.map((name) => linkAddVeth({ name, peer: { name: `${name}p` } })),
-  );
   let ticks = 0;
-  const timer = setInterval(() => ticks++, 1);
-  try {
-    // One send, in which the kernel waits for a grace period after another.
-    await socket.execute(names.map((name) => linkDelete({ name })));
-  } finally {
-    clearInterval(timer);
+  // A busy machine may let the process stand still for as long as the kernel works.
+  for (let tries = 0; tries < 20 && ticks < 3; tries++) {
+    await socket.execute(
+      names.map((name) => linkAddVeth({ name, peer: { name: `${name}p` } })),
+    );
+    ticks = 0;
+    const timer = setInterval(() => ticks++, 1);
+    try {
+      // One send, in which the kernel waits for a grace period after another.
+      await socket.execute(names.map((name) => linkDelete({ name })));
+    } finally {
+      clearInterval(timer);
+    }
   }
   assert(ticks >= 3, `the event loop turned ${ticks} times in the meantime`);
 });
