@@ -7,7 +7,7 @@ import { FakeTransport } from "../../lib/kube/testing.ts";
 import { inNetns, Netns } from "../../lib/linux/mod.ts";
 import { ConntrackSocket } from "../../lib/netlink/mod.ts";
 import { SourceLook } from "../../roles/coild/gateways/source_look.ts";
-import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
+import { keepFlows, netnsTest, type TempNetns, tempNetns } from "./testing.ts";
 
 const GATEWAY = { ipv4: "10.2.0.8", ipv6: "fd02::8" } as const;
 const NODE = { ipv4: "192.0.2.1", ipv6: "2001:db8:1::1" } as const;
@@ -29,6 +29,7 @@ async function makeSite(): Promise<Site> {
   await using stack = new AsyncDisposableStack();
   const gateway = stack.use(await tempNetns("gw"));
   const node = stack.use(await tempNetns("node"));
+  await keepFlows(node);
   const outside = stack.use(await tempNetns("out"));
   for (const [name, end] of [["pod", gateway], ["wan", outside]] as const) {
     await node.ip(

@@ -4,7 +4,7 @@ import { Address } from "../../lib/inet/mod.ts";
 import { Netns } from "../../lib/linux/mod.ts";
 import { ConntrackSocket } from "../../lib/netlink/mod.ts";
 import { StaleFlows } from "../../roles/coild/network/stale_flows.ts";
-import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
+import { keepFlows, netnsTest, type TempNetns, tempNetns } from "./testing.ts";
 
 const [A, B, C, D] = ["10.1.0.1", "10.1.0.2", "10.1.0.3", "10.1.0.4"] as const;
 const [A6, B6] = ["fd01::1", "fd01::2"] as const;
@@ -15,10 +15,7 @@ const SERVICE = "10.9.9.9";
 async function makeNode(): Promise<TempNetns> {
   const node = await tempNetns("node");
   await node.ip("link", "set", "lo", "up");
-  for (const protocol of ["icmp", "icmpv6"]) {
-    const timeout = `net.netfilter.nf_conntrack_${protocol}_timeout`;
-    await node.exec("sysctl", "-qw", `${timeout}=3600`);
-  }
+  await keepFlows(node);
   for (const address of [A, B, C, D]) {
     await node.ip("addr", "add", `${address}/32`, "dev", "lo");
   }

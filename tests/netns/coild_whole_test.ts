@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { awaitedLater, eventually } from "../lab/wait.ts";
 import { type Call, WholeCoild } from "./coild_whole.ts";
-import { netnsTest, tempNetns } from "./testing.ts";
+import { keepFlows, netnsTest, tempNetns } from "./testing.ts";
 
 const POD_TABLE = 116;
 const EXPORT_TABLE = 119;
@@ -68,6 +68,7 @@ async function flowsOf({ host }: WholeCoild): Promise<string> {
 /** Makes the node track a connection to a pod. */
 async function connectTo(coild: WholeCoild, address: string): Promise<void> {
   const { host } = coild;
+  await keepFlows(host);
   await host.exec(
     "nft",
     "add table inet t; add chain inet t out { type filter hook output priority 0; }; " +

@@ -5,7 +5,7 @@ import { Address } from "../../lib/inet/mod.ts";
 import { inNetns, Netns, openDatagramSocket } from "../../lib/linux/mod.ts";
 import { ConntrackSocket, TcpSockets } from "../../lib/netlink/mod.ts";
 import { eventually } from "../lab/wait.ts";
-import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
+import { keepFlows, netnsTest, type TempNetns, tempNetns } from "./testing.ts";
 
 const LOST = Address.parse("10.65.0.1");
 const OTHER = Address.parse("10.65.0.2");
@@ -23,6 +23,7 @@ const ABORTED = /os error 103/;
 
 /** Marks connections as a client's table does. */
 async function markConnections(temp: TempNetns): Promise<void> {
+  await keepFlows(temp);
   const rule = (port: number, gateway: Address) =>
     `meta l4proto { tcp, udp } th dport ${port} ct mark set ${
       gatewayMark(gateway)

@@ -3,7 +3,7 @@ import { forgetTunnels } from "../../lib/egress/kernel/forget_tunnels.ts";
 import { Address } from "../../lib/inet/mod.ts";
 import { inNetns, Netns } from "../../lib/linux/mod.ts";
 import type { Link } from "../../lib/netlink/mod.ts";
-import { netnsTest, tempNetns } from "./testing.ts";
+import { keepFlows, netnsTest, tempNetns } from "./testing.ts";
 
 const LOCAL = "10.1.2.3";
 const PORT = 5555;
@@ -26,6 +26,7 @@ netnsTest(
   async () => {
     await using node = await tempNetns("node");
     using netns = Netns.open(node.path);
+    await keepFlows(node);
     await node.ip("link", "add", "out", "type", "bridge");
     await node.ip("address", "add", `${LOCAL}/24`, "dev", "out");
     await node.ip("link", "set", "out", "up");

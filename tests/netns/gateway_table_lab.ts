@@ -7,7 +7,7 @@ import {
 } from "../../lib/egress/mod.ts";
 import { NetfilterSocket, type NftTable } from "../../lib/netlink/mod.ts";
 import { sendRaw } from "./raw_packets.ts";
-import { type TempNetns, tempNetns } from "./testing.ts";
+import { keepFlows, type TempNetns, tempNetns } from "./testing.ts";
 
 /** Addresses of the three. */
 export const AT = {
@@ -68,7 +68,7 @@ export async function gatewayTableLab(): Promise<GatewayTableLab> {
   for (const { exec } of [gateway, client, outside]) {
     await exec("sh", "-euc", SETTINGS);
   }
-  await gateway.exec("sh", "-euc", PATIENCE);
+  await keepFlows(gateway);
   await gateway.exec("sh", "-euc", links(client, outside));
   await client.exec("sh", "-euc", CLIENT);
   await outside.exec("sh", "-euc", OUTSIDE);
@@ -126,12 +126,6 @@ for all in all default; do
   echo 1 > /proc/sys/net/ipv4/conf/$all/forwarding
   echo 1 > /proc/sys/net/ipv6/conf/$all/forwarding
   echo 0 > /proc/sys/net/ipv6/conf/$all/accept_dad
-done`;
-
-/** A slow machine takes longer than the 30 s for which connections without an answer stay. */
-const PATIENCE = `
-for protocol in udp icmp icmpv6; do
-  echo 3600 > /proc/sys/net/netfilter/nf_conntrack_\${protocol}_timeout
 done`;
 
 function links(client: TempNetns, outside: TempNetns): string {

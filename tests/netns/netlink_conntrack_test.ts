@@ -15,7 +15,7 @@ import {
   ConntrackSocket,
   type Request,
 } from "../../lib/netlink/mod.ts";
-import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
+import { keepFlows, netnsTest, type TempNetns, tempNetns } from "./testing.ts";
 
 const CLIENT = { ipv4: "10.1.1.2", ipv6: "fd01::2" } as const;
 const SERVER = { ipv4: "203.0.113.9", ipv6: "2001:db8:9::9" } as const;
@@ -36,6 +36,7 @@ async function makeLab(): Promise<Lab> {
   const client = stack.use(await tempNetns("client"));
   const gateway = stack.use(await tempNetns("gw"));
   const server = stack.use(await tempNetns("server"));
+  await keepFlows(gateway);
   await connect({ gateway, end: client, name: "c" }, [
     ["10.1.1.1/24", `${CLIENT.ipv4}/24`, "10.1.1.1"],
     ["fd01::1/64", `${CLIENT.ipv6}/64`, "fd01::1"],

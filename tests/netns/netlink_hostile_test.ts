@@ -20,7 +20,7 @@ import { formatTable } from "../lab/plan_text/nft_table.ts";
 import type { Transport } from "../../lib/netlink/connection/transport.ts";
 import { EXAMPLE_TABLE } from "../../lib/netlink/netfilter/testing.ts";
 import { listTable } from "./netfilter_testing.ts";
-import { netnsTest, tempNetns } from "./testing.ts";
+import { keepFlows, netnsTest, tempNetns } from "./testing.ts";
 
 /** What happens to a datagram: bytes that change, and how much of it is left, as a share of its length. */
 interface Damage {
@@ -185,10 +185,7 @@ netnsTest(
       "nft",
       "add table inet t; add chain inet t c { type filter hook input priority 0; }; add rule inet t c ct state new accept",
     );
-    for (const protocol of ["icmp", "icmpv6"]) {
-      const timeout = `net.netfilter.nf_conntrack_${protocol}_timeout`;
-      await temp.exec("sysctl", "-qw", `${timeout}=3600`);
-    }
+    await keepFlows(temp);
     await temp.exec("ping", "-c1", "-w20", "127.0.0.1");
     await temp.exec("ping", "-c1", "-w20", "::1");
     using netns = Netns.open(temp.path);

@@ -64,6 +64,13 @@ export async function tempNetns(prefix: string = "t"): Promise<TempNetns> {
   };
 }
 
+/** Has the kernel keep datagrams' flows for an hour: a slow machine takes longer than the usual 30 s. */
+export async function keepFlows({ exec }: TempNetns): Promise<void> {
+  const settings = ["udp", "icmp", "icmpv6"]
+    .map((name) => `net.netfilter.nf_conntrack_${name}_timeout=3600`);
+  await exec("sysctl", "-qw", ...settings);
+}
+
 /** A random interface name that fits in IFNAMSIZ. */
 export function randomName(prefix: string = "ct"): string {
   return `${prefix}${crypto.randomUUID().slice(0, 8)}`;
