@@ -156,7 +156,7 @@ function connect(
   supplyOf: (context: SupplyContext) => Supply,
 ) {
   const base = connectBase(dependencies, supplyOf);
-  const { metrics, nodeName, registry } = dependencies;
+  const { lookMs, metrics, nodeName, registry } = dependencies;
   const { nodeEvents, node, network } = base;
   const intervalMs = dependencies.options.reconcileIntervalMs;
   const readAddresses = () => nodeAddresses({ ...base, nodeName });
@@ -169,7 +169,7 @@ function connect(
       nodeEvents,
       intervalMs,
     }),
-    keeper: new NetworkKeeper(base),
+    keeper: new NetworkKeeper({ ...base, lookMs }),
     addresses: new NodeAddressFollower(node, network),
     leaks: new LeakRelease(base),
     reconciler: new Reconciler({
@@ -215,9 +215,8 @@ function connectBase(
   const teardown = stack.use(
     new Teardown({ ipam, network, rests: blocks.rests, former }),
   );
-  const table = stack.use(new SourceTable());
   const sources = new SourceGuard({
-    table,
+    table: stack.use(new SourceTable()),
     network,
     locks,
     lookMs,
@@ -233,7 +232,6 @@ function connectBase(
     former,
     networks: new NetworkMemory(),
     locks,
-    lookMs,
     repair: new RouteRepair({ ipam, network, locks, reports }),
     node,
     nodeEvents,
