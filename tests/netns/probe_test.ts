@@ -370,17 +370,21 @@ netnsTest(
       await untilPasses(async () =>
         assert.ok(await receivedBy(wire.ours) > before + 1_000)
       );
-      const start = await receivedBy(wire.ours);
       const long = { ...TIMES, timeoutMs: 1_000 };
-      assert.equal(
-        await findConflict(link, addressOf("ipv4", 30), long),
-        undefined,
-      );
+      // A busy machine may hold up the noise: then it is asked again.
+      let noise = 0;
+      for (let tries = 0; noise <= 1_000; tries++) {
+        assert.ok(tries < 20, `${noise} frames`);
+        const start = await receivedBy(wire.ours);
+        assert.equal(
+          await findConflict(link, addressOf("ipv4", 30), long),
+          undefined,
+        );
+        noise = await receivedBy(wire.ours) - start;
+      }
       assert.equal(await findConflict(link, other, ANSWERED), mac);
       const asked = { gateway: other, source: own };
       assert.equal(await answers(link, asked, ANSWERED), true);
-      // The first question alone takes its whole time.
-      assert.ok(await receivedBy(wire.ours) > start + 1_000);
     } finally {
       noise.kill("SIGKILL");
       await noise.status;
