@@ -2,11 +2,11 @@
 import assert from "node:assert/strict";
 import { hostPort } from "../../lib/inet/mod.ts";
 import { SERVICES } from "../../lib/kube/mod.ts";
-import { eventually, type LabFamily } from "../lab/mod.ts";
+import type { LabFamily } from "../lab/mod.ts";
 import { assertAgreement } from "./agreement.ts";
 import { Installation } from "./installation.ts";
 import { HTTP_PORT } from "./pods.ts";
-import { assertReaches } from "./reach.ts";
+import { answerOf, assertReaches } from "./reach.ts";
 
 const CLUSTERS: readonly (readonly LabFamily[])[] = [
   ["ipv4"],
@@ -60,12 +60,7 @@ for (const families of CLUSTERS) {
       assert.deepEqual(addresses.map(familyOf), families);
       for (const address of addresses) {
         const url = `http://${hostPort(address, 80)}/`;
-        // kube-proxy knows it a moment later.
-        const answer = await eventually(
-          `an answer of ${url}`,
-          () => site.pods.exec(client, "get", url),
-        );
-        assert.match(answer, /^web /);
+        assert.match(await answerOf(site, url, { from: client }), /^web /);
       }
       await site.client.delete(SERVICES, service);
       await site.pods.remove(server, client);

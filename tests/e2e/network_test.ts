@@ -32,7 +32,7 @@ import { networkConfiguration, networkProblem } from "./cri.ts";
 import { createEgress } from "./gateways.ts";
 import { Installation, POOL } from "./installation.ts";
 import { HTTP_PORT, type RunningPod } from "./pods.ts";
-import { assertReaches } from "./reach.ts";
+import { answerOf, assertReaches } from "./reach.ts";
 import { assertNothingRefused } from "./requests.ts";
 
 let site: Installation;
@@ -128,12 +128,12 @@ Deno.test("an admin gets coil from a pod of coil-controller, as the guide says",
   const [ipv4, ipv6] = pod.addresses;
   const fields = rows.map((row) => row.split(/ +/).slice(0, 4));
   assert.deepEqual(fields, [[ipv4, ipv6, "default/shown", "node2"]]);
-  assert.match(rows[0] ?? "", / ok +\d+s$/);
+  assert.match(rows[0] ?? "", / ok +\d+[sm]\w*$/);
   await site.pods.remove(pod);
   for (const address of pod.addresses) {
     await eventually(`${address} to be known as default/shown's`, async () => {
       const text = await shell(`${executable} explain ${address} --nodes`);
-      return /\n {2}Pod default\/shown on Node node2 had it until \d+s ago\n/
+      return /\n {2}Pod default\/shown on Node node2 had it until \d+[sm]\w* ago\n/
         .test(text);
     });
   }
@@ -234,9 +234,10 @@ Deno.test("a pod and its own node, and a pod in the host's network, reach each o
   for (const [index, address] of pod.addresses.entries()) {
     const node = host.addresses[index] ?? "";
     const there = `http://${hostPort(address, HTTP_PORT)}/`;
-    assert.equal(await site.pods.exec(host, "get", there), `pod ${node}\n`);
+    assert.equal(await answerOf(site, there, { from: host }), `pod ${node}\n`);
     const back = `http://${hostPort(node, HTTP_PORT)}/`;
-    assert.equal(await site.pods.exec(pod, "get", back), `node1 ${address}\n`);
+    const answer = await answerOf(site, back, { from: pod });
+    assert.equal(answer, `node1 ${address}\n`);
   }
   await assertAgreement(site);
   await site.pods.remove(pod, host);
@@ -254,7 +255,7 @@ Deno.test("a port of the host leads to a pod, by the plugin after Coil's", async
   ]);
   for (const address of site.node(1).addresses) {
     const url = `http://${hostPort(address, hostPortNumber)}/`;
-    const answer = await site.pods.exec(client, "get", url);
+    const answer = await answerOf(site, url, { from: client });
     assert.match(answer, /^published /);
   }
   await site.pods.remove(server, client);
@@ -512,9 +513,12 @@ Deno.test("E2E-7: an unused pool is deleted, another one stays", async () => {
 Deno.test("E2E-8: both halves of the controller have a leader", async () => {
   const namespace = "kube-system";
   for (const name of ["coil-ipam-leader", "coil-egress-leader"]) {
-    const lease = await site.client.get(LEASES, { name, namespace });
-    // The controller's pods have the nodes' names.
-    assert.match(lease.spec?.holderIdentity ?? "", /^node[12]_/);
+    await eventually(`a holder of ${name}`, async () => {
+      const lease = await site.client.get(LEASES, { name, namespace });
+      // The controller's pods have the nodes' names.
+      assert.match(lease.spec?.holderIdentity ?? "", /^node[12]_/);
+      return true;
+    });
   }
 });
 

@@ -3,14 +3,14 @@ import assert from "node:assert/strict";
 import { hostPort } from "../../lib/inet/mod.ts";
 import { SERVICES } from "../../lib/kube/mod.ts";
 import { readDrops } from "../lab/drops.ts";
-import { eventually, sleep } from "../lab/mod.ts";
+import { eventually } from "../lab/mod.ts";
 import type { Installation } from "./installation.ts";
 import { HTTP_PORT, type RunningPod } from "./pods.ts";
 
 /** Its pods compete with Coil's, which take all of the processor as they start. */
 const CPU = "200m";
 
-/** Requests to a URL so far. */
+/** Requests to a URL so far. One fails that is refused, or for which packets were lost for 5 s: not one that a slow machine answers late. */
 export interface TrafficCount {
   readonly url: string;
   readonly done: number;
@@ -73,7 +73,22 @@ export class Traffic implements AsyncDisposable {
   /** What was asked, and what failed, by URL. */
   async counts(): Promise<readonly TrafficCount[]> {
     const own = `http://127.0.0.1:${HTTP_PORT}/`;
-    return JSON.parse(await this.#site.pods.exec(this.client, "get", own));
+    const text = await eventually(
+      "the client's counts",
+      () => this.#site.pods.exec(this.client, "get", own),
+    );
+    return JSON.parse(text);
+  }
+
+  /** Counts that have the end of each request that is under way now. */
+  async #countsOfLast(): Promise<readonly TrafficCount[]> {
+    const ended = (count: TrafficCount | undefined) =>
+      count === undefined ? 0 : count.done + count.failed;
+    const now = await this.counts();
+    return await eventually("the end of each request", async () => {
+      const later = await this.counts();
+      return later.every((count, i) => ended(count) > ended(now[i])) && later;
+    });
   }
 
   /** Does something, and lets no request fail in the meantime. */
@@ -81,9 +96,7 @@ export class Traffic implements AsyncDisposable {
     const before = await this.counts();
     const drops = await readDrops();
     await work();
-    // What comes late has its chance.
-    await sleep(500);
-    const after = await this.counts();
+    const after = await this.#countsOfLast();
     const failures = (counts: readonly TrafficCount[]) =>
       counts.map(({ url, failed }) => ({ url, failed }));
     const notes = [

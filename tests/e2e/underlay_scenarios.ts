@@ -27,6 +27,7 @@ import {
   runningOf,
   type RunningPod,
 } from "./pods.ts";
+import { answerOf } from "./reach.ts";
 import { Traffic } from "./traffic.ts";
 
 const NAMESPACE = "default";
@@ -291,10 +292,7 @@ export async function underlayScenarios(
       const port = service.spec?.ports?.[0]?.nodePort ?? 0;
       for (const [index, address] of node.addresses.entries()) {
         const url = `http://${hostPort(address, port)}/`;
-        const answer = await eventually(
-          `an answer of ${url}`,
-          () => site.pods.exec(visitor, "get", url),
-        );
+        const answer = await answerOf(site, url, { from: visitor });
         const [, from] = answer.trim().split(" ");
         assert.equal(from, site.node(2).addresses[index], url);
       }

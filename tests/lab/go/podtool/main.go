@@ -24,15 +24,21 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
 	httpPort       = ":8080"
 	udpPort        = ":9000"
 	requestTimeout = 5 * time.Second
-	pause          = 20 * time.Millisecond
-	tick           = 20 * time.Millisecond
-	patience       = 60 * time.Second
+	// For an answer of a machine that is slow: what its network lost is known by what was sent again.
+	slowTimeout = 60 * time.Second
+	// The kernel sends what starts a connection again after 1, 2 and 4 seconds.
+	maxResent = 2
+	pause     = 20 * time.Millisecond
+	tick      = 20 * time.Millisecond
+	patience  = 60 * time.Second
 )
 
 func main() {
@@ -48,7 +54,8 @@ func main() {
 	case verb == "serve":
 		err = serve()
 	case verb == "get" && len(args) == 1:
-		err = show(get(args[0]))
+		text, _, failure := get(args[0], requestTimeout)
+		err = show(text, failure)
 	case verb == "udp" && len(args) == 1:
 		err = show(datagram(args[0]))
 	case verb == "traffic" && len(args) > 0:
@@ -133,31 +140,55 @@ func show(text string, err error) error {
 	return err
 }
 
-// get uses a new connection every time: an old one could hide that no new one comes about. It ends the connection itself,
+// get returns the answer, and how often the kernel had to send a packet again.
+// It uses a new connection every time: an old one could hide that no new one comes about. It ends the connection itself,
 // without keeping it: where the server ends it, its kernel remembers the ports for a minute, and may answer the SYN of
 // another one with the same ports, made by a Service or past it, as if it were a late packet of the former one.
-func get(url string) (string, error) {
-	client := http.Client{Timeout: requestTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: -1}}
+func get(url string, timeout time.Duration) (string, int, error) {
+	client := http.Client{Timeout: timeout, Transport: &http.Transport{MaxIdleConnsPerHost: -1}}
 	var connected atomic.Bool
-	trace := httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { connected.Store(true) }}
+	var used net.Conn
+	trace := httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
+		used = info.Conn
+		connected.Store(true)
+	}}
 	request, err := http.NewRequestWithContext(httptrace.WithClientTrace(context.Background(), &trace), "GET", url, nil)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	start := time.Now()
 	standstill := watchStandstill()
 	response, err := client.Do(request)
 	longest := standstill()
 	if err != nil {
-		return "", fmt.Errorf("%s to %s, connected: %t, this process stood still for %v at most: %w",
+		return "", 0, fmt.Errorf("%s to %s, connected: %t, this process stood still for %v at most: %w",
 			start.Format(time.StampMilli), time.Now().Format(time.StampMilli), connected.Load(), longest, err)
 	}
 	defer response.Body.Close()
+	// Once the body is read the connection is closed.
+	resent := resentBy(used)
 	body, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
 		err = fmt.Errorf("Cannot get %q: %s", url, response.Status)
 	}
-	return string(body), err
+	return string(body), resent, err
+}
+
+// resentBy is how many packets of a connection the kernel has sent again, those that started it included.
+func resentBy(conn net.Conn) int {
+	raw, err := conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		log.Fatal(err)
+	}
+	resent := 0
+	raw.Control(func(fd uintptr) {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		if err != nil {
+			log.Fatal(err)
+		}
+		resent = int(info.Total_retrans)
+	})
+	return resent
 }
 
 // watchStandstill returns what ends it and tells how long this process had no processor, at most.
@@ -222,9 +253,14 @@ func traffic(urls []string) error {
 		go func() {
 			for {
 				start := time.Now()
-				_, err := get(url)
+				_, resent, err := get(url, slowTimeout)
+				took := time.Since(start)
+				if err == nil && took > requestTimeout && resent > maxResent {
+					err = fmt.Errorf("%s: answered after %v, packets were sent again %d times",
+						start.Format(time.StampMilli), took.Round(time.Millisecond), resent)
+				}
 				mutex.Lock()
-				all[i].LongestMs = max(all[i].LongestMs, time.Since(start).Milliseconds())
+				all[i].LongestMs = max(all[i].LongestMs, took.Milliseconds())
 				if err == nil {
 					all[i].Done++
 				} else {
@@ -246,7 +282,7 @@ func traffic(urls []string) error {
 func once(url string) error {
 	deadline := time.Now().Add(patience)
 	for {
-		_, err := get(url)
+		_, _, err := get(url, requestTimeout)
 		if err == nil || time.Now().After(deadline) {
 			return err
 		}
