@@ -1,6 +1,6 @@
 // Many pods on one node, and what their start takes: time, processors, requests.
 import { Informer, PODS, type V1Pod } from "../../lib/kube/mod.ts";
-import { sleep } from "../lab/mod.ts";
+import { eventually, sleep } from "../lab/mod.ts";
 import type { Installation } from "./installation.ts";
 import { isReady, runningOf, type RunningPod } from "./pods.ts";
 import {
@@ -11,7 +11,8 @@ import {
 } from "./processor_time.ts";
 import { coilRequests } from "./requests.ts";
 
-const ALL_READY_MS = 300_000;
+/** The next pod is Ready within this. */
+const NEXT_READY_MS = 300_000;
 
 /** Pods that were started at a time, and what that took. */
 export interface Burst {
@@ -41,13 +42,11 @@ export async function startBurst(
   const labels = { burst: "yes" };
   const created = new Map<string, number>();
   const latencies = new Map<string, number>();
-  const all = Promise.withResolvers<void>();
   const onPod = (pod: V1Pod) => {
     const name = pod.metadata?.name ?? "";
     const start = created.get(name);
     if (start === undefined || latencies.has(name) || !isReady(pod)) return;
     latencies.set(name, performance.now() - start);
-    if (latencies.size === count) all.resolve();
   };
   const stop = new AbortController();
   const informer = new Informer(site.client, PODS, {
@@ -70,14 +69,15 @@ export async function startBurst(
     created.set(name, performance.now());
     await site.pods.create({ name, node: "node1", labels });
   }
-  const timer = setTimeout(
-    () => all.reject(new Error(`only ${latencies.size} of ${count} are Ready`)),
-    ALL_READY_MS,
-  );
   try {
-    await all.promise;
+    for (let ready = 0; ready < count; ready = latencies.size) {
+      await eventually(
+        `more than ${ready} of ${count} pods to be Ready`,
+        () => latencies.size > ready,
+        { timeoutMs: NEXT_READY_MS },
+      );
+    }
   } finally {
-    clearTimeout(timer);
     stop.abort();
     await running.catch(() => {});
   }
