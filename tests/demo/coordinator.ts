@@ -194,8 +194,12 @@ async function deadGateway(scene: Scene): Promise<void> {
   shown("coordinator ADD   # detectGateway: true", refused.text);
   assert.match(refused.text, /gateway 10\.6\.0\.1 is unreachable/);
   await world.setGateway(6, "add");
-  const { code, text } = await world.coordinator("ADD", pod, { config });
-  assert.equal(code, 0, text);
+  // As a kubelet does where the answer comes too late.
+  await eventually("the pod's network", async () => {
+    const { code, text } = await world.coordinator("ADD", pod, { config });
+    assert.equal(code, 0, text);
+    return true;
+  });
   line(`   ${green("The gateway is back, and the pod starts.")}`);
   scene.saw("a pod does not start while its gateway is dead");
 }
