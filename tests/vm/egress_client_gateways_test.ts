@@ -121,7 +121,7 @@ Deno.test("a pod whose address cannot be used yet becomes a client all the same"
   await shell(
     lab.client,
     `ip -6 address del ${ipv6}/64 dev eth0
-     echo 20 > /proc/sys/net/ipv6/conf/eth0/dad_transmits
+     echo 600 > /proc/sys/net/ipv6/conf/eth0/dad_transmits
      ip -6 address add ${ipv6}/64 dev eth0`,
   );
   const egress = gatewayFor(EVERYWHERE);

@@ -45,11 +45,12 @@ async function joinBeyond(
 async function seenFrom(
   client: TempNetns,
   host: string,
+  { seconds = 60 }: { readonly seconds?: number } = {},
 ): Promise<string | undefined> {
   const url = host.includes(":") ? `http://[${host}]/0` : `http://${host}/0`;
   return await run("nsenter", [
     `--net=${client.path}`,
-    ...["curl", "-sSm", "5", url],
+    ...["curl", "-sSm", `${seconds}`, url],
   ]).then((text) => text.trim(), () => undefined);
 }
 
@@ -90,7 +91,8 @@ Deno.test("a client of an Egress with an address of a secondary ENI reaches its 
   assert.deepEqual(await lab.dropped(), none);
 
   await shell(lab.node.host, "ip rule del pref 1536 from 10.0.1.112/28");
-  assert.equal(await seenFrom(second, BEYOND.ipv4), undefined);
+  const seen = await seenFrom(second, BEYOND.ipv4, { seconds: 5 });
+  assert.equal(seen, undefined);
   const { by_primary: dropped = 0, ...others } = await lab.dropped();
   assert.ok(dropped > 0);
   assert.deepEqual(others, { by_secondary: 0, private: 0 });
