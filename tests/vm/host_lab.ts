@@ -58,7 +58,7 @@ export async function startHostLab(
     "--egress-image=coil",
     "--node-grace=0s",
     // Gateways that end wait for their flows: longer than a slow machine takes to look at these, and not for ever.
-    "--drain-timeout=60s",
+    "--drain-timeout=40s",
   ]);
   const { plane } = cluster;
   const access: HostAccess = {
