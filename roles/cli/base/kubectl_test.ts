@@ -32,7 +32,7 @@ Deno.test("kubectlExec() returns why a command ended that does not read its stdi
 });
 
 Deno.test("kubectlExec() ends a command that takes longer than it may", async () => {
-  await using kubectl = await script("exec sleep 1000");
+  await using kubectl = await script("exec sleep 5");
   await assert.rejects(
     kubectl.exec(POD, ["probe"], { timeoutMs: 500 }),
     /^Error: no answer within 0\.5 s$/,
