@@ -63,7 +63,8 @@ interface ReadinessProbe {
 
 const OFTEN: ReadinessProbe = {
   periodMs: PERIOD_MS,
-  timeoutMs: 2_000,
+  // The process that asks is busy with the traffic of tests, too.
+  timeoutMs: 5_000,
   failureThreshold: 3,
 };
 

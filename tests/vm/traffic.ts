@@ -210,6 +210,8 @@ export interface FlowOptions {
 const INTERVAL_MS = 50;
 /** Of connections that work: several lost packets of a busy machine are sent again by then. */
 const PATIENCE_MS = 20_000;
+/** For a mebibyte there and back, beside a hundred others. */
+const BULK_MS = 600_000;
 /** An answer to a datagram comes within this time, or never. */
 const LATE_MS = 20_000;
 
@@ -463,9 +465,9 @@ export async function echoBulk(
 ): Promise<boolean> {
   const conn = await sockets.connect(address, {
     port: ECHO_PORT,
-    timeoutMs: 30_000,
+    timeoutMs: BULK_MS,
   });
-  using _closed = closing(conn, 120_000);
+  using _closed = closing(conn, BULK_MS);
   await readText(conn);
   const text = "0123456789abcdef".repeat(Math.ceil(bytes / 16)).slice(0, bytes);
   const [echo] = await Promise.all([
