@@ -158,6 +158,23 @@ Deno.test("a CHECK names what is damaged, and it is mended", async () => {
   await lab.check("client");
 });
 
+Deno.test("a client whose address cannot be used yet is finished when it can, and a CHECK does not complain", async () => {
+  await using lab = new ClientLab();
+  lab.plane.awaitsAddress = true;
+  lab.putPod("client", CLIENT);
+  lab.start();
+  await lab.add("client", CLIENT);
+  await lab.until(() => assert.ok(lab.plane.done.length > 2));
+  lab.plane.damage = ["a route is missing"];
+  await lab.check("client");
+  lab.plane.awaitsAddress = false;
+  const before = lab.plane.done.length;
+  await lab.until(() => assert.ok(lab.plane.done.length > before));
+  await lab.quiet();
+  lab.plane.damage = ["a route is missing"];
+  await assert.rejects(lab.check("client"), PodCheckError);
+});
+
 Deno.test("a look from time to time mends what nobody has reported", async () => {
   await using lab = new ClientLab({ inspectMs: 20 });
   lab.putPod("client", CLIENT);
@@ -623,9 +640,9 @@ Deno.test("connections through a gateway that leaves its Egress are ended before
   assert.deepEqual(lab.plane.done.slice(4), [without(lost, other)]);
 });
 
-Deno.test("a client's network is changed even if connections of a gateway that has left cannot be ended", async () => {
+Deno.test("a client's network is changed even if connections of a gateway that has left cannot be ended, which is tried again", async () => {
   await using probed = await probedLab();
-  const { lab, other } = probed;
+  const { lab, lost, other } = probed;
   lab.plane.endFailure = new Error("not permitted");
   lab.putGateways([other]);
   await lab.until(() =>
@@ -634,6 +651,8 @@ Deno.test("a client's network is changed even if connections of a gateway that h
       other,
     )
   );
+  lab.plane.endFailure = undefined;
+  await lab.until(() => assert.ok(lab.plane.done.includes(`end ${lost}`)));
 });
 
 Deno.test("connections through a lost gateway stay where its Egress keeps them", async () => {

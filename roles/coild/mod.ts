@@ -53,6 +53,7 @@ import { lockFileOf, lockSocket } from "./server/socket_lock.ts";
 
 export { COILD_FLAGS } from "./flags.ts";
 export {
+  type AppliedPlan,
   type EgressPlane,
   KERNEL_PLANE,
   type PlaneOptions,

@@ -27,7 +27,7 @@ import type { Attachment } from "./calls/attachment.ts";
 import type { Attachments, Connected } from "./calls/attachments.ts";
 import type { AddRequest } from "./calls/cni_request.ts";
 import { type PodFacts, PodSource } from "./cluster/pod_source.ts";
-import type { EgressPlane } from "./egress/plane.ts";
+import type { AppliedPlan, EgressPlane } from "./egress/plane.ts";
 import {
   connectEgress,
   type EgressDependencies,
@@ -56,6 +56,8 @@ class FakePlane implements EgressPlane {
   plan: ClientPlan | undefined;
   /** What `inspect()` finds in the pod's network, until a plan is applied again. */
   damage: readonly string[] = [];
+  /** Whether the pod's address cannot be used yet. */
+  awaitsAddress = false;
   /** Thrown by `prepare()`. */
   unsupported: Error | undefined;
   /** Thrown by the next `apply()`. */
@@ -69,7 +71,7 @@ class FakePlane implements EgressPlane {
       : Promise.reject(this.unsupported);
   }
 
-  apply(plan: ClientPlan): Promise<void> {
+  apply(plan: ClientPlan): Promise<AppliedPlan> {
     const { failure } = this;
     this.failure = undefined;
     if (failure !== undefined) return Promise.reject(failure);
@@ -77,7 +79,7 @@ class FakePlane implements EgressPlane {
     this.done.push(["apply", ...ways].join(" "));
     this.plan = plan;
     this.damage = [];
-    return Promise.resolve();
+    return Promise.resolve({ awaitsAddress: this.awaitsAddress });
   }
 
   choose(plan: ClientPlan): Promise<void> {

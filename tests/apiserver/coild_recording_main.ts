@@ -13,6 +13,7 @@ import { sleep } from "../../lib/async/mod.ts";
 import { Address, type Family, Prefix } from "../../lib/inet/mod.ts";
 import { FouUnsupportedError } from "../../lib/netlink/mod.ts";
 import {
+  type AppliedPlan,
   type EgressPlane,
   main,
   type PlaneOptions,
@@ -38,7 +39,7 @@ class RecordingPlane implements EgressPlane {
   async apply(
     plan: ClientPlan,
     options: PlaneOptions & { readonly freshMtu?: number },
-  ): Promise<void> {
+  ): Promise<AppliedPlan> {
     const locals = plan.tunnels.map(({ local }) => `${local}`).join();
     await this.#call("apply", { ...options, locals }, async (file) => {
       while (await this.#isAsked("held")) {
@@ -50,10 +51,11 @@ class RecordingPlane implements EgressPlane {
       } else await replaceFile(file, JSON.stringify(plan));
       if (await this.#isAsked("broken")) throw new Error("asked to fail");
     });
+    return { awaitsAddress: false };
   }
 
-  choose(plan: ClientPlan, options: PlaneOptions): Promise<void> {
-    return this.apply(plan, options);
+  async choose(plan: ClientPlan, options: PlaneOptions): Promise<void> {
+    await this.apply(plan, options);
   }
 
   async clear(options: PlaneOptions): Promise<boolean> {

@@ -180,6 +180,7 @@ export class SwitchLab implements AsyncDisposable {
         await nftables.replaceTable(
           clientTable(plan, { interfaces: this.#interfaces }),
         );
+        return { awaitsAddress: false };
       },
       choose: async (plan, options) => {
         await KERNEL_PLANE.choose(plan, options);

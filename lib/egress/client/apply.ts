@@ -52,6 +52,12 @@ export interface ApplyOptions extends ClientOptions {
 export interface ClientReport {
   /** What was changed, one phrase each; empty when all was as planned. */
   readonly changes: readonly string[];
+  /**
+   * Whether a route lacks its source, since the kernel still looks for another
+   * owner of the pod's address (RFC 4862, section 5.4). Another call makes it
+   * whole, a second or two later.
+   */
+  readonly awaitsAddress: boolean;
   /** Destinations that another Egress got. */
   readonly shadowed: readonly ShadowedDestination[];
   /** Destinations of a family that pod or Service lacks. */
@@ -82,14 +88,14 @@ export async function applyClient(
 ): Promise<ClientReport> {
   using run = ClientRun.open(plan, options);
   const { freshMtu } = options;
-  if (freshMtu === undefined || !await run.create(freshMtu)) {
-    await run.converge();
-  }
+  const isMade = freshMtu !== undefined && await run.create(freshMtu);
+  const awaitsAddress = !isMade && await run.converge();
   const { shadowed, skipped } = plan;
   return {
     get changes() {
       return run.changes;
     },
+    awaitsAddress,
     shadowed,
     skipped,
   };

@@ -143,3 +143,17 @@ export function wantedRoutes(
     ),
   ];
 }
+
+/** Whether a route cannot have its source yet: the kernel still looks for another owner of the address, which ends by itself. */
+export function awaitsAddress(
+  { routes }: ClientPlan,
+  { state }: Pick<Findings, "state">,
+): boolean {
+  const tentative = new Set(
+    state.addresses.filter((each) => each.tentative && !each.dadFailed)
+      .map(({ prefix }) => prefix.address.toString()),
+  );
+  return routes.some((route) =>
+    route.kind === "tunnel" && tentative.has(route.source.toString())
+  );
+}

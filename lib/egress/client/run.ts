@@ -14,6 +14,7 @@ import {
 } from "../../netlink/mod.ts";
 import { getLogger } from "../../telemetry/mod.ts";
 import {
+  awaitsAddress,
   type Findings,
   findOut,
   wantedRoutes,
@@ -123,14 +124,15 @@ export class ClientRun implements Disposable {
     return false;
   }
 
-  /** Makes the namespace what the plan says. */
-  async converge(): Promise<void> {
+  /** Makes the namespace what the plan says. Returns whether a route lacks its source for now: {@linkcode awaitsAddress}. */
+  async converge(): Promise<boolean> {
     const findings = await findOut(this.#plan, {
       ...this.#sockets,
       netns: this.#netns,
     });
     try {
       await this.#carryOut(findings);
+      return awaitsAddress(this.#plan, findings);
     } catch (error) {
       await this.#failClosed(findings);
       throw error;

@@ -15,21 +15,26 @@ export class ClientBook {
     this.#reports = reports;
   }
 
-  /** A pod's network is as planned. */
+  /** A pod's network is as planned, but for what awaits its address. */
   settle(
     attachment: Attachment,
-    { plan, selection, isNew = false }: {
+    { plan, selection, awaitsAddress = false, isNew = false }: {
       readonly plan: ClientPlan;
       readonly selection: GatewaySelection;
+      readonly awaitsAddress?: boolean;
       readonly isNew?: boolean;
     },
   ): void {
-    this.states.set(attachment.key, {
-      kind: "client",
-      gateways: byName(selection.gateways),
-      plan: planText(plan),
-      isVisible: plan.families.length > 0,
-    });
+    const gateways = byName(selection.gateways);
+    this.states.set(
+      attachment.key,
+      awaitsAddress ? { kind: "unsettled", gateways } : {
+        kind: "client",
+        gateways,
+        plan: planText(plan),
+        isVisible: plan.families.length > 0,
+      },
+    );
     this.#reports.report(attachment, {
       conditions: conditionsOf(selection, plan),
       ends: endsOf(selection, plan),

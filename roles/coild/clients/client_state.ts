@@ -10,7 +10,7 @@ export type ClientState =
     /** Whether its namespace was not looked into, since it was to be new. */
     readonly isUnseen: boolean;
   }
-  /** It may be half-done or damaged; the next update applies a plan. */
+  /** It may be half-done or damaged, or awaits its address; the next update applies a plan. */
   | { readonly kind: "unsettled"; readonly gateways: Gateways }
   | {
     readonly kind: "client";

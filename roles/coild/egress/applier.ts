@@ -4,7 +4,7 @@ import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { Attachment } from "../calls/attachment.ts";
 import type { CallOptions } from "../calls/attachments.ts";
-import type { EgressPlane } from "./plane.ts";
+import type { AppliedPlan, EgressPlane } from "./plane.ts";
 
 const log = getLogger("egress");
 
@@ -31,10 +31,10 @@ export class ClientApplier {
   async apply(
     plan: ClientPlan,
     { client, ...options }: ApplyPlanOptions,
-  ): Promise<void> {
+  ): Promise<AppliedPlan> {
     try {
       await this.#plane.prepare(plan.tunnelFamilies);
-      await this.#plane.apply(plan, options);
+      return await this.#plane.apply(plan, options);
     } catch (error) {
       if (!(error instanceof FouUnsupportedError)) throw error;
       const { attachment: { pod }, gateways } = client;

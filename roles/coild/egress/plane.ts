@@ -4,6 +4,7 @@ import {
   BACKSTOP_METRIC,
   clearClient,
   type ClientPlan,
+  type ClientReport,
   endConnections,
   type EndedConnections,
   inspectClient,
@@ -26,6 +27,9 @@ export interface PlaneOptions {
   readonly signal?: AbortSignal;
 }
 
+/** What is left to do of a plan that was applied. */
+export type AppliedPlan = Pick<ClientReport, "awaitsAddress">;
+
 /** The network inside pods, as far as egress is concerned. */
 export interface EgressPlane {
   /**
@@ -42,7 +46,7 @@ export interface EgressPlane {
   apply(
     plan: ClientPlan,
     options: PlaneOptions & { readonly freshMtu?: number | undefined },
-  ): Promise<void>;
+  ): Promise<AppliedPlan>;
 
   /** As `apply()`, where only the gateways that are ready or lost differ from the plan that the pod's network matches. */
   choose(plan: ClientPlan, options: PlaneOptions): Promise<void>;
@@ -68,9 +72,7 @@ export interface EgressPlane {
 
 export const KERNEL_PLANE: EgressPlane = {
   prepare: prepareKernel,
-  async apply(plan, options) {
-    await applyClient(plan, options);
-  },
+  apply: applyClient,
   choose: applyChoices,
   clear: clearClient,
   inspect: inspectClient,

@@ -180,19 +180,20 @@ export class EgressSetup {
   ): Promise<void> {
     assertAddressed(attachment);
     const plan = this.#planner.plan(attachment, selection.gateways);
+    const done = { plan, selection, isNew: true };
     try {
-      await this.#applier.apply(plan, {
+      const { awaitsAddress } = await this.#applier.apply(plan, {
         client: { attachment, gateways: selection.gateways },
         netns,
         signal,
         freshMtu: attachment.freshMtu,
       });
+      this.#book.settle(attachment, { ...done, awaitsAddress });
     } catch (error) {
       await this.#applier.takeBack(netns);
       throw error;
     }
     this.#namespaces.note(attachment.key, netns);
-    this.#book.settle(attachment, { plan, selection, isNew: true });
     const lost = lostOf(selection.gateways, this.#with.health);
     this.#endings.noteLeft(attachment, lost);
   }

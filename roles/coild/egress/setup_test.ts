@@ -34,6 +34,8 @@ class Site {
   /** Gateways of Egress "nat/internet" that the kernel has. */
   readonly chosen = new Set<string>();
   damage: readonly string[] = [];
+  /** Whether the pod's address cannot be used yet. */
+  awaitsAddress = false;
   unsupported: Error | undefined;
   /** Why connections cannot be ended. */
   refusal: Error | undefined;
@@ -73,6 +75,7 @@ class Site {
       apply: async (plan, { freshMtu }) => {
         this.done.push(freshMtu === undefined ? "apply" : `apply ${freshMtu}`);
         this.choices = plan.choices.flatMap(({ all }) => all.map(String));
+        return { awaitsAddress: this.awaitsAddress };
       },
       choose: async (plan) => {
         this.done.push("choose");
@@ -443,4 +446,20 @@ Deno.test("where there can be no tunnels the error names the pod and its Egresse
     /pod "team\/web" a client of Egress "[a-z]+\/internet", "[a-z]+\/internet": no tunnels here/,
   );
   assert.equal(site.taken().at(-1), "clear");
+});
+
+Deno.test("a client whose address cannot be used yet is not damaged, and is finished later", async () => {
+  const site = new Site();
+  site.damage = ["a route is missing"];
+  site.awaitsAddress = true;
+  await site.setUp();
+  assert.deepEqual(await site.setup.findDamage(ATTACHMENT), []);
+  site.taken();
+  assert.equal(await site.update(BOTH), "later");
+  assert.deepEqual(site.taken(), ["apply", "report"]);
+  assert.deepEqual(await site.setup.findDamage(ATTACHMENT), []);
+  site.awaitsAddress = false;
+  assert.equal(await site.update(BOTH), "done");
+  assert.deepEqual(site.taken(), ["apply", "report"]);
+  assert.deepEqual(await site.setup.findDamage(ATTACHMENT), site.damage);
 });

@@ -29,7 +29,7 @@ import { fillIn, unknownGateways } from "../gateways/unknown_egresses.ts";
 import type { ClientApplier } from "./applier.ts";
 import type { ConnectionEndings } from "./endings.ts";
 import { firstStep } from "./first_step.ts";
-import type { EgressPlane } from "./plane.ts";
+import type { AppliedPlan, EgressPlane } from "./plane.ts";
 import type { ClientPlanner } from "./planner.ts";
 import { readChosen } from "./read_chosen.ts";
 import type { SeenNamespaces } from "./seen_namespaces.ts";
@@ -121,7 +121,7 @@ export class ClientUpdates {
       distinct([...ending, ...owed]),
       { netns, signal },
     );
-    await this.#converge(attachment, {
+    const { awaitsAddress } = await this.#converge(attachment, {
       netns,
       signal,
       selection,
@@ -131,7 +131,7 @@ export class ClientUpdates {
       ],
     });
     const outcome = await leave();
-    return outcome === "done" && isOwed ? "later" : outcome;
+    return outcome === "done" && (isOwed || awaitsAddress) ? "later" : outcome;
   }
 
   /**
@@ -228,15 +228,16 @@ export class ClientUpdates {
       readonly gateways: readonly ClientGateway[];
       readonly netns: Netns;
     },
-  ): Promise<void> {
+  ): Promise<AppliedPlan> {
     this.#states.set(attachment.key, {
       kind: "unsettled",
       gateways: byName(gateways),
     });
     const plan = this.#with.planner.plan(attachment, gateways);
+    let applied: AppliedPlan;
     try {
       const client = { attachment, gateways };
-      await this.#with.applier.apply(plan, { client, netns, signal });
+      applied = await this.#with.applier.apply(plan, { client, netns, signal });
     } catch (error) {
       if (!(error instanceof FouUnsupportedError)) throw error;
       const closed = gateways.map((gateway) => ({ ...gateway, service: {} }));
@@ -248,11 +249,18 @@ export class ClientUpdates {
       throw error;
     }
     const known = { ...selection, gateways };
-    this.#with.book.settle(attachment, { plan, selection: known });
+    const { awaitsAddress } = applied;
+    this.#with.book.settle(attachment, {
+      plan,
+      selection: known,
+      awaitsAddress,
+    });
+    if (awaitsAddress) return applied;
     log.info("Updated an egress client", {
       ...attachment.pod,
       gateways: gateways.map(({ name }) => name),
     });
+    return applied;
   }
 
   async #clear(attachment: Attachment): Promise<UpdateOutcome> {
