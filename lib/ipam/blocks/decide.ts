@@ -42,8 +42,13 @@ export interface Decision {
   readonly dueAt: number;
 }
 
-/** While a pool has few blocks left or is paused, or a block is reserved as a whole, it does not stay empty for longer. */
+/** While a pool has few blocks left, or a block is reserved as a whole, it does not stay empty for longer. */
 const LOW_MS = 30_000;
+/**
+ * While a pool is paused, blocks go spread over so long: an admin waits for them,
+ * and of 5,000 nodes not all at once. One each is 83 in a second, with three requests each.
+ */
+const PAUSED_MS = 60_000;
 
 /** The most calls under way at a time that give blocks back. */
 const MAX_FLYING = 8;
@@ -156,13 +161,16 @@ function returnTime(
   const latest = after(ampleReturnDelayMs);
   const { state, since = -Infinity } = states.get(pool) ?? {};
   if (state === "ample") return latest;
-  const [at, spreadMs] = state === "low" || state === "paused"
+  if (state === "paused") {
+    // No pod will need it again, however short it has been empty.
+    const spreadMs = Math.min(PAUSED_MS, returnDelayMs);
+    return Math.max(emptySince, since) + spreadMs * jitter;
+  }
+  const [at, spreadMs] = state === "low"
     ? [emptySince + soonMs, soonMs]
     : [after(returnDelayMs), returnDelayMs];
   // When a pool gets scarcer, not all that have been empty for long go at once.
-  const inTurn = Math.max(at, since + spreadMs * jitter);
-  // A paused pool's may have been kept for longer than that.
-  return state === "paused" ? inTurn : Math.min(latest, inTurn);
+  return Math.min(latest, Math.max(at, since + spreadMs * jitter));
 }
 
 function mayGo(block: HeldBlock): boolean {

@@ -275,12 +275,32 @@ Deno.test("decide() gives all empty blocks of a paused pool back, also those tha
     assert.deepEqual(world.decide().retire, []);
     world.become("paused");
     if (jitter > 0) {
-      assert.deepEqual(world.decide(), { ...NOTHING, inMs: 30_000 * jitter });
+      assert.deepEqual(world.decide(), { ...NOTHING, inMs: 60_000 * jitter });
     }
-    world.nowMs += 30_000 * jitter;
+    world.nowMs += 60_000 * jitter;
     assert.deepEqual(world.decide().retire, [1, 0]);
   }
 });
+
+for (
+  const [jitter, delayMs, inMs] of [
+    [0, 3_600_000, 0],
+    [0.25, 3_600_000, 15_000],
+    [0.9, 3_600_000, 54_000],
+    [0.9, 10_000, 9_000],
+  ] as const
+) {
+  Deno.test(`decide() gives a block that becomes empty in a paused pool back after ${inMs} ms with jitter ${jitter} and a delay of ${delayMs} ms`, () => {
+    const world = new World();
+    world.block(0);
+    world.returnDelayMs = delayMs;
+    world.jitter = jitter;
+    world.become("paused", HOUR);
+    if (inMs > 0) assert.deepEqual(world.decide(), { ...NOTHING, inMs });
+    world.nowMs += inMs;
+    assert.deepEqual(world.decide().retire, [0]);
+  });
+}
 
 const HOUR = 3_600_000;
 
