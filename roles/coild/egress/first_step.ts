@@ -21,16 +21,21 @@ export interface FirstStep {
  */
 export function firstStep(
   before: Extract<ClientState, { readonly kind: "client" }>,
-  { plan, gateways, planWithout }: {
+  { plan, gateways, endsGone, planWithout }: {
     readonly plan: ClientPlan;
     readonly gateways: readonly ClientGateway[];
+    /** Whether connections through gateways that are gone are still to be ended. These stay known. */
+    readonly endsGone: boolean;
     /** What the pod has, but for new connections by these gateways. */
     readonly planWithout: (left: ReadonlySet<string>) => ClientPlan;
   },
 ): FirstStep | undefined {
   const isStep = ({ plan }: FirstStep) =>
     differsInReadyAlone(before, planText(plan));
-  const whole: FirstStep = { plan, gateways: byName(gateways) };
+  const whole: FirstStep = {
+    plan,
+    gateways: endsGone ? before.gateways : byName(gateways),
+  };
   if (isStep(whole)) return whole;
   const left = leftOf(gateways, before.gateways);
   const leaving: FirstStep = {

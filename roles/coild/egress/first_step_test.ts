@@ -23,7 +23,10 @@ function planOf(gateway: ClientGateway, avoided: Iterable<string> = []) {
 function step(
   before: ClientGateway,
   next: ClientGateway,
-  avoided: readonly Address[] = [],
+  { avoided = [], endsGone = false }: {
+    readonly avoided?: readonly Address[];
+    readonly endsGone?: boolean;
+  } = {},
 ) {
   const found = firstStep({
     kind: "client",
@@ -33,6 +36,7 @@ function step(
   }, {
     plan: planOf(next, avoided.map(String)),
     gateways: [next],
+    endsGone,
     planWithout: (left) => planOf(before, left),
   });
   const [choice] = found?.plan.choices ?? [];
@@ -44,9 +48,14 @@ function step(
 
 Deno.test("firstStep() is all of an update that changes the ready gateways alone", () => {
   const gateway = choosing([A, B, C]);
-  assert.deepEqual(step(gateway, gateway, [A]), { ready: 2, known: gateway });
+  assert.deepEqual(step(gateway, gateway, { avoided: [A] }), {
+    ready: 2,
+    known: gateway,
+  });
   const fewer = choosing([B, C]);
   assert.deepEqual(step(gateway, fewer), { ready: 2, known: fewer });
+  const kept = { ready: 2, known: gateway };
+  assert.deepEqual(step(gateway, fewer, { endsGone: true }), kept);
 });
 
 Deno.test("firstStep() leaves gateways before the rest of an update is done", () => {

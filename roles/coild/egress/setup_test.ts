@@ -56,6 +56,8 @@ class Site {
   };
   /** Which pods have these addresses: others each time. */
   generation = 1;
+  /** Gateways that take no new connections. */
+  readonly unready = new Set<string>();
   /** Addresses that other pods of the node have now. */
   readonly strangers = new Set<string>();
   /** Marks of gateways that the kernel has as lost. */
@@ -156,7 +158,7 @@ class Site {
       addressType: "IPv4",
       endpoints: senders.map((each) => ({
         addresses: [each],
-        conditions: { ready: true },
+        conditions: { ready: !this.unready.has(each), serving: true },
         targetRef: { uid: `${this.generation}-of-${each}` },
       })),
     };
@@ -422,6 +424,26 @@ Deno.test("a client's connections are ended when other gateways have the address
   site.generation++;
   assert.equal(await site.update(BOTH), "done");
   const ended = `end connections ${SENDERS.join(" ")}`;
+  assert.deepEqual(site.taken(), [ended, "apply", "report"]);
+  assert.equal(await site.update(BOTH), "done");
+  assert.deepEqual(site.taken(), ["report"]);
+});
+
+Deno.test("a client's connections are ended, too, when another gateway that has the address is not ready yet", async () => {
+  const site = new Site("Direct");
+  const [first = ""] = SENDERS;
+  const late = "10.64.0.11";
+  site.senders = [...SENDERS, late];
+  site.unready.add(late);
+  await site.setUp();
+  assert.equal(await site.update(BOTH), "done");
+  site.taken();
+  site.generation++;
+  site.unready.add(first).delete(late);
+  assert.equal(await site.update(BOTH), "again");
+  assert.deepEqual(site.taken(), ["choose"]);
+  assert.equal(await site.update(BOTH), "done");
+  const ended = `end connections ${site.senders.join(" ")}`;
   assert.deepEqual(site.taken(), [ended, "apply", "report"]);
   assert.equal(await site.update(BOTH), "done");
   assert.deepEqual(site.taken(), ["report"]);

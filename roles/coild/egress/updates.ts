@@ -94,12 +94,14 @@ export class ClientUpdates {
     const owed = this.#with.endings.owed(attachment, gateways);
     const gone = goneOf(gateways, known);
     const isDone = unknown.length + gone.length + owed.length === 0;
-    if (isDone && isSettled(state, planText(plan))) {
+    const isPlanned = isSettled(state, planText(plan));
+    if (isDone && isPlanned) {
       const settled = { ...selection, gateways };
       this.#with.book.settle(attachment, { plan, selection: settled });
       return await leave();
     }
-    const chosen = await this.#choose(attachment, { plan, gateways, signal });
+    const step = { plan, gateways, endsGone: gone.length > 0, signal };
+    const chosen = isPlanned ? undefined : await this.#choose(attachment, step);
     if (chosen !== undefined) return chosen;
     using netns = await attachment.openNetns();
     if (netns === undefined) return "not found";
@@ -168,16 +170,16 @@ export class ClientUpdates {
    */
   async #choose(
     attachment: Attachment,
-    { plan, gateways, signal }: CallOptions & {
+    { signal, ...options }: CallOptions & {
       readonly plan: ClientPlan;
       readonly gateways: readonly ClientGateway[];
+      readonly endsGone: boolean;
     },
   ): Promise<"again" | "not found" | undefined> {
     const before = this.#states.get(attachment.key);
     if (before?.kind !== "client") return undefined;
     const next = firstStep(before, {
-      plan,
-      gateways,
+      ...options,
       planWithout: (left) => {
         const kept = [...before.gateways.values()];
         return this.#with.planner.plan(attachment, kept, { left });
