@@ -82,7 +82,7 @@ export class ConnectionEndings {
     else this.#left.set(keyText(key), new Set(lost.map(String)));
   }
 
-  /** The gateways of earlier {@linkcode endGone} calls that failed. Not one that the pod has again: it may have new connections. */
+  /** The gateways of earlier {@linkcode endGone} calls that failed. One that the pod has again is forgotten: it may have new connections. */
   owed({ key }: Attachment, gateways: readonly ClientGateway[]): Address[] {
     const owed = this.#owed.get(keyText(key));
     if (owed === undefined) return [];
@@ -90,25 +90,25 @@ export class ConnectionEndings {
     const left = owed.gateways.filter((each) => !there.has(each.toString()));
     // mutate: only frees memory.
     if (left.length === 0) this.#owed.delete(keyText(key));
+    else this.#owed.set(keyText(key), { ...owed, gateways: left });
     return left;
   }
 
   /**
-   * Ends a pod's connections through gateways that are gone. Returns whether it
-   * is to be tried again, for those that are {@linkcode owed}: some times
-   * while the kernel refuses or a program holds it up.
+   * Ends a pod's connections through gateways that are gone. While the kernel
+   * refuses, or a program holds it up, they are {@linkcode owed} some times.
    */
   async endGone(
     attachment: Attachment,
     gateways: readonly Address[],
     options: CallOptions & { readonly netns: Netns },
-  ): Promise<boolean> {
+  ): Promise<void> {
     const key = keyText(attachment.key);
     const tries = (this.#owed.get(key)?.tries ?? 0) + 1;
     this.#owed.delete(key);
     const fields = { ...attachment.pod, gateways: gateways.map(String) };
     try {
-      if (await this.end(attachment, gateways, options)) return false;
+      if (await this.end(attachment, gateways, options)) return;
     } catch (err) {
       options.signal.throwIfAborted();
       if (tries === 1) {
@@ -120,13 +120,12 @@ export class ConnectionEndings {
     }
     if (tries < MOST_TRIES) {
       this.#owed.set(key, { gateways, tries });
-      return true;
+      return;
     }
     log.warn(
       "Gave up ending a pod's connections through gateways that are gone; programs that wait for an answer go on waiting",
       fields,
     );
-    return false;
   }
 
   /**

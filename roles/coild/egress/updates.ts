@@ -91,9 +91,9 @@ export class ClientUpdates {
         isNew: known.size === 0,
         signal,
       });
-    const owed = this.#with.endings.owed(attachment, gateways);
+    const owed = () => this.#with.endings.owed(attachment, gateways);
     const gone = goneOf(gateways, known);
-    const isDone = unknown.length + gone.length + owed.length === 0;
+    const isDone = unknown.length + gone.length + owed().length === 0;
     const isPlanned = isSettled(state, planText(plan));
     if (isDone && isPlanned) {
       const settled = { ...selection, gateways };
@@ -118,9 +118,9 @@ export class ClientUpdates {
       await this.#expectGone(ending, { annotations, signal, ...before });
     }
     // While their packets take the old way; on another one only those that send would notice.
-    const isOwed = await this.#with.endings.endGone(
+    await this.#with.endings.endGone(
       attachment,
-      distinct([...ending, ...owed]),
+      distinct([...ending, ...owed()]),
       { netns, signal },
     );
     const { awaitsAddress } = await this.#converge(attachment, {
@@ -133,7 +133,8 @@ export class ClientUpdates {
       ],
     });
     const outcome = await leave();
-    return outcome === "done" && (isOwed || awaitsAddress) ? "later" : outcome;
+    const isWhole = owed().length === 0 && !awaitsAddress;
+    return outcome === "done" && !isWhole ? "later" : outcome;
   }
 
   /**
