@@ -196,7 +196,11 @@ function parseValue(name: string, flag: Flag, text: string): unknown {
       if (value === undefined) throw bad("needs a whole number");
       if (!Number.isSafeInteger(value)) throw bad("is out of range");
       if (value < min || value > max) {
-        throw bad(`needs a number from ${min} to ${max}`);
+        throw bad(
+          max === Infinity
+            ? `needs at least ${min}`
+            : `needs a number from ${min} to ${max}`,
+        );
       }
       return value;
     }

@@ -160,6 +160,16 @@ for (
   });
 }
 
+Deno.test("readCommandLine() refuses a number below the least, where there is no largest", () => {
+  const flags = defineFlags({
+    "lines": { type: "int", default: 10, min: 1, help: "Lines" },
+  });
+  assert.throws(
+    () => readCommandLine(flags, ["--lines=0"], INFO),
+    /^UsageError: invalid argument "0" for "--lines": needs at least 1$/,
+  );
+});
+
 Deno.test("readCommandLine() keeps positional arguments when there may be some", () => {
   const line = readCommandLine(FLAGS, ["a", "--socket=/s", "--", "--b"], {
     ...INFO,
