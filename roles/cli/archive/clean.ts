@@ -1,32 +1,67 @@
+const REMOVED = "[removed]";
+
 /** What may have secrets: environments, headers of probes, and what kubectl keeps of manifests that had them. */
 const DROPPED = new Set([
   ...["env", "envFrom", "httpHeaders", "managedFields", "imagePullSecrets"],
   "kubectl.kubernetes.io/last-applied-configuration",
 ]);
 
-/** Tokens by their form (RFC 7519, RFC 6750), bootstrap tokens, and values of what is called a secret. */
+/** What holds a secret, by its name. */
+const NAME =
+  /(?:password|passwd|secret|token|api-?key|access-?key|private-?key|key-data)/
+    .source;
+
+/** A field or a flag of such a name. */
+const SECRET_NAME = new RegExp(`^[\\w./-]*${NAME}$`, "i");
+
+/** Between a name and its value. Bounded: a log of spaces alone would take hours. */
+const GAP = /\s{0,8}/.source;
+
+/** Tokens by their form (RFC 7519, RFC 6750), keys, passwords in URLs (RFC 3986), and values of what is called a secret. */
 const SECRETS: readonly RegExp[] = [
+  /(?<=-----BEGIN [A-Z ]*PRIVATE KEY-----)[^-]+/g,
+  /(?<=\b[a-z][a-z0-9+.-]*:\/\/[^\s/?#@:"']*:)[^\s/?#@"']+(?=@)/gi,
+  /(?<=\bauthorization["']?\s{0,8}[:=]\s{0,8}["']?basic\s{1,8})[\w.~+/-]+=*/gi,
   /\beyJ[\w-]+\.[\w-]+\.[\w-]*/g,
-  /(?<=\bbearer\s+)[\w.~+/-]+=*/gi,
-  /(?<=\b[\w-]*(?:password|passwd|secret|token|api-?key|access-?key)"?\s*[=:]\s*"?)(?!(?:true|false|null|\d+)\b)[^\s"',}]+/gi,
+  /(?<=\bbearer\s{1,8})[\w.~+/-]+=*/gi,
+  new RegExp(
+    `(?<=\\b[\\w-]*${NAME}["']?${GAP}[=:]${GAP}["']?)(?!(?:true|false|null|\\d+)\\b)[^\\s"',}]+`,
+    "gi",
+  ),
+  new RegExp(
+    `(?<=(?<![\\w-])--?[\\w-]*${NAME}\\s${GAP}["']?)[^\\s"',}-][^\\s"',}]*`,
+    "gi",
+  ),
   /\b(?:AKIA|ASIA)[A-Z0-9]{16}\b/g,
 ];
 
 /** An object without environments. */
 export function withoutSecrets(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(withoutSecrets);
+  if (Array.isArray(value)) {
+    // A list of arguments has the value of a flag behind it.
+    return value.map((item, i) =>
+      withoutSecrets(named(item, value[i - 1], /^-/))
+    );
+  }
   if (typeof value === "string") return scrub(value);
   if (typeof value !== "object" || value === null) return value;
   return Object.fromEntries(
     Object.entries(value).filter(([key]) => !DROPPED.has(key))
-      .map(([key, item]) => [key, withoutSecrets(item)]),
+      .map(([key, item]) => [key, withoutSecrets(named(item, key))]),
   );
+}
+
+/** The value of what has this name: of a secret nothing is shown. */
+function named(value: unknown, name: unknown, form: RegExp = /^/): unknown {
+  const isSecret = typeof value === "string" && typeof name === "string" &&
+    form.test(name) && SECRET_NAME.test(name);
+  return isSecret ? REMOVED : value;
 }
 
 /** The text without what looks like a token or a password. */
 export function scrub(text: string): string {
   return SECRETS.reduce(
-    (rest, secret) => rest.replaceAll(secret, "[removed]"),
+    (rest, secret) => rest.replaceAll(secret, REMOVED),
     text,
   );
 }

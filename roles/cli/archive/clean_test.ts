@@ -4,7 +4,8 @@ import { scrub, withoutSecrets } from "./clean.ts";
 Deno.test("withoutSecrets() leaves out environments, wherever they are", () => {
   const container = {
     name: "egress",
-    args: ["--port=1", "--api-token=abc"],
+    args: ["--port=1", "--api-token=abc", "--password", "hunter2", "--secret"],
+    command: ["token", "get", "-c", "login --token abc"],
     env: [{ name: "PASSWORD", value: "hunter2" }],
     envFrom: [{ secretRef: { name: "s" } }],
     livenessProbe: { httpGet: { httpHeaders: [{ value: "Basic x" }] } },
@@ -16,19 +17,26 @@ Deno.test("withoutSecrets() leaves out environments, wherever they are", () => {
         annotations: {
           "kubectl.kubernetes.io/last-applied-configuration": "env",
           kept: "x",
+          "example.com/token": "abc",
         },
       },
       spec: { template: { spec: { containers: [container] } } },
       nothing: null,
     }),
     {
-      metadata: { annotations: { kept: "x" } },
+      metadata: {
+        annotations: { kept: "x", "example.com/token": "[removed]" },
+      },
       spec: {
         template: {
           spec: {
             containers: [{
               name: "egress",
-              args: ["--port=1", "--api-token=[removed]"],
+              args: [
+                ...["--port=1", "--api-token=[removed]"],
+                ...["--password", "[removed]", "--secret"],
+              ],
+              command: ["token", "get", "-c", "login --token [removed]"],
               livenessProbe: { httpGet: {} },
             }],
           },
@@ -45,6 +53,25 @@ for (
     ["got eyJhbGciOi.eyJzdWIi.c2ln in", "got [removed] in"],
     ['{"token":"s3cr3t","pod":"x"}', '{"token":"[removed]","pod":"x"}'],
     ["client_secret = abc, next", "client_secret = [removed], next"],
+    ["password:'hunter2'", "password:'[removed]'"],
+    ["client-key-data: LS0tLS1CRUdJTg==", "client-key-data: [removed]"],
+    [
+      "-----BEGIN EC PRIVATE KEY-----\nMHcC\n-----END EC PRIVATE KEY-----",
+      "-----BEGIN EC PRIVATE KEY-----[removed]-----END EC PRIVATE KEY-----",
+    ],
+    [
+      "Get https://admin:hunter2@example.com:443/x?to=a@b",
+      "Get https://admin:[removed]@example.com:443/x?to=a@b",
+    ],
+    [
+      "to http://[fd00::1]:8080/a@b and unix:///run/x",
+      "to http://[fd00::1]:8080/a@b and unix:///run/x",
+    ],
+    ["authorization: Basic YTpi", "authorization: Basic [removed]"],
+    ["a basic rule", "a basic rule"],
+    ["--password hunter2 --port 1", "--password [removed] --port 1"],
+    ["--token --quiet", "--token --quiet"],
+    ["a service-token that expired", "a service-token that expired"],
     ["key AKIAABCDEFGHIJKLMNOP", "key [removed]"],
     [
       '{"automountServiceAccountToken":false}',
@@ -56,3 +83,9 @@ for (
 ) {
   Deno.test(`scrub() of "${text}"`, () => assert.equal(scrub(text), shown));
 }
+
+Deno.test("scrub() takes a log of spaces, or of one word, for what it is", () => {
+  for (const text of [" ".repeat(1 << 20), "token".repeat(1 << 18)]) {
+    assert.equal(scrub(text), text);
+  }
+});
