@@ -15,8 +15,8 @@ export class PodReporter implements AsyncDisposable {
   readonly #nodes: readonly string[];
   readonly #tasks = new TaskGroup();
   readonly #stop = new AbortController();
-  /** Whether pods get to run. */
-  starts = true;
+  /** What becomes of new pods: they run, lack their image, or wait for a network. */
+  pods: "running" | "without image" | "without network" = "running";
 
   /** Starts with nodes of these names. */
   constructor(plane: ControlPlane, nodes: readonly string[]) {
@@ -55,10 +55,18 @@ export class PodReporter implements AsyncDisposable {
       `/api/v1/namespaces/${metadata?.namespace}/pods/${metadata?.name}`;
     if (metadata?.deletionTimestamp !== undefined) {
       await this.#plane.request("DELETE", path, { gracePeriodSeconds: 0 });
-    } else if (this.starts && status?.podIPs === undefined) {
-      const now = new Date().toISOString();
+    } else if (
+      this.pods !== "without network" && status?.podIPs === undefined
+    ) {
+      const startedAt = new Date().toISOString();
+      const state = this.pods === "running" ? { running: { startedAt } } : {
+        waiting: {
+          reason: "ImagePullBackOff",
+          message: 'Back-off pulling image "x"',
+        },
+      };
       await patchStatus(this.#plane, path, {
-        phase: "Running",
+        phase: this.pods === "running" ? "Running" : "Pending",
         podIP: "10.1.0.1",
         podIPs: [{ ip: "10.1.0.1" }],
         containerStatuses: [{
@@ -66,8 +74,8 @@ export class PodReporter implements AsyncDisposable {
           image: "",
           imageID: "",
           restartCount: 0,
-          ready: true,
-          state: { running: { startedAt: now } },
+          ready: this.pods === "running",
+          state,
         }],
       });
     }

@@ -171,7 +171,23 @@ Deno.test("coil connectivity test cleans up after itself, and touches nothing of
     assert.equal(await namespace(), undefined);
   });
 
-  kubelet.starts = false;
+  kubelet.pods = "without image";
+
+  await t.step("a pod without image is not coild's problem", async () => {
+    const { code, out, err } = await ended(
+      start("--host-port=0", "-n=other-namespace"),
+    );
+    assert.equal(code, 3, err);
+    assert.ok(
+      out.includes(`
+  Node node2: a pod did not start there: Back-off pulling image "x"
+      coil connectivity test --keep -n other-namespace; kubectl -n other-namespace describe pods
+`),
+      out,
+    );
+  });
+
+  kubelet.pods = "without network";
 
   await t.step(
     "pods that do not start are problems of their nodes",
@@ -183,12 +199,11 @@ Deno.test("coil connectivity test cleans up after itself, and touches nothing of
       const { problems } = JSON.parse(out);
       assert.deepEqual(
         problems.map((
-          p: { cause: string; object: string },
-        ) => [p.cause, p.object]),
-        [["start", "Node node1"], ["start", "Node node1"], [
-          "start",
-          "Node node2",
-        ]],
+          p: { cause: string; object: string; next: string },
+        ) => `${p.cause} ${p.object} > ${p.next}`),
+        ["node1", "node1", "node2"].map((node) =>
+          `start Node ${node} > kubectl -n kube-system get pods -o wide --field-selector=spec.nodeName=${node}`
+        ),
       );
       assert.equal(await namespace(), undefined);
     },

@@ -62,7 +62,13 @@ export class Archive implements AsyncDisposable {
       });
       return new Archive(file, part, options);
     } catch (cause) {
-      throw cannotWrite(file, cause);
+      if (!(cause instanceof Deno.errors.NotFound)) {
+        throw cannotWrite(file, cause);
+      }
+      throw new CommandError(
+        `Cannot write "${file}": its directory does not exist`,
+        { cause },
+      );
     }
   }
 

@@ -54,7 +54,7 @@ export function kubectlExec(
     { signal, stdin, timeoutMs = EXEC_MS } = {},
   ) => {
     const limit = AbortSignal.timeout(timeoutMs);
-    const child = new Deno.Command(program, {
+    const child = spawn(program, {
       args: [
         ...connection,
         ...["-n", namespace, "exec", name, "-c", container],
@@ -66,7 +66,7 @@ export function kubectlExec(
       stdout: "piped",
       stderr: "piped",
       signal: signal === undefined ? limit : AbortSignal.any([limit, signal]),
-    }).spawn();
+    });
     const [stdout, stderr, { code }] = await Promise.all([
       boundedText(child.stdout),
       boundedText(child.stderr),
@@ -78,6 +78,18 @@ export function kubectlExec(
     }
     return { code, stdout, stderr };
   };
+}
+
+function spawn(
+  program: string,
+  options: Deno.CommandOptions,
+): Deno.ChildProcess {
+  try {
+    return new Deno.Command(program, options).spawn();
+  } catch (cause) {
+    if (!(cause instanceof Deno.errors.NotFound)) throw cause;
+    throw new Error(`${program} is not on PATH`, { cause });
+  }
 }
 
 /** A program that has ended reads no more of it: its exit code says why. */

@@ -45,3 +45,11 @@ Deno.test("failureOf() is the line that says why, of which a node that may be ho
   assert.equal(failureOf({ ...ran, code: 2 }), "no");
   assert.equal(failureOf({ ...ran, stderr: "" }), "exit code 1");
 });
+
+Deno.test("kubectlExec() says that kubectl is missing", async () => {
+  const exec = kubectlExec({ kubeconfig: "", context: "" }, "no-such-kubectl");
+  await assert.rejects(
+    exec(POD, ["probe"]),
+    /^Error: no-such-kubectl is not on PATH$/,
+  );
+});

@@ -252,7 +252,7 @@ async function testIn(
     nodes,
     allNodes: site.nodes.length,
     problems: [
-      ...started.notStarted.map((one) => notStarted(one, steps)),
+      ...started.notStarted.map((one) => notStarted(one, { space, steps })),
       ...findingsOf({ results: asked.results, evidence }, steps),
     ],
     unseen: unseenOf(site, asked),
@@ -286,15 +286,17 @@ const STARTED_FOR: Readonly<Record<NotStarted["kind"], string>> = {
 };
 
 function notStarted(
-  { kind, node, why }: NotStarted,
-  steps: Steps,
+  { kind, node, why, see }: NotStarted,
+  { space, steps }: { readonly space: Space; readonly steps: Steps },
 ): ConnectivityFinding {
+  const again =
+    `coil connectivity test --keep -n ${space.name}; kubectl -n ${space.name} describe pods`;
   return {
     cause: "start",
     node,
     object: `Node ${node}`,
     message: `${STARTED_FOR[kind]}: ${why}`,
-    next: nextStep("coild", node, steps),
+    next: see === "pod" ? again : nextStep(see, node, steps),
     failed: 0,
   };
 }

@@ -37,6 +37,8 @@ export interface NotStarted {
   readonly kind: PodKind;
   readonly node: string;
   readonly why: string;
+  /** What to look at: the node's daemon, which has to make its network, or the pod itself. */
+  readonly see: "coild" | "pod";
 }
 
 /** Pods that were started, and those that were not. */
@@ -72,8 +74,11 @@ export async function startPods(options: StartOptions): Promise<Started> {
   const running = all.filter((pod) => stateOf(pod) === "running");
   const notStarted: NotStarted[] = [];
   for (const pod of all.filter((pod) => !running.includes(pod))) {
-    const why = await whyNot(pod, options);
-    notStarted.push({ kind: kindOf(pod), node: pod.spec?.nodeName ?? "", why });
+    notStarted.push({
+      kind: kindOf(pod),
+      node: pod.spec?.nodeName ?? "",
+      ...await whyNot(pod, options),
+    });
   }
   return {
     pods: running.map(testPodOf),
@@ -103,14 +108,14 @@ function stateOf(pod: V1Pod): "running" | "starting" | "hopeless" {
   return hasEnded(pod) || HOPELESS.includes(reason) ? "hopeless" : "starting";
 }
 
-/** What kubelet says, else the last warning. */
+/** What kubelet says of the pod, for which its network need not be to blame; else the last warning. */
 async function whyNot(
   { metadata, status }: V1Pod,
   { client, namespace, signal }: StartOptions,
-): Promise<string> {
+): Promise<Pick<NotStarted, "why" | "see">> {
   const said = status?.message ??
     status?.containerStatuses?.[0]?.state?.waiting?.message;
-  if (said !== undefined) return said;
+  if (said !== undefined) return { why: said, see: "pod" };
   const { items } = await client.list(EVENTS, {
     namespace,
     fieldSelector: `involvedObject.name=${metadata?.name},type=Warning`,
@@ -119,7 +124,7 @@ async function whyNot(
   const last = items.map(({ reason, message }) => `${reason}: ${message}`).at(
     -1,
   );
-  return last ?? "kubelet does not say why";
+  return { why: last ?? "kubelet does not say why", see: "coild" };
 }
 
 function testPodOf(pod: V1Pod): TestPod {
