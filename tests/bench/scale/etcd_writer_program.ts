@@ -4,7 +4,7 @@ import { TextLineStream } from "../../lab/lines.ts";
 /** etcd's JSON gateway (etcd documentation, "gRPC gateway"). */
 const TRANSACTIONS = "http://127.0.0.1:2379/v3/kv/txn";
 /** etcd and this program share the processors. */
-const AT_ONCE = 4;
+const AT_ONCE = 16;
 
 /** A generator: of a stream itself, Deno 2.9.6 cannot end several reads under way. */
 async function* lines(): AsyncGenerator<string> {

@@ -5,9 +5,6 @@ import type { ControlPlane } from "../../lab/mod.ts";
 
 const PROGRAM = new URL("./etcd_writer_program.ts", import.meta.url).pathname;
 
-/** etcd takes no more changes in one transaction. */
-const AT_ONCE = 100;
-
 /** Nodes that do not run Coil. */
 const ELSEWHERE = Array.from({ length: 100 }, (_, i) => `elsewhere-${i}`);
 
@@ -96,18 +93,19 @@ export async function storeObjects(
   if (code !== 0) throw new Error(`Cannot store objects: exit code ${code}`);
 }
 
-/** A line for each transaction. */
+/**
+ * A line for each transaction, of one object: a watch that the API server cuts
+ * off goes on after the last revision that it has told, and would miss others
+ * of that revision.
+ */
 function* transactions(
   count: number,
   entryOf: (index: number) => readonly [key: string, object: object],
 ): Generator<string> {
-  for (let first = 0; first < count; first += AT_ONCE) {
-    const length = Math.min(AT_ONCE, count - first);
-    const success = Array.from({ length }, (_, i) => {
-      const [key, object] = entryOf(first + i);
-      const value = btoa(JSON.stringify(object));
-      return { requestPut: { key: btoa(key), value } };
-    });
+  for (let index = 0; index < count; index++) {
+    const [key, object] = entryOf(index);
+    const value = btoa(JSON.stringify(object));
+    const success = [{ requestPut: { key: btoa(key), value } }];
     yield `${JSON.stringify({ success })}\n`;
   }
 }
