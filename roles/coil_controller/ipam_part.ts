@@ -237,8 +237,8 @@ function makePoolController(
     clusterOverlap: (pool) => ranges.overlap(pool),
     used: (pool) => usage?.of(pool),
     audit: (pool) => audits.of(pool),
-    forecast(pool, blocks) {
-      const forecast = growth.note(pool, blocks);
+    forecast(pool, blocks, busy) {
+      const forecast = growth.note(pool, blocks, busy);
       metrics.poolForecast(pool, forecast);
       return forecast;
     },

@@ -11,7 +11,7 @@ const NOT_SO_SOON_HOURS = 36;
 
 /** How fast a pool is used up. */
 export interface PoolForecast {
-  /** Blocks in use that came in an hour, less those that went. */
+  /** Blocks that came in an hour, less those that went; of all in use or of those with pods, whichever grew less. */
   readonly blocksPerHour: number;
   /** Hours until no block is left at this rate; undefined where it does not grow. */
   readonly hoursLeft?: number | undefined;

@@ -20,6 +20,7 @@ import {
 import type { Span } from "./span.ts";
 import { type PoolForecast, usedUpCondition } from "./pool_forecast.ts";
 import {
+  busyBlocks,
   reservedInUseCondition,
   usageText,
   type UsedAddresses,
@@ -83,9 +84,9 @@ export interface PoolFacts {
   readonly allocated: readonly number[];
   /** What pods use; what the previous status says as long as it is not known. */
   readonly used?: UsedAddresses | undefined;
-  /** How fast a pool with such numbers is used up, if that is known. */
+  /** How fast a pool with such numbers, and so many blocks with pods, is used up, if that is known. */
   readonly forecast?:
-    | ((blocks: BlockCounts) => PoolForecast | undefined)
+    | ((blocks: BlockCounts, busy: number) => PoolForecast | undefined)
     | undefined;
   /** The node of each existing block. */
   readonly nodes?: Iterable<string>;
@@ -172,10 +173,10 @@ function transientConditions(
   existing: ReadonlySet<number>,
 ): ConditionDraft[] {
   const before = previous?.conditions;
-  const soon = usedUpCondition(forecast?.(blocks), {
-    blocks,
-    previous: before,
-  });
+  const soon = usedUpCondition(
+    used && forecast?.(blocks, busyBlocks(used, existing)),
+    { blocks, previous: before },
+  );
   const reserved = reservedInUseCondition(used, {
     blocks: existing,
     previous: before,

@@ -1,5 +1,9 @@
 import assert from "node:assert/strict";
-import type { AddressPoolStatus, SubnetSpec } from "./address_pool.ts";
+import type {
+  AddressPoolStatus,
+  BlockCounts,
+  SubnetSpec,
+} from "./address_pool.ts";
 import { type Pool, poolOf } from "./pool.ts";
 import {
   isPoolStatusNews,
@@ -222,6 +226,34 @@ Deno.test("poolStatus() counts what pods use of blocks that exist, by family, an
   assert.equal(status.usage, "6/256 (2%)", "the family with the larger share");
   const doubled = poolStatus(dual, { allocated: [0, 5, 5], used, now: NOW });
   assert.equal(doubled.ipv4?.used, "6", "of two objects for one block");
+});
+
+Deno.test("poolStatus() asks how fast a pool is used up by its blocks with pods of either family, once the pods are known", () => {
+  const dual = pool([{ ipv4: "10.2.0.0/24", ipv6: "fd02::/120" }]);
+  const allocated = Array.from({ length: 40 }, (_, i) => i);
+  const used = {
+    ipv4: new Map([[0, 3], [5, 3], [50, 1]]),
+    ipv6: new Map([[5, 2], [6, 1]]),
+    reserved: [],
+  };
+  const asked: number[] = [];
+  const forecast = ({ free }: BlockCounts, busy: number) => {
+    asked.push(free, busy);
+    return { blocksPerHour: 12, hoursLeft: 2 };
+  };
+  const soon = poolStatus(dual, { allocated, used, forecast, now: NOW });
+  assert.deepEqual(asked, [24, 3], "none of a block that is not there");
+  const isSoon = ({ conditions = [] }: AddressPoolStatus) =>
+    conditions.some(({ type }) => type === "UsedUpSoon");
+  assert.ok(isSoon(soon));
+  const unknown = poolStatus(dual, {
+    allocated,
+    forecast,
+    previous: soon,
+    now: LATER,
+  });
+  assert.equal(asked.length, 2);
+  assert.ok(isSoon(unknown), "what was said before stands");
 });
 
 Deno.test("poolStatus() keeps what was used as long as the pods are not known", () => {

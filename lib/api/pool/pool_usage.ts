@@ -71,6 +71,18 @@ export function usedIn(
   return sum;
 }
 
+/** Of how many of these blocks pods have addresses. */
+export function busyBlocks(
+  used: Readonly<Record<Family, ReadonlyMap<number, number>>>,
+  blocks: ReadonlySet<number>,
+): number {
+  let busy = 0;
+  for (const index of blocks) {
+    if (FAMILIES.some((family) => used[family].has(index))) busy++;
+  }
+  return busy;
+}
+
 /** Says how much of a pool pods use, "6/256 (2%)", in the family of which they use most; undefined where that is not known. */
 export function usageText(status: AddressPoolStatus): string | undefined {
   const shares = FAMILIES.flatMap((family) => {

@@ -64,7 +64,7 @@ export class IpamMetrics {
     });
     this.blocksPerHour = make.gauge("coil_controller_pool_blocks_per_hour", {
       help:
-        "By how many blocks an hour the pool's use grew in the last six hours.",
+        "By how many blocks an hour the pool's use grew in the last six hours: blocks in use, or blocks with pods, whichever grew less.",
       labels: ["pool"],
     });
     this.usedUpSeconds = make.gauge("coil_controller_pool_used_up_seconds", {

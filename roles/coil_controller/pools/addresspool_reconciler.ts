@@ -55,6 +55,7 @@ export interface AddressPoolReconcilerOptions {
   readonly forecast?: (
     pool: string,
     blocks: BlockCounts,
+    busy: number,
   ) => PoolForecast | undefined;
   /** What an audit of the pool has found, once there was one. */
   readonly audit?: (pool: string) => PoolAuditReport | undefined;
@@ -182,7 +183,8 @@ export class AddressPoolReconciler {
         cluster: this.#options.clusterOverlap?.(pool),
         used: this.#options.used?.(name),
         audit: this.#options.audit?.(name),
-        forecast: (blocks) => this.#options.forecast?.(name, blocks),
+        forecast: (blocks, busy) =>
+          this.#options.forecast?.(name, blocks, busy),
         previous,
         now: now(),
       });

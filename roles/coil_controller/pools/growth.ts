@@ -21,6 +21,7 @@ const LEAST_WINDOW_MS = HOUR_MS;
 interface Sample {
   readonly atMs: number;
   readonly allocated: number;
+  readonly busy: number;
 }
 
 /** How fast pools are used up. Nothing of it is stored: a new leader knows it after an hour. */
@@ -32,23 +33,32 @@ export class Growth {
     this.#clock = clock;
   }
 
-  /** Takes note of a pool's blocks; undefined where too little is known yet. */
+  /**
+   * Takes note of a pool's blocks, and of how many of them pods have addresses;
+   * undefined where too little is known yet.
+   *
+   * Blocks that nodes keep for later use up no pool: they come back when few are
+   * left. And blocks that nodes have kept may get pods again. So it grows only
+   * where both numbers do.
+   */
   note(
     pool: string,
     { allocated, free }: BlockCounts,
+    busy: number,
   ): PoolForecast | undefined {
     const atMs = this.#clock.nowMs();
     const samples = this.#samples.getOrInsert(pool, []);
     const last = samples.at(-1);
     // mutate: only bounds memory.
     if (last === undefined || atMs - last.atMs >= SAMPLE_INTERVAL_MS) {
-      samples.push({ atMs, allocated });
+      samples.push({ atMs, allocated, busy });
     }
     while (atMs - (samples[0]?.atMs ?? atMs) > WINDOW_MS) samples.shift();
     const [first] = samples;
     const sinceMs = atMs - (first?.atMs ?? atMs);
     if (first === undefined || sinceMs < LEAST_WINDOW_MS) return undefined;
-    const blocksPerHour = (allocated - first.allocated) * HOUR_MS / sinceMs;
+    const more = Math.min(allocated - first.allocated, busy - first.busy);
+    const blocksPerHour = more * HOUR_MS / sinceMs;
     const hoursLeft = blocksPerHour > 0 ? free / blocksPerHour : undefined;
     return { blocksPerHour, hoursLeft };
   }

@@ -9,9 +9,9 @@ class Site {
   readonly clock = new FakeClock();
   readonly #growth = new Growth({ clock: this.clock });
 
-  note(allocated: number) {
+  note(allocated: number, busy: number = allocated) {
     const blocks = { total: 100, allocated, free: 100 - allocated };
-    return this.#growth.note("p", blocks);
+    return this.#growth.note("p", blocks, busy);
   }
 
   /** Notes the pool every five minutes; returns the last forecast. */
@@ -49,6 +49,18 @@ Deno.test("Growth goes by the last six hours", async () => {
   assert.deepEqual(idle, { blocksPerHour: 0, hoursLeft: undefined });
   const shrinking = await site.pass(2, () => 44);
   assert.deepEqual(shrinking, { blocksPerHour: -1, hoursLeft: undefined });
+});
+
+Deno.test("Growth does not count blocks that nodes keep, and those that get pods again", async () => {
+  const site = new Site();
+  site.note(40, 30);
+  await site.clock.advance(120 * MINUTE_MS);
+  const kept = { blocksPerHour: 0, hoursLeft: undefined };
+  assert.deepEqual(site.note(60, 30), kept, "nodes keep more");
+  assert.deepEqual(site.note(40, 40), kept, "pods come back");
+  assert.deepEqual(site.note(60, 36), { blocksPerHour: 3, hoursLeft: 40 / 3 });
+  assert.deepEqual(site.note(44, 40), { blocksPerHour: 2, hoursLeft: 28 });
+  assert.equal(site.note(60, 28)?.hoursLeft, undefined, "pods go");
 });
 
 Deno.test("Growth does not mind how often it is asked, and forgets a pool that is gone", async () => {
