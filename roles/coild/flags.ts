@@ -161,7 +161,7 @@ const FLAGS = defineFlags({
     type: "duration",
     default: 3600 * SECOND_MS,
     help:
-      "How long a block must be empty before it returns to its pool, if the node has enough other free addresses: a random time of half to one and a half times this; 30s at most while the pool is low; if not given, 4h while 2,000 blocks of the pool are in use and half of its blocks are free",
+      "How long a block must be empty before it returns to its pool, if the node has enough other free addresses: a random time of half to one and a half times this; 30s at most while the pool is low; if not given, 4h while 2,000 blocks of the pool are in use and a third of its blocks is free",
   },
   "block-request-timeout": {
     type: "duration",

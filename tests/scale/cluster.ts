@@ -1,6 +1,11 @@
 // A cluster as the API server sees it: nodes with blocks, pods that come and go,
 // and daemons that ask and watch by the table of patterns.
+import { GROUP_VERSION } from "../../lib/names/mod.ts";
 import { Backoff } from "../../lib/async/mod.ts";
+import {
+  type KnownPool,
+  transformPool,
+} from "../../roles/coild/cluster/transform.ts";
 import type { Random } from "../faults/random.ts";
 import type { SimClock } from "./clock.ts";
 import type { ModelServer, Reading } from "./model_server.ts";
@@ -88,7 +93,8 @@ export class Cluster {
   /** Nodes that are up. */
   #up = 0;
   #blocks = 0;
-  readonly #ofPool: { blocks: number; isAmple: boolean }[];
+  /** As coild knows them. */
+  readonly #ofPool: { blocks: number; known?: KnownPool }[];
   /** Before the counting begins. */
   #isQuiet = true;
 
@@ -98,7 +104,7 @@ export class Cluster {
     this.#refused = new RefusedNodes(parts, () => this.#refuse());
     this.#ofPool = Array.from(
       { length: size.pools },
-      () => ({ blocks: 0, isAmple: false }),
+      () => ({ blocks: 0 }),
     );
     this.addNodes(size.nodes);
     server.open(pattern.controller, pattern.controllers);
@@ -358,8 +364,8 @@ export class Cluster {
     const lookAfter = (ms: number, leftMs: number) =>
       clock.after(ms, () => {
         if (!node.isUp || pool.uses !== uses || !isSpare(pool)) return;
-        const { isAmple } = this.#ofPool[poolIndex] ?? {};
-        if (isAmple === true && leftMs > 0) {
+        const { known } = this.#ofPool[poolIndex] ?? {};
+        if (known?.capacity === "ample" && leftMs > 0) {
           const nextMs = Math.min(LOOK_MS, leftMs);
           lookAfter(nextMs, leftMs - nextMs);
           return;
@@ -380,9 +386,15 @@ export class Cluster {
     const pool = this.#ofPool[poolIndex];
     if (pool === undefined) return;
     pool.blocks += more;
-    const { poolBlocks } = this.#with.size;
-    const [least, most] = pool.isAmple ? [1_500, 0.5] : [2_000, 0.45];
-    pool.isAmple = pool.blocks >= least && pool.blocks <= poolBlocks * most;
+    const { poolBlocks: total } = this.#with.size;
+    const { blocks: allocated } = pool;
+    pool.known = transformPool({
+      apiVersion: GROUP_VERSION,
+      kind: "AddressPool",
+      metadata: { name: `pool-${poolIndex}` },
+      spec: { subnets: [] },
+      status: { blocks: { total, allocated, free: total - allocated } },
+    }, pool.known);
   }
 
   #writeAll(writes: Readonly<Partial<Record<Plural, number>>>): void {

@@ -254,10 +254,10 @@ Deno.test("the state of a pool is what the cache shows, and one that it lacks is
   for (const name of names) assert.equal(client.poolState(name), name);
   assert.equal(client.poolState("none"), "absent");
   assert.ok(changes > 0);
-  put("ample", { status: { blocks: { ...blocks, total: 5_900 } } });
+  put("ample", { status: { blocks: { ...blocks, total: 9_000 } } });
   put("later");
   await untilPasses(() => assert.equal(client.poolState("later"), "ready"));
-  assert.equal(client.poolState("ample"), "ample", "half is free");
+  assert.equal(client.poolState("ample"), "ample", "a third is free");
   await assert.rejects(client.request("none", { signal }), PoolNotFoundError);
 });
 

@@ -134,9 +134,9 @@ export interface KnownPool extends AddressPool {
 export type PoolCapacity = Extract<PoolState, "low" | "ready" | "ample">;
 
 /** A pool is ample from so many blocks in use and this share of free ones on, in %. */
-const AMPLE_FROM = { allocated: 2_000, freePercent: 55 };
+const AMPLE_FROM = { allocated: 2_000, freePercent: 35 };
 /** It stays so down to these, or its nodes would be woken all the time. */
-const AMPLE_UNTIL = { allocated: 1_500, freePercent: 50 };
+const AMPLE_UNTIL = { allocated: 1_500, freePercent: 30 };
 
 function capacityOf(
   { conditions, blocks }: AddressPoolStatus,

@@ -88,11 +88,19 @@ Deno.test("transformPool() makes changes of the status no changes, but for a poo
   assert.equal(set(pool("5", 2, { low: "True" })), undefined, "fewer are left");
   assert.equal(set(pool("6", 2))?.type, "updated");
   assert.equal(capacity(), "ready");
-  assert.equal(set(pool("7", 2, { free: 5_499 })), undefined, "half is free");
-  assert.equal(set(pool("8", 2, { free: 5_500 }))?.type, "updated");
+  assert.equal(
+    set(pool("7", 2, { free: 3_499 })),
+    undefined,
+    "a third is free",
+  );
+  assert.equal(set(pool("8", 2, { free: 3_500 }))?.type, "updated");
   assert.equal(capacity(), "ample");
-  assert.equal(set(pool("9", 2, { free: 5_000 })), undefined, "half is free");
-  assert.equal(set(pool("10", 2, { free: 4_999 }))?.type, "updated");
+  assert.equal(
+    set(pool("9", 2, { free: 3_000 })),
+    undefined,
+    "a third is free",
+  );
+  assert.equal(set(pool("10", 2, { free: 2_999 }))?.type, "updated");
   assert.equal(capacity(), "ready");
   assert.equal(set(pool("11", 2, { free: 8_001 })), undefined, "few are used");
   set(pool("12", 2, { free: 8_000 }));
