@@ -1,15 +1,11 @@
 // A cluster as the API server sees it: nodes with blocks, pods that come and go,
 // and daemons that ask and watch by the table of patterns.
-import { GROUP_VERSION } from "../../lib/names/mod.ts";
 import { Backoff } from "../../lib/async/mod.ts";
-import {
-  type KnownPool,
-  transformPool,
-} from "../../roles/coild/cluster/transform.ts";
 import type { Random } from "../faults/random.ts";
 import type { SimClock } from "./clock.ts";
 import type { ModelServer, Reading } from "./model_server.ts";
 import type { Pattern, WatchKind } from "./patterns.ts";
+import { Pools } from "./pools.ts";
 import { RefusedNodes } from "./refused.ts";
 import {
   BYTES,
@@ -27,8 +23,10 @@ const MAX_PODS = 110;
 const RESTART_MS = 10_000;
 /** A leader that was killed has its lease for so long. */
 const LEASE_MS = 15_000;
-/** So often a block is looked at that is empty, of a large pool of which half is free. */
+/** So often a block of an ample pool is looked at that is empty. */
 const LOOK_MS = 1_800_000;
+/** One of a pool that is low goes after so long. */
+const LOW_MS = 30_000;
 /** kubelet reports a node's status at least this often. */
 const HEARTBEAT_S = 300;
 /** Writes of a pod's object by scheduler, kubelet and controllers. */
@@ -92,9 +90,7 @@ export class Cluster {
   readonly #refused: RefusedNodes;
   /** Nodes that are up. */
   #up = 0;
-  #blocks = 0;
-  /** As coild knows them. */
-  readonly #ofPool: { blocks: number; known?: KnownPool }[];
+  readonly #pools: Pools;
   /** Before the counting begins. */
   #isQuiet = true;
 
@@ -102,10 +98,7 @@ export class Cluster {
     this.#with = parts;
     const { size, pattern, server } = parts;
     this.#refused = new RefusedNodes(parts, () => this.#refuse());
-    this.#ofPool = Array.from(
-      { length: size.pools },
-      () => ({ blocks: 0 }),
-    );
+    this.#pools = new Pools(size);
     this.addNodes(size.nodes);
     server.open(pattern.controller, pattern.controllers);
     server.open(pattern.gateway, size.egresses * size.gatewaysEach);
@@ -121,7 +114,7 @@ export class Cluster {
 
   /** Blocks of all nodes. */
   get blocks(): number {
-    return this.#blocks;
+    return this.#pools.blocks;
   }
 
   /** New nodes, whose daemons start. */
@@ -205,7 +198,10 @@ export class Cluster {
     this.#podEvents(POD_WRITES.start, { isClient, slices: 2 });
     const wasSpare = isSpare(pool);
     if (++pool.used > pool.blocks * BLOCK_ADDRESSES) {
-      this.#obtain(pool, poolIndex);
+      if (!this.#obtain(pool, poolIndex)) {
+        this.#remove(pod);
+        return;
+      }
     } else if (wasSpare && !isSpare(pool)) pool.uses++;
     const lifeMs = -Math.log(1 - random.next()) * LIFE_MS;
     clock.after(lifeMs, () => this.#end(pod));
@@ -343,58 +339,72 @@ export class Cluster {
     });
   }
 
-  #obtain(pool: PoolOfNode, poolIndex: number): void {
+  /** False: there is none. */
+  #obtain(pool: PoolOfNode, poolIndex: number): boolean {
+    if (this.#pools.isUsedUp(poolIndex)) {
+      if (!this.#isQuiet) this.#refuse();
+      return false;
+    }
     pool.blocks++;
     this.#count(poolIndex, 1);
-    if (this.#isQuiet) return;
+    if (this.#isQuiet) return true;
     const { server, pattern: { cycle } } = this.#with;
     this.totals.obtained++;
     server.get(cycle.reads.obtain);
     this.#writeAll(cycle.writes.obtain);
     this.#poolChanged(poolIndex);
+    return true;
   }
 
   #returnLater(node: ModelNode, poolIndex: number): void {
-    const { clock, server, random, pattern } = this.#with;
-    const { cycle, giveBack: { afterMs, ampleMs, jitter } } = pattern;
+    const { random, pattern: { giveBack } } = this.#with;
+    const { afterMs, ampleMs, jitter } = giveBack;
     const factor = 1 + jitter * (random.next() - 0.5);
+    if (this.#pools.capacityOf(poolIndex) === "low") {
+      this.#returnAfter(node, poolIndex, Math.min(LOW_MS, afterMs));
+    } else {
+      const [ms, leftMs] = [factor * afterMs, factor * (ampleMs - afterMs)];
+      this.#returnAfter(node, poolIndex, ms, leftMs);
+    }
+  }
+
+  /** A node's block goes back after so long if it is spare all the time, and so much later while its pool is ample. */
+  #returnAfter(
+    node: ModelNode,
+    poolIndex: number,
+    ms: number,
+    leftMs: number = 0,
+  ): void {
+    const { clock, server, pattern: { cycle } } = this.#with;
     const pool = node.pools[poolIndex];
     if (pool === undefined) return;
     const { uses } = pool;
-    const lookAfter = (ms: number, leftMs: number) =>
-      clock.after(ms, () => {
-        if (!node.isUp || pool.uses !== uses || !isSpare(pool)) return;
-        const { known } = this.#ofPool[poolIndex] ?? {};
-        if (known?.capacity === "ample" && leftMs > 0) {
-          const nextMs = Math.min(LOOK_MS, leftMs);
-          lookAfter(nextMs, leftMs - nextMs);
-          return;
-        }
-        pool.blocks--;
-        this.#count(poolIndex, -1);
-        this.totals.givenBack++;
-        server.get(cycle.reads.giveBack);
-        this.#writeAll(cycle.writes.giveBack);
-        this.#poolChanged(poolIndex);
-      });
-    lookAfter(factor * afterMs, factor * (ampleMs - afterMs));
+    clock.after(ms, () => {
+      if (!node.isUp || pool.uses !== uses || !isSpare(pool)) return;
+      if (this.#pools.capacityOf(poolIndex) === "ample" && leftMs > 0) {
+        const nextMs = Math.min(LOOK_MS, leftMs);
+        this.#returnAfter(node, poolIndex, nextMs, leftMs - nextMs);
+        return;
+      }
+      pool.blocks--;
+      this.#count(poolIndex, -1);
+      this.totals.givenBack++;
+      server.get(cycle.reads.giveBack);
+      this.#writeAll(cycle.writes.giveBack);
+      this.#poolChanged(poolIndex);
+    });
   }
 
-  /** Nodes hold so many blocks of a pool more. */
+  /** Nodes hold so many blocks of the pool more. When it becomes low, all spare ones go. */
   #count(poolIndex: number, more: number): void {
-    this.#blocks += more;
-    const pool = this.#ofPool[poolIndex];
-    if (pool === undefined) return;
-    pool.blocks += more;
-    const { poolBlocks: total } = this.#with.size;
-    const { blocks: allocated } = pool;
-    pool.known = transformPool({
-      apiVersion: GROUP_VERSION,
-      kind: "AddressPool",
-      metadata: { name: `pool-${poolIndex}` },
-      spec: { subnets: [] },
-      status: { blocks: { total, allocated, free: total - allocated } },
-    }, pool.known);
+    if (!this.#pools.count(poolIndex, more)) return;
+    const { random } = this.#with;
+    for (const node of this.nodes) {
+      const pool = node.pools[poolIndex];
+      if (pool !== undefined && isSpare(pool)) {
+        this.#returnAfter(node, poolIndex, LOW_MS * random.next());
+      }
+    }
   }
 
   #writeAll(writes: Readonly<Partial<Record<Plural, number>>>): void {
@@ -427,7 +437,7 @@ export class Cluster {
     });
     const { look: { by, everyS }, listS, servicesS } = pattern;
     if (by === "get") {
-      server.get(this.#up * this.#blocks / this.nodes.length / everyS);
+      server.get(this.#up * this.blocks / this.nodes.length / everyS);
     } else this.#listBlocks(this.#up / everyS);
     if (listS !== undefined) this.#listBlocks(this.#up / listS);
     if (servicesS !== undefined) {
@@ -445,8 +455,8 @@ export class Cluster {
   /** Nodes list their blocks, by a label. */
   #listBlocks(times: number): void {
     this.#with.server.list({
-      looked: this.#blocks,
-      listed: this.#blocks / this.nodes.length,
+      looked: this.blocks,
+      listed: this.blocks / this.nodes.length,
       bytes: BYTES.addressblocks,
       times,
     });

@@ -158,6 +158,18 @@ Deno.test("empty blocks stay as long as usual in pools of which few blocks are i
   assert.ok(long > 1.15 * usual, `${long} instead of ${usual}`);
 });
 
+Deno.test("a pool gives no more blocks than it has, and gets those back that were to stay when it is low", () => {
+  const inPoolsOf = (poolBlocks: number, hours: number) =>
+    run("30 starts/s", returningAfter(hours), { ...SMALL, poolBlocks });
+  assert.equal(inPoolsOf(120, 20).refused, 0);
+  const usual = inPoolsOf(80, 1);
+  assert.ok(usual.refused > 0);
+  const kept = inPoolsOf(80, 20);
+  const total = SMALL.pools * 80;
+  assert.ok(kept.blocks < 0.9 * total, `${kept.blocks} of ${total} blocks`);
+  assert.ok(kept.refused < 1.5 * usual.refused, `${kept.refused} refused`);
+});
+
 Deno.test("limits: all gateways together hear of their clients some ten times a second", () => {
   const { withoutRouters } = PATTERNS;
   const sent = (pattern: Pattern) =>

@@ -1,0 +1,75 @@
+// The pools of a cluster: how many blocks nodes hold, and what coild makes of it.
+import {
+  CAPACITY_LOW_PERCENT,
+  CONDITION_CAPACITY_LOW,
+} from "../../lib/api/pool/pool_status.ts";
+import { GROUP_VERSION } from "../../lib/names/mod.ts";
+import {
+  type KnownPool,
+  type PoolCapacity,
+  transformPool,
+} from "../../roles/coild/cluster/transform.ts";
+import type { ClusterSize } from "./size.ts";
+
+interface ModelPool {
+  blocks: number;
+  known?: KnownPool;
+}
+
+/** Counts of blocks by the pool's number. */
+export class Pools {
+  readonly #total: number;
+  readonly #pools: readonly ModelPool[];
+  #blocks = 0;
+
+  constructor(
+    { pools, poolBlocks }: Pick<ClusterSize, "pools" | "poolBlocks">,
+  ) {
+    this.#total = poolBlocks;
+    this.#pools = Array.from({ length: pools }, () => ({ blocks: 0 }));
+  }
+
+  /** Blocks of all nodes. */
+  get blocks(): number {
+    return this.#blocks;
+  }
+
+  /** What coild makes of a pool. */
+  capacityOf(index: number): PoolCapacity | undefined {
+    return this.#pools[index]?.known?.capacity;
+  }
+
+  /** Whether no block is left. */
+  isUsedUp(index: number): boolean {
+    return (this.#pools[index]?.blocks ?? 0) >= this.#total;
+  }
+
+  /** Nodes hold so many blocks of a pool more; returns whether it has become low. */
+  count(index: number, more: number): boolean {
+    const pool = this.#pools[index];
+    if (pool === undefined) return false;
+    this.#blocks += more;
+    pool.blocks += more;
+    const total = this.#total;
+    const free = total - pool.blocks;
+    const isLow = free * 100 < total * CAPACITY_LOW_PERCENT;
+    const before = pool.known?.capacity;
+    pool.known = transformPool({
+      apiVersion: GROUP_VERSION,
+      kind: "AddressPool",
+      metadata: { name: `pool-${index}` },
+      spec: { subnets: [] },
+      status: {
+        blocks: { total, allocated: pool.blocks, free },
+        conditions: [{
+          type: CONDITION_CAPACITY_LOW,
+          status: isLow ? "True" : "False",
+          reason: "",
+          message: "",
+          lastTransitionTime: "",
+        }],
+      },
+    }, pool.known);
+    return isLow && before !== "low";
+  }
+}
