@@ -92,9 +92,13 @@ export async function main(
       "Node daemon of Coil: addresses, pod networks, egress clients and exported routes",
   });
   configureLogging(options.logging);
-  await runDaemon("coild", (signal) => run({ options, plane, lookMs }, signal), {
-    graceMs: GRACE_MS,
-  });
+  await runDaemon(
+    "coild",
+    (signal) => run({ options, plane, lookMs }, signal),
+    {
+      graceMs: GRACE_MS,
+    },
+  );
 }
 
 interface Start {

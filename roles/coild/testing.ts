@@ -196,6 +196,7 @@ export class ClientLab implements AsyncDisposable {
       stack: this.#stack,
       locks: this.locks,
       calls: new CallsInFlight(),
+      lookMs: undefined,
       attachments: { find } as unknown as Attachments,
       plane: this.plane,
       openProbe,

@@ -75,7 +75,8 @@ Deno.test("a file that exists is not replaced, and why there can be none is said
     await assert.rejects(
       Archive.create(`${directory}/no/dump.tar.gz`, options),
       (error) =>
-        error instanceof CommandError && /directory does not exist/.test(error.message),
+        error instanceof CommandError &&
+        /directory does not exist/.test(error.message),
     );
   });
 });

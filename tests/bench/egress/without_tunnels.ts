@@ -4,6 +4,7 @@ import {
   applyClient,
   type ApplyOptions,
   type ClientPlan,
+  type ClientReport,
 } from "../../../lib/egress/mod.ts";
 import { clientTable } from "../../../lib/egress/plan/table.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
@@ -36,11 +37,12 @@ export function withoutTunnels(plan: ClientPlan): ClientPlan {
 export async function applyWithoutTunnels(
   plan: ClientPlan,
   options: ApplyOptions,
-): Promise<void> {
-  await Promise.all([
+): Promise<ClientReport> {
+  const [report] = await Promise.all([
     applyClient(withoutTunnels(plan), options),
     makeGuard(plan, options.netns),
   ]);
+  return report;
 }
 
 /** Made once, as for clients of the same gateways. */
