@@ -10,7 +10,13 @@ import {
   NAMESPACES,
   type V1ConfigMap,
 } from "../../lib/kube/mod.ts";
-import { ControlPlane, eventually, run } from "../lab/mod.ts";
+import {
+  awaitedLater,
+  ControlPlane,
+  eventually,
+  run,
+  sleep,
+} from "../lab/mod.ts";
 import { GatedTransport } from "./gated_transport.ts";
 
 const namespace = "default";
@@ -115,21 +121,35 @@ Deno.test("Informer keeps metadata alone when that is all it asks for", async ()
 });
 
 Deno.test("watch() brings bookmarks, and ends when the server ends it", async () => {
+  const name = "bookmark";
+  await create(name, "something");
   const { resourceVersion } = await admin.list(CONFIG_MAPS, { namespace });
-  // A change that the selector leaves out moves the version on.
-  await create("bookmark", "something");
+  let isOver = false;
+  let changing: Promise<void> | undefined;
+  /** Changes that the selector leaves out move the version on. */
+  const change = async () => {
+    for (let n = 0; !isOver; n++) {
+      const data = { value: `${n}` };
+      const target = { name, namespace };
+      await admin.patch(CONFIG_MAPS, target, { data }, { kind: "merge" });
+      await sleep(50);
+    }
+  };
   const types: string[] = [];
   let last = "";
   const watch = admin.watch(CONFIG_MAPS, {
     namespace,
     labelSelector: "set=nothing",
     resourceVersion,
-    timeoutSeconds: 4,
+    timeoutSeconds: 6,
+    onOpen: () => changing = awaitedLater(change()),
   });
   for await (const { type, object } of watch) {
     types.push(type);
     last = object.metadata?.resourceVersion ?? "";
   }
+  isOver = true;
+  await changing;
   assert.deepEqual([...new Set(types)], ["BOOKMARK"]);
   assert.ok(Number(last) > Number(resourceVersion), `${last} is not newer`);
 });
