@@ -84,23 +84,25 @@ Deno.test("a pod that sends token after token to a gateway keeps no node from an
     serviceAccount: "coild",
   });
   await lab.createBlock("default-1", "node1");
-  await using gateway = await lab.startGateway();
+  await using gateway = await lab.startGateway({ confirmMs: 3_600_000 });
   await untilReady(gateway);
   const announce = async (name: string, address: string) => {
     const uid = await lab.createPod(name, { annotations: CLIENT });
-    const response = await fetch(gateway.announceUrl, {
-      method: "POST",
-      headers: {
-        authorization: `Bearer ${await lab.token({ pod: "coild-node1" })}`,
-      },
-      body: formatAnnouncement({
-        egress: { namespace: NAMESPACE, name: EGRESS },
-        pod: { namespace: "team", name, uid },
-        addresses: [Address.parse(address)],
-        block: "default-1",
-      }),
+    const token = await lab.token({ pod: "coild-node1" });
+    return await eventually("the gateway to know the client", async () => {
+      const response = await fetch(gateway.announceUrl, {
+        method: "POST",
+        headers: { authorization: `Bearer ${token}` },
+        body: formatAnnouncement({
+          egress: { namespace: NAMESPACE, name: EGRESS },
+          pod: { namespace: "team", name, uid },
+          addresses: [Address.parse(address)],
+          block: "default-1",
+        }),
+      });
+      const text = await response.text();
+      return response.status !== 404 && `${response.status} ${text}`;
     });
-    return `${response.status} ${await response.text()}`;
   };
   await using flood = await Flood.start(gateway.announceUrl);
   await t.step("most of what it sends is refused unasked", async () => {

@@ -45,6 +45,22 @@ async function request(
   return { status: response.status, message: response.ok ? "" : text };
 }
 
+/** Sends an announcement, again while the gateway has had no time to learn of the client or to ask whose token it is; status and body of the answer. */
+async function announced(
+  gateway: RunningGateway,
+  init: RequestInit,
+): Promise<string> {
+  return await eventually("an answer of the gateway", async () => {
+    const response = await fetch(gateway.announceUrl, {
+      ...init,
+      method: "POST",
+    });
+    const text = await response.text();
+    const isEarly = [404, 503].includes(response.status);
+    return !isEarly && `${response.status} ${text}`;
+  });
+}
+
 /** Announces an address of a real client on node 1. */
 async function announce(
   gateway: RunningGateway,
@@ -55,8 +71,7 @@ async function announce(
     readonly block?: string;
   },
 ): Promise<string> {
-  const response = await fetch(gateway.announceUrl, {
-    method: "POST",
+  return await announced(gateway, {
     headers: { authorization: `Bearer ${token}` },
     body: formatAnnouncement({
       egress: { namespace: NAMESPACE, name: EGRESS },
@@ -65,7 +80,6 @@ async function announce(
       block,
     }),
   });
-  return `${response.status} ${await response.text()}`;
 }
 
 async function relayTheToken(): Promise<void> {
@@ -87,9 +101,12 @@ async function relayTheToken(): Promise<void> {
     { address: machine, pod: "rogue" },
   ]);
   await coild.add(await tenant.createClient("bait", "trap"));
+  // A busy machine may read it when coild no longer waits for the answer.
+  const loot = await eventually(
+    "coild to tell the rogue gateway of its client",
+    () => caught.at(0),
+  );
   await rogue.shutdown();
-  const [loot] = caught;
-  assert.ok(loot, "coild told the rogue gateway of its client");
 
   await using gateway = await gateways.startGateway();
   await untilReady(gateway);
@@ -108,7 +125,10 @@ async function relayTheToken(): Promise<void> {
 
 async function announceStrangeAddresses(): Promise<void> {
   const { lab } = tenant;
-  await using gateway = await gateways.startGateway({ pod: "internet-1" });
+  await using gateway = await gateways.startGateway({
+    pod: "internet-1",
+    confirmMs: 3_600_000,
+  });
   await untilReady(gateway);
   const uid = await gateways.createPod("victim-2", {
     annotations: CLIENT,
@@ -131,8 +151,7 @@ async function announceStrangeAddresses(): Promise<void> {
     ["10.150.0.9", undefined],
   ] as const;
   const send = (address: string, block: string | undefined) =>
-    fetch(gateway.announceUrl, {
-      method: "POST",
+    announced(gateway, {
       headers: { authorization: `Bearer ${token}` },
       body: formatAnnouncement({
         egress: { namespace: NAMESPACE, name: EGRESS },
@@ -142,12 +161,10 @@ async function announceStrangeAddresses(): Promise<void> {
       }),
     });
   for (const [address, block] of attempts) {
-    const response = await send(address, block);
-    assert.equal(response.status, 403, await response.text());
+    assert.match(await send(address, block), /^403 /);
   }
   assert.equal(gateway.kernel.clients.size, 0);
-  const good = await send("10.150.0.9", block);
-  assert.equal(good.status, 204, await good.text());
+  assert.match(await send("10.150.0.9", block), /^204 /);
   assert.deepEqual([...gateway.kernel.clients], ["10.150.0.9"]);
 }
 
@@ -193,6 +210,10 @@ async function askForTokens(t: Deno.TestContext): Promise<void> {
     subjects: [
       { kind: "ServiceAccount", namespace: "kube-system", name: "coild" },
     ],
+  });
+  await eventually("the role to be in force", async () => {
+    const { message } = await ask(good, { account: "coil-controller" });
+    return message.includes("ValidatingAdmissionPolicy");
   });
   const POD = /bound to its own pod/;
   const GATEWAYS = /gateways of one Egress/;

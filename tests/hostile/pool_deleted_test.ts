@@ -51,6 +51,7 @@ Deno.test("a pool that nodes have blocks of is not deleted by mistake", async (t
       undefined,
     );
     assert.equal(await lab.ask("used", "node2"), "block used-3");
+    await allocated("used", 4);
   });
 
   await t.step("an empty pool was deleted", async () => {

@@ -30,7 +30,7 @@ Deno.test("a pod that resets its connections before they are accepted keeps nobo
   const [host] = node.addresses;
   const metrics = `http://${host}:9384/metrics`;
   const health = `http://${host}:8081/healthz`;
-  const get = (url: string) => inPod(other, "curl", "-sf", "-m20", url);
+  const get = (url: string) => inPod(other, "curl", "-sf", "-m100", url);
   await eventually("the gateway to serve", async () => {
     return await get(health) === "ok";
   });
