@@ -438,7 +438,7 @@ export async function fetched(
     : ["--interface", options.source];
   const host = family === "ipv4" ? CLUSTER_IP.ipv4 : `[${CLUSTER_IP.ipv6}]`;
   const { stdout } = await pod.tryExec(
-    ...["curl", "-s", "-m", "20", ...source, `http://${host}/`] as [
+    ...["curl", "-s", "-m", "120", ...source, `http://${host}/`] as [
       string,
       ...string[],
     ],
