@@ -11,7 +11,9 @@ import {
 } from "./envtest.ts";
 
 /** Bounds what a test waits for; nothing is measured. */
-const TIMEOUTS = { silenceMs: 500, totalMs: 60_000 };
+const TIMEOUTS = { silenceMs: 60_000, totalMs: 60_000 };
+/** For servers that are silent. */
+const SILENT = { silenceMs: 500, totalMs: 60_000 };
 
 /** An archive as controller-tools makes them, with scripts in place of the programs. */
 async function makeArchive(
@@ -163,7 +165,7 @@ Deno.test("fetchEnvtest() gives up a server that is silent in the middle of the 
       }),
     )
   );
-  await server.refuses(sha512(bytes), /no data for 500 ms/);
+  await server.refuses(sha512(bytes), /no data for 500 ms/, SILENT);
 });
 
 Deno.test("fetchEnvtest() gives up a server that takes connections and never answers", async () => {
@@ -175,7 +177,7 @@ Deno.test("fetchEnvtest() gives up a server that takes connections and never ans
     sha512: "00",
   };
   await assert.rejects(
-    fetchEnvtest(`${dir}/bin`, { archive, timeouts: TIMEOUTS }),
+    fetchEnvtest(`${dir}/bin`, { archive, timeouts: SILENT }),
     /no data for 500 ms/,
   );
   (await accepted).close();
