@@ -57,6 +57,7 @@ async function visitDuring(
   } finally {
     isDone = true;
     await visiting;
+    await Promise.all(visits);
   }
   return (await Promise.all(visits)).flat();
 }
