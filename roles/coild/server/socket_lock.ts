@@ -10,8 +10,7 @@ export class SocketTakenError extends Error {
   constructor(socketPath: string, holder: string | undefined) {
     const who = holder === undefined ? "another process" : `process ${holder}`;
     super(
-      `Cannot serve at socket "${socketPath}": ${who} already does; ` +
-        "stop it first, or set another --socket",
+      `Cannot serve at socket "${socketPath}": ${who} already does; stop it first`,
     );
   }
 }
