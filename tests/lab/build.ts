@@ -13,17 +13,26 @@ import {
 } from "./packages.ts";
 
 const CONTROL_PLANE: GoProgram = {
-  output: "coil-control-plane",
+  output: "control-plane/",
   about: `the control plane of Kubernetes ${KUBERNETES_VERSION}`,
-  packages: ["./controlplane"],
-  names: ["etcd", "kube-apiserver", "kube-controller-manager", "kubectl"],
+  packages: ["./controlplane", "./etcd", "./kubectl"],
+  links: {
+    "etcd": "control-plane/etcd",
+    "kube-apiserver": "control-plane/controlplane",
+    "kube-controller-manager": "control-plane/controlplane",
+    "kubectl": "control-plane/kubectl",
+  },
 };
 const NODE: GoProgram = {
   output: "coil-node",
   about:
     `kubelet, kube-proxy and scheduler of Kubernetes ${KUBERNETES_VERSION}`,
   packages: ["./node"],
-  names: ["kubelet", "kube-proxy", "kube-scheduler"],
+  links: {
+    "kubelet": "coil-node",
+    "kube-proxy": "coil-node",
+    "kube-scheduler": "coil-node",
+  },
 };
 const POD_TOOL: GoProgram = {
   output: "podtool",

@@ -30,8 +30,8 @@ export interface GoProgram {
   readonly packages: readonly string[];
   /** In whose directory they are built; absent: `tests/lab/go`. */
   readonly module?: OwnModule;
-  /** Links to it, by whose names it tells what to be. */
-  readonly names?: readonly string[];
+  /** Links in {@link binDir} and where they lead. Of an executable with several programs, the link's name says which one runs. */
+  readonly links?: Readonly<Record<string, string>>;
 }
 
 /** Where a program is, or its directory. */
@@ -48,8 +48,8 @@ export async function ensureGoProgram(
     await build(program, log);
     await Deno.writeTextFile(idFile(program), await sourcesId(program));
   }
-  for (const name of program.names ?? []) {
-    await link(path.join(binDir(), name), program.output);
+  for (const [name, target] of Object.entries(program.links ?? {})) {
+    await link(path.join(binDir(), name), target);
   }
 }
 
@@ -151,12 +151,14 @@ function spawnGo(cwd: string, args: string[]): Deno.ChildProcess {
   }).spawn();
 }
 
+/** A program that starts now finds the former link or this one. */
 async function link(file: string, target: string): Promise<void> {
-  try {
-    if (await Deno.readLink(file) === target) return;
-    await Deno.remove(file);
-  } catch (err) {
-    if (!(err instanceof Deno.errors.NotFound)) throw err;
-  }
-  await Deno.symlink(target, file);
+  const found = await Deno.readLink(file).catch((error) => {
+    if (!(error instanceof Deno.errors.NotFound)) throw error;
+  });
+  if (found === target) return;
+  const part = `${file}.part`;
+  await remove(part);
+  await Deno.symlink(target, part);
+  await Deno.rename(part, file);
 }

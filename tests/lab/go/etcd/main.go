@@ -1,3 +1,4 @@
+// etcd for tests: one member on loopback. It never calls fsync: a test's data need not outlive the machine.
 package main
 
 import (
@@ -11,8 +12,7 @@ import (
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
-// runEtcd runs one etcd member on loopback. It never calls fsync: a test's data need not outlive the machine.
-func runEtcd() {
+func main() {
 	dataDir := flag.String("data-dir", "", "directory of the data")
 	clientURL := flag.String("client-url", "http://127.0.0.1:2379", "where clients are served")
 	peerURL := flag.String("peer-url", "http://127.0.0.1:2380", "where peers would be served")
