@@ -1,7 +1,7 @@
 // Clients that choose their gateways themselves (gatewaySelection: Direct).
 import assert from "node:assert/strict";
 import { EGRESSES } from "../../lib/api/mod.ts";
-import { EVENTS, PODS } from "../../lib/kube/mod.ts";
+import { ENDPOINT_SLICES, EVENTS, PODS } from "../../lib/kube/mod.ts";
 import { inNetns } from "../lab/mod.ts";
 import { eventually } from "../lab/wait.ts";
 import type { Client, EgressCluster } from "./e2e_cluster.ts";
@@ -480,6 +480,45 @@ egressTest("egress by gateways that the client chooses", {
           await remove();
         }
         await awaitGateways(cluster, lost, other);
+      },
+
+    "the EndpointSlices of IPv6 are away for a second: connections of both families go on":
+      async (cluster) => {
+        const gateways = await cluster.gatewaysReady(EGRESS, 2);
+        await awaitGateways(cluster, ...gateways);
+        await using stack = new AsyncDisposableStack();
+        const flows: TcpFlow[] = [];
+        for (const family of VM_FAMILIES) {
+          const options = { address: OUTSIDE[family].near, intervalMs: 100 };
+          for (let i = 0; i < 4; i++) {
+            const flow = await TcpFlow.open(client.sockets, options);
+            flows.push(stack.use(flow));
+          }
+        }
+        const before = await tableOf(client);
+        const { client: api } = cluster.access;
+        const slicesOfIpv6 = async () => {
+          const { items } = await api.list(ENDPOINT_SLICES, {
+            namespace: GATEWAYS,
+            labelSelector: `kubernetes.io/service-name=${EGRESS}`,
+          });
+          return items.filter(({ addressType }) => addressType === "IPv6")
+            .map(({ metadata }) => metadata?.name ?? "");
+        };
+        const deleted = await slicesOfIpv6();
+        for (const name of deleted) {
+          await api.delete(ENDPOINT_SLICES, { namespace: GATEWAYS, name });
+        }
+        // The controller waits for a second (endpointSliceChangeMinSyncDelay).
+        await eventually("other EndpointSlices", async () => {
+          const names = await slicesOfIpv6();
+          return names.length > 0 && !names.some((n) => deleted.includes(n));
+        });
+        await eventually(
+          "the client's table to be as before",
+          async () => await tableOf(client) === before,
+        );
+        await expectUntouched({ flows });
       },
 
     "to the Service and back, coild restarted in between: every connection goes on":
