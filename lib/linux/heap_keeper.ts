@@ -56,6 +56,8 @@ export interface HeapKeeperOptions {
   readonly isBusy?: () => boolean;
   /** During work it collects when memory has grown by this. Default 12 MiB. */
   readonly busyBytes?: number;
+  /** A collection during work gives back pages of the executable, too, when more of files is in memory. Default: none does. */
+  readonly busyFileBytes?: number;
   /** What the process holds; replaced in tests. */
   readonly measure?: () => HeldMemory;
   /** Collects so many times in a row; replaced in tests. */
@@ -156,7 +158,9 @@ export class HeapKeeper {
 
   #clean(times: number): void {
     this.#collect(times);
-    if (times > 1) this.#releaseFile();
+    const { busyFileBytes = Infinity } = this.#options;
+    const isRest = times > 1;
+    if (isRest || this.#measure().files > busyFileBytes) this.#releaseFile();
     this.#keepsPages = times === 1;
     this.#looks = 0;
     this.#floor = this.#measure();

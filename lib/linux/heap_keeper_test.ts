@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { measureOwn } from "./heap_keeper.ts";
+import { type HeapKeeperOptions, measureOwn } from "./heap_keeper.ts";
 import { HeapKeeper, openLibc } from "./mod.ts";
 
 // Opened once for the process; inside a test it would count as a leak.
@@ -8,7 +8,9 @@ openLibc();
 const MIB = 2 ** 20;
 
 /** A process whose memory the test decides; a collection takes the garbage. */
-function setUp(options: { readonly busyBytes?: number } = {}) {
+function setUp(
+  options: Pick<HeapKeeperOptions, "busyBytes" | "busyFileBytes"> = {},
+) {
   const state = {
     live: 20 * MIB,
     garbage: 0,
@@ -64,6 +66,20 @@ Deno.test("HeapKeeper gives pages of the executable back at rest, not during wor
   state.isBusy = false;
   keeper.look();
   assert.deepEqual([state.collections, state.releases], [[1, 2], 1]);
+});
+
+Deno.test("HeapKeeper gives pages of the executable back during work as well, when many are in memory and it is asked to", () => {
+  const { state, keeper } = setUp({ busyFileBytes: 32 * MIB });
+  state.releases = 0;
+  const work = (files: number) => {
+    state.files = files;
+    state.garbage = 20 * MIB;
+    keeper.note(50);
+    return [state.collections.length, state.releases];
+  };
+  assert.deepEqual(work(32 * MIB), [1, 0]);
+  assert.deepEqual(work(33 * MIB), [2, 1]);
+  assert.deepEqual(work(20 * MIB), [3, 1]);
 });
 
 Deno.test("HeapKeeper.look() gives pages of the executable back that were needed since, when no caller has waited for some time, without a collection", () => {

@@ -9,7 +9,9 @@ import {
   type KubeMetrics,
   referenceTo,
 } from "../../lib/kube/mod.ts";
+import type { HeapKeeper } from "../../lib/linux/mod.ts";
 import { getLogger, type Registry } from "../../lib/telemetry/mod.ts";
+import { clientCount } from "./clients/client_pods.ts";
 import type { ClientSlices } from "./clients/client_slices.ts";
 import { connectClients } from "./clients_part.ts";
 import type { CachedPod } from "./base/cached_pod.ts";
@@ -32,6 +34,9 @@ const CONCURRENT_EGRESSES = 4;
 /** Of pods that come one after the other, the number is looked at once in this time: each look also tries again what was refused. */
 const COUNT_MS = 10_000;
 
+/** One Egress makes as much garbage as so many pods. */
+const OBJECTS = 50;
+
 export interface EgressPartOptions {
   readonly client: KubeClient;
   readonly events: EventRecorder;
@@ -40,6 +45,8 @@ export interface EgressPartOptions {
   readonly registry: Registry;
   /** The pods that use Egresses, followed by who gives them. */
   readonly pods: Informer<CachedPod>;
+  /** Receives what was gone through: a new leader goes through all Egresses at once. */
+  readonly heap: Pick<HeapKeeper, "note">;
   readonly settings: GatewaySettings;
   readonly image: Omit<EgressImageOptions, "client">;
   /** The least time between two writes of an Egress' numbers. Default one minute. */
@@ -66,7 +73,7 @@ async function leadEgress(
   signal: AbortSignal,
 ): Promise<void> {
   await using group = new TaskGroup({ signal });
-  const { client, kubeMetrics: metrics, statusIntervalMs } = options;
+  const { client, kubeMetrics: metrics, statusIntervalMs, heap } = options;
   const countMs = Math.min(COUNT_MS, statusIntervalMs ?? COUNT_MS);
   await cluster.synced(group.signal);
   const applier = new EgressApplier(client);
@@ -82,7 +89,10 @@ async function leadEgress(
     client,
     cluster,
     metrics,
-    onWritten: (key) => egresses.enqueue(key, { afterMs: countMs }),
+    onWritten(key) {
+      heap.note(clientCount(cluster.clients, key));
+      egresses.enqueue(key, { afterMs: countMs });
+    },
   });
   const { slices } = clients;
   const parts: Dependencies = { cluster, applier, access, bindings, slices };
@@ -91,7 +101,11 @@ async function leadEgress(
     name: "egress",
     concurrency: CONCURRENT_EGRESSES,
     metrics,
-    reconcile: (key, s) => reconciler.reconcile(key, s),
+    async reconcile(key, s) {
+      const result = await reconciler.reconcile(key, s);
+      heap.note(OBJECTS);
+      return result;
+    },
   });
   const namespaces = new Controller({
     name: "egress-namespace",

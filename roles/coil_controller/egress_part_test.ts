@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { type Egress, egressLabels } from "../../lib/api/mod.ts";
+import { untilAborted } from "../../lib/async/mod.ts";
 import type {
   KubeObject,
   V1ClusterRoleBinding,
@@ -25,6 +26,31 @@ function readersOf({ api }: EgressLab): (string | undefined)[] {
   const binding = api.get<V1ClusterRoleBinding>(CLUSTER_ROLE_BINDING);
   return (binding?.subjects ?? []).map(({ namespace }) => namespace);
 }
+
+Deno.test("a leader looks at the memory after each Egress, and after its clients", async () => {
+  const together = new Set<number>();
+  await using lab = new EgressLab({
+    heap: {
+      note: (objects = 1) => void together.add(objects),
+      run: (signal) => untilAborted(signal),
+    },
+  });
+  lab.api.put("egresses", egressOf({}));
+  for (let n = 0; n < 3; n++) {
+    lab.api.put("pods", {
+      metadata: {
+        namespace: "team",
+        name: `pod-${n}`,
+        uid: `u${n}`,
+        annotations: { "egress.coil.cybozu.com/internet": "nat" },
+      },
+      spec: { nodeName: "n1", containers: [] },
+    });
+  }
+  lab.start();
+  // Pods are noted one by one.
+  await lab.until(() => assert.deepEqual([...together].sort(), [1, 3, 50]));
+});
 
 Deno.test("an Egress gets what its gateways need, written once each", async () => {
   await using lab = new EgressLab().start();

@@ -5,7 +5,7 @@ import {
   type KubeClient,
   type KubeMetrics,
 } from "../../lib/kube/mod.ts";
-import { HeapKeeper } from "../../lib/linux/mod.ts";
+import type { HeapKeeper } from "../../lib/linux/mod.ts";
 import { clientPods } from "./clients/client_pods.ts";
 import { defaultEgresses } from "./clients/default_egresses.ts";
 import type { CachedPod } from "./base/cached_pod.ts";
@@ -16,8 +16,8 @@ export interface PodsPartOptions {
   /** Whether annotations of namespaces count for their pods. */
   readonly namespaceEgress: boolean;
   readonly kubeMetrics?: KubeMetrics;
-  /** Replaced in tests. */
-  readonly heap?: Pick<HeapKeeper, "note" | "run">;
+  /** Run with the watch. */
+  readonly heap: Pick<HeapKeeper, "note" | "run">;
 }
 
 /** Starts the one watch of the cluster's pods in the group, for both halves of the controller. */
@@ -26,7 +26,7 @@ export function openPods(
   group: TaskGroup,
   options: PodsPartOptions,
 ): Informer<CachedPod> {
-  const { everyAddress, namespaceEgress, heap = new HeapKeeper() } = options;
+  const { everyAddress, namespaceEgress, heap } = options;
   const onRead = () => heap.note();
   const namespaces = namespaceEgress ? defaultEgresses(client) : undefined;
   const pods = clientPods(client, {

@@ -24,13 +24,13 @@ import {
   type V1ClusterRoleBinding,
 } from "../../lib/kube/mod.ts";
 import { MemoryApi } from "../../lib/kube/testing.ts";
-import { openLibc } from "../../lib/linux/mod.ts";
+import { HeapKeeper, openLibc } from "../../lib/linux/mod.ts";
 import { Registry } from "../../lib/telemetry/mod.ts";
 import { openCoordinator } from "./coordinator_part.ts";
 import { type EgressPartOptions, openEgress } from "./egress_part.ts";
 import { IpamMetrics } from "./ipam/metrics.ts";
 import { type IpamPartOptions, openIpam } from "./ipam_part.ts";
-import { openPods } from "./pods_part.ts";
+import { openPods, type PodsPartOptions } from "./pods_part.ts";
 
 // Loaded when memory is first given back; within a test that would count as a leak.
 openLibc();
@@ -86,11 +86,15 @@ abstract class ControllerLab implements AsyncDisposable {
   }
 }
 
+type EgressLabOptions =
+  & Pick<EgressPartOptions, "statusIntervalMs">
+  & { readonly heap?: PodsPartOptions["heap"] };
+
 /** The egress half, with the ClusterRoleBinding of gateways. */
 export class EgressLab extends ControllerLab {
-  readonly #options: Pick<EgressPartOptions, "statusIntervalMs">;
+  readonly #options: EgressLabOptions;
 
-  constructor(options: Pick<EgressPartOptions, "statusIntervalMs"> = {}) {
+  constructor(options: EgressLabOptions = {}) {
     super();
     this.#options = options;
     this.api.put("clusterrolebindings", bindingNamed("coil-egress"));
@@ -100,10 +104,13 @@ export class EgressLab extends ControllerLab {
     options: Pick<EgressPartOptions, "client" | "events" | "kubeMetrics">,
     group: TaskGroup,
   ): (leading: AbortSignal) => Promise<void> {
+    const { heap = new HeapKeeper(), statusIntervalMs } = this.#options;
     return openEgress({
       ...options,
-      ...this.#options,
+      heap,
+      statusIntervalMs,
       pods: openPods(options.client, group, {
+        heap,
         everyAddress: false,
         namespaceEgress: true,
       }),
@@ -210,6 +217,7 @@ export class IpamLab extends ControllerLab {
     return openIpam({
       ...options,
       pods: openPods(options.client, group, {
+        heap: new HeapKeeper(),
         everyAddress: true,
         namespaceEgress: false,
       }),

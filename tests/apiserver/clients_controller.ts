@@ -1,6 +1,7 @@
 /** The part of coil-controller that says who the clients of Egresses are, in this process, with the controller's rights and lease. */
 import { TaskGroup } from "../../lib/async/mod.ts";
 import { KubeClient, LeaderElector } from "../../lib/kube/mod.ts";
+import { HeapKeeper } from "../../lib/linux/mod.ts";
 import type { ClientSlices } from "../../roles/coil_controller/clients/client_slices.ts";
 import { connectClients } from "../../roles/coil_controller/clients_part.ts";
 import { EgressCluster } from "../../roles/coil_controller/egress/cluster.ts";
@@ -118,6 +119,7 @@ async function lead(
 ): Promise<void> {
   await using group = new TaskGroup({ signal });
   const pods = openPods(client, group, {
+    heap: new HeapKeeper(),
     everyAddress: false,
     namespaceEgress: true,
   });
