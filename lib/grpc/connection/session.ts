@@ -15,11 +15,6 @@ const log = getLogger("grpc");
 /** With so much unsent, a peer has to read before more of it is read. */
 const MAX_OUTPUT = 64 * 1024;
 
-/** After so long in a turn, and the frame under way, others get theirs, */
-const TURN_MS = 2;
-/** for which the clock is looked at after so much: a call, or some twenty small messages. */
-const PIECE_BYTES = 512;
-
 /** For the first that a client sends, and for what it is to read. */
 const MAX_STALL_MS = 20_000;
 const MAX_QUIET_MS = 300_000;
@@ -114,7 +109,7 @@ export class Session {
         const count = await this.#connection.read(buffer);
         if (count === null) break;
         this.#isWaiting = true;
-        await this.#receiveInTurns(buffer.subarray(0, count));
+        await this.#receiveInTurn(buffer.subarray(0, count));
         this.#isWaiting = false;
         while (this.#hasToWait) await this.#writing;
       }
@@ -124,8 +119,6 @@ export class Session {
         log.warn("Cannot serve a connection", { err });
       }
     } finally {
-      const { failure } = this.#http2;
-      if (failure) log.info("Closed a connection", { err: failure });
       this.#options.buffers.give(buffer);
       this.close();
       const gone = cancelled("Connection closed by the caller");
@@ -154,41 +147,27 @@ export class Session {
     this.#connection.close();
   }
 
-  /** Before each turn waits until neither this connection nor all together are ahead of their share. */
-  async #receiveInTurns(bytes: Uint8Array): Promise<void> {
+  /** Waits until neither this connection nor all together are ahead of their share. */
+  async #receiveInTurn(bytes: Uint8Array): Promise<void> {
     const { nowMs, share, turns } = this.#options;
-    let rest = bytes;
-    const work = () => rest = this.#receiveSome(rest);
-    while (rest.length > 0) {
-      const sinceMs = nowMs();
-      await caughtUp(this.#share);
-      using _turn = await turns.lock();
-      await caughtUp(share);
-      this.#waitedMs += nowMs() - sinceMs;
-      if (this.#isClosed) return;
-      share.measure(() => this.#share.measure(work));
-    }
+    const sinceMs = nowMs();
+    await caughtUp(this.#share);
+    using _turn = await turns.lock();
+    await caughtUp(share);
+    this.#waitedMs += nowMs() - sinceMs;
+    if (this.#isClosed) return;
+    share.measure(() => this.#share.measure(() => this.#receive(bytes)));
   }
 
   get #hasToWait(): boolean {
     return this.#writing !== undefined && this.#http2.outputBytes > MAX_OUTPUT;
   }
 
-  /** Returns what there is no time left for in this turn. */
-  #receiveSome(bytes: Uint8Array): Uint8Array {
-    const { nowMs } = this.#options;
-    const endsMs = nowMs() + TURN_MS;
-    let rest = bytes;
-    do {
-      this.#receive(rest.subarray(0, PIECE_BYTES));
-      rest = rest.subarray(PIECE_BYTES);
-    } while (rest.length > 0 && nowMs() < endsMs);
-    this.#flush();
-    return rest;
-  }
-
   #receive(bytes: Uint8Array): void {
     for (const event of this.#http2.receive(bytes)) this.#handle(event);
+    const { failure } = this.#http2;
+    if (failure) log.info("Closing a connection", { err: failure });
+    this.#flush();
   }
 
   #handle(event: ConnectionEvent): void {

@@ -264,36 +264,19 @@ async function makeCalls(server: TestServer, count: number): Promise<void> {
   }
 }
 
-/** What sessions without a listener share. */
-interface Shared {
-  readonly clock: { nowMs: number };
-  readonly turns: Mutex;
-}
-
-interface LoneOptions {
-  readonly shared?: Shared;
-  readonly route?: Route;
-}
-
 /** A session without a listener, by a clock of its own, and its peer. */
 class LonePeer implements AsyncDisposable {
-  readonly clock: Shared["clock"];
-  readonly turns: Shared["turns"];
+  readonly clock = { nowMs: 0 };
+  readonly turns = new Mutex();
   readonly client: Deno.UnixConn;
   readonly session: Session;
 
-  private constructor(
-    client: Deno.UnixConn,
-    connection: Deno.UnixConn,
-    { shared: { clock, turns }, route }: Required<LoneOptions>,
-  ) {
+  private constructor(client: Deno.UnixConn, connection: Deno.UnixConn) {
     this.client = client;
-    this.clock = clock;
-    this.turns = turns;
     const nowMs = () => this.clock.nowMs;
     this.session = new Session(connection, {
-      routes: new Map([[PATH, route]]),
-      limits: { maxSize: 1024, budget: new ByteBudget(64 * 1024) },
+      routes: new Map([[PATH, routeTo(() => assert.fail("no call is whole"))]]),
+      limits: { maxSize: 1024, budget: new ByteBudget(1024) },
       buffers: new ReadBuffers(),
       share: new FairShare(nowMs),
       turns: this.turns,
@@ -302,19 +285,14 @@ class LonePeer implements AsyncDisposable {
     });
   }
 
-  static async connect(
-    {
-      shared = { clock: { nowMs: 0 }, turns: new Mutex() },
-      route = routeTo(() => assert.fail("no call is whole")),
-    }: LoneOptions = {},
-  ): Promise<LonePeer> {
+  static async connect(): Promise<LonePeer> {
     const directory = await Deno.makeTempDir();
     const path = `${directory}/s`;
     using listener = Deno.listen({ transport: "unix", path });
     const client = await Deno.connect({ transport: "unix", path });
     const connection = await listener.accept();
     await Deno.remove(directory, { recursive: true });
-    return new LonePeer(client, connection, { shared, route });
+    return new LonePeer(client, connection);
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -368,45 +346,4 @@ Deno.test("a flood of resets is ended however long it waits for its turns", asyn
   const goAway = frames.find(({ type }) => type === FrameType.GOAWAY);
   // ENHANCE_YOUR_CALM
   assert.deepEqual(goAway?.payload.subarray(4, 8), Uint8Array.of(0, 0, 0, 11));
-});
-
-/** Two of them fill what is read before the clock is looked at. */
-const MESSAGE = new Uint8Array(256);
-
-Deno.test("a connection with much to answer lets others take turns in between", async () => {
-  const shared = { clock: { nowMs: 0 }, turns: new Mutex() };
-  const answered: string[] = [];
-  /** A peer with messages, each of which takes a millisecond. */
-  const asking = async (name: string, count: number) => {
-    const answer = (message: Uint8Array) => {
-      answered.push(name);
-      shared.clock.nowMs++;
-      return message;
-    };
-    const peer = await LonePeer.connect({
-      shared,
-      route: { kind: "stream", answer },
-    });
-    const served = peer.session.run();
-    const data = encodeFrame(FrameType.DATA, {
-      streamId: 1,
-      payload: frameMessage(MESSAGE),
-    });
-    const all = [OPENING, head(1), ...Array(count).fill(data)];
-    await peer.client.write(concatenate(all));
-    await untilPasses(() => assert.ok(peer.session.isWaiting));
-    return { peer, served };
-  };
-  const first = await shared.turns.lock();
-  const flood = await asking("flood", 20);
-  const other = await asking("other", 1);
-  first[Symbol.dispose]();
-  await untilPasses(() => assert.equal(answered.length, 21));
-  // Two to four of the flood's messages are in its first turn.
-  const before = answered.indexOf("other");
-  assert.ok(before <= 4, `${before} before it`);
-  for (const { peer, served } of [flood, other]) {
-    await peer[Symbol.asyncDispose]();
-    await served;
-  }
 });
