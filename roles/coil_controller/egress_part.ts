@@ -94,18 +94,15 @@ async function leadEgress(
       egresses.enqueue(key, { afterMs: countMs });
     },
   });
-  const { slices } = clients;
+  const { slices, controller: clientsOf } = clients;
   const parts: Dependencies = { cluster, applier, access, bindings, slices };
   const reconciler = makeReconciler(options, parts);
   const egresses = new Controller({
     name: "egress",
     concurrency: CONCURRENT_EGRESSES,
     metrics,
-    async reconcile(key, s) {
-      const result = await reconciler.reconcile(key, s);
-      heap.note(OBJECTS);
-      return result;
-    },
+    reconcile: (key, s) =>
+      reconciler.reconcile(key, s).finally(() => heap.note(OBJECTS)),
   });
   const namespaces = new Controller({
     name: "egress-namespace",
@@ -124,10 +121,7 @@ async function leadEgress(
   });
   log.info("Serving egresses", { egresses: cluster.egresses.store.size });
   for (
-    const controller of [
-      ...[egresses, clients.controller],
-      ...[namespaces, clusterRoleBindings],
-    ]
+    const controller of [egresses, clientsOf, namespaces, clusterRoleBindings]
   ) {
     group.run(controller.name, (s) => controller.run(s));
   }
