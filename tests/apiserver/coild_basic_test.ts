@@ -141,17 +141,11 @@ Deno.test("coild serves the CNI commands", async (t) => {
         error.message,
         /pod "outer\/e3".*pool "single".*out of blocks.*subnet/,
       );
+      // By the pod's UID, also where coild's cache does not have it yet.
       await eventually("an Event on the pod", async () => {
-        const events = await lab.plane.kubectl(
-          "get",
-          "events",
-          "-n",
-          "outer",
-          "-o",
-          "json",
-        );
-        return events.includes("AddressPoolExhausted") &&
-          events.includes('"e3"');
+        const pod = ["pod", "e3", "--namespace=outer"];
+        const text = await lab.plane.kubectl("describe", ...pod);
+        return text.includes("AddressPoolExhausted");
       });
       // A freed address serves the waiting pod.
       await coild.del(pods[0] ?? third);
