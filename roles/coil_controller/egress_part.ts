@@ -104,16 +104,7 @@ async function leadEgress(
     reconcile: (key, s) =>
       reconciler.reconcile(key, s).finally(() => heap.note(OBJECTS)),
   });
-  const namespaces = new Controller({
-    name: "egress-namespace",
-    metrics,
-    reconcile: (namespace, s) => access.reconcile(namespace, s),
-  });
-  const clusterRoleBindings = new Controller({
-    name: "egress-binding",
-    metrics,
-    reconcile: (name, s) => bindings.reconcile(name, s),
-  });
+  const { namespaces, clusterRoleBindings } = rightsControllers(parts, metrics);
   using _subscriptions = subscribeEgress(cluster, {
     onEgress: (key) => egresses.enqueue(key),
     onNamespace: (namespace) => namespaces.enqueue(namespace),
@@ -134,6 +125,24 @@ interface Dependencies {
   readonly access: EgressAccess;
   readonly bindings: EgressBindings;
   readonly slices: ClientSlices;
+}
+
+/** Those of what gateways may do. */
+function rightsControllers(
+  { access, bindings }: Dependencies,
+  metrics: KubeMetrics,
+) {
+  const namespaces = new Controller({
+    name: "egress-namespace",
+    metrics,
+    reconcile: (namespace, s) => access.reconcile(namespace, s),
+  });
+  const clusterRoleBindings = new Controller({
+    name: "egress-binding",
+    metrics,
+    reconcile: (name, s) => bindings.reconcile(name, s),
+  });
+  return { namespaces, clusterRoleBindings };
 }
 
 function makeReconciler(
