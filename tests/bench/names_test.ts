@@ -15,7 +15,7 @@ Deno.test("missingNames() names what a whole run has lost, and nothing else", ()
 const PARTS: Readonly<Record<string, readonly string[]>> = {
   label: ["ipv4", "dual"],
   "method.toLowerCase()": ["add", "del"],
-  name: ["wave110"],
+  name: ["wave110", "none", "now"],
   role: WITH_PODS,
   suffix: ["", ".crowded", ".go"],
 };
