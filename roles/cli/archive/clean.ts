@@ -19,7 +19,8 @@ const GAP = /\s{0,8}/.source;
 
 /** Tokens by their form (RFC 7519, RFC 6750), keys, passwords in URLs (RFC 3986), and values of what is called a secret. */
 const SECRETS: readonly RegExp[] = [
-  /(?<=-----BEGIN [A-Z ]*PRIVATE KEY-----)[^-]+/g,
+  // With headers, as encrypted ones have (RFC 1421), up to its end; without an end what is one line.
+  /(?<=-----BEGIN [A-Z ]*PRIVATE KEY-----)(?:[^]{1,8192}?(?=-----END)|[^-]+)/g,
   /(?<=\b[a-z][a-z0-9+.-]*:\/\/[^\s/?#@:"']*:)[^\s/?#@"']+(?=@)/gi,
   /(?<=\bauthorization["']?\s{0,8}[:=]\s{0,8}["']?basic\s{1,8})[\w.~+/-]+=*/gi,
   /\beyJ[\w-]+\.[\w-]+\.[\w-]*/g,
