@@ -13,7 +13,7 @@ export {
 export { ERRNO, errnoName, LinuxError } from "./errno.ts";
 export { HeapKeeper } from "./heap_keeper.ts";
 export { type Bytes, openLibc } from "./libc.ts";
-export { holderOfOwnNetns, tryLockFile, tryLockOwnNetns } from "./lock_file.ts";
+export { tryLockFile } from "./lock_file.ts";
 export { heapCollector } from "./memory.ts";
 export {
   NETLINK_GENERIC,

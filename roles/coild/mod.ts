@@ -47,7 +47,6 @@ import { PodEvents } from "./observe/pod_events.ts";
 import { CallsInFlight, onLong } from "./observe/calls_in_flight.ts";
 import { openAdminDoor } from "./server/admin_door.ts";
 import { openDoors } from "./server/doors.ts";
-import { lockNode } from "./server/node_lock.ts";
 import { PodSource } from "./cluster/pod_source.ts";
 import { SocketFiles } from "./server/socket_files.ts";
 import { lockFileOf, lockSocket } from "./server/socket_lock.ts";
@@ -116,7 +115,6 @@ async function run(start: Start, signal: AbortSignal): Promise<void> {
   const nodeName = requiredEnv(NODE_NAME_ENV);
   await using stack = new AsyncDisposableStack();
   for (const path of socketsOf(options)) stack.use(lockSocket(path));
-  stack.use(lockNode());
   const parts = await connect(start, { nodeName, stack });
   const servers = await listen(options, parts, signal);
   log.info("Serving", { node: nodeName, sockets: socketsOf(options) });

@@ -212,16 +212,6 @@ export const WIRING: readonly WiringMutant[] = [
     },
   },
   {
-    name: "two coilds serve one node",
-    file: "roles/coild/mod.ts",
-    from: "  stack.use(lockNode());\n",
-    to: "",
-    test: {
-      file: "tests/netns/coild_whole_test.ts",
-      filter: "one coild serves a node",
-    },
-  },
-  {
     name: "the Node's new address reaches no route",
     file: "roles/coild/ipam_part.ts",
     from: '      "node addresses": (signal) => addresses.run(signal),\n',

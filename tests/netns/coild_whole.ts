@@ -120,22 +120,11 @@ export class WholeCoild implements AsyncDisposable {
   }
 
   /** The exit code of a start beside it, which fails; 0 when it does not. */
-  async failing(
-    { env = {}, flags = [], host = this.host }: {
-      readonly env?: Readonly<Record<string, string>>;
-      readonly flags?: readonly string[];
-      /** Where it starts, with the same socket. */
-      readonly host?: TempNetns;
-    } = {},
-  ): Promise<number> {
+  async failing(env: Readonly<Record<string, string>> = {}): Promise<number> {
     const noPorts = ["--metrics-addr=0", "--health-addr=0"];
     const stop = new AbortController();
     using _timer = startTimer(FAILURE_MS, () => stop.abort());
-    const { stdin, stdout, status } = this.#spawn(
-      [...noPorts, ...flags],
-      env,
-      { signal: stop.signal, host },
-    );
+    const { stdin, stdout, status } = this.#spawn(noPorts, env, stop.signal);
     const { code } = await status;
     await stdin.close().catch(() => {});
     await stdout.cancel();
@@ -145,12 +134,9 @@ export class WholeCoild implements AsyncDisposable {
   #spawn(
     flags: readonly string[],
     env: Readonly<Record<string, string>>,
-    { signal, host = this.host }: {
-      readonly signal?: AbortSignal;
-      readonly host?: TempNetns;
-    } = {},
+    signal?: AbortSignal,
   ): Deno.ChildProcess {
-    const script = `exec nsenter --net=${host.path} "$@" 2>>${this.#log}`;
+    const script = `exec nsenter --net=${this.host.path} "$@" 2>>${this.#log}`;
     return new Deno.Command("sh", {
       args: [
         ...["-c", script, "sh", Deno.execPath(), "run", "-A", "--no-check"],
@@ -189,20 +175,13 @@ export class WholeCoild implements AsyncDisposable {
     return (await this.#output?.read())?.value ?? "";
   }
 
-  /** Its process ID. */
-  get pid(): number | undefined {
-    return this.#process?.pid;
-  }
-
   /** Ends it as a node does, and returns its exit code. */
-  async stop(
-    signal: "SIGTERM" | "SIGKILL" = "SIGTERM",
-  ): Promise<number | undefined> {
+  async stop(): Promise<number | undefined> {
     const process = this.#process;
     if (process === undefined) return undefined;
     this.#process = undefined;
     try {
-      process.kill(signal);
+      process.kill("SIGTERM");
     } catch (error) {
       // It has ended by itself.
       if (!(error instanceof TypeError)) throw error;

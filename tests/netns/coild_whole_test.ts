@@ -100,12 +100,7 @@ netnsTest(
     assert.match(await coild.get(9384, "/metrics"), READ_FROM_API);
     assert.equal(await coild.launch(), 0);
     assert.equal(await coild.metric(ANSWERED), 1);
-    const elsewhere = stack.use(await tempNetns("other"));
-    assert.equal(await coild.failing({ host: elsewhere }), 1, "its socket");
-    assert.match(
-      await coild.logged(),
-      new RegExp(`coild.sock\\\\": process ${coild.pid} already does`),
-    );
+    assert.equal(await coild.failing(), 1, "another at its socket");
     assert.deepEqual(await coild.add(a), ["10.64.0.0/32"]);
     assert.deepEqual(await coild.add(b), ["10.64.0.1/32"]);
     assert.deepEqual(await coild.add(c), ["10.64.0.2/32"]);
@@ -324,11 +319,7 @@ netnsTest(
     assert.equal(await coild.metric("coil_coild_source_validation"), undefined);
     assert.doesNotMatch(await coild.host.ip("rule"), /lookup 116/);
     await assertStops(coild);
-    assert.equal(
-      await coild.failing({ env: { COIL_NODE_NAME: "" } }),
-      1,
-      "no name",
-    );
+    assert.equal(await coild.failing({ COIL_NODE_NAME: "" }), 1, "no name");
   },
 );
 
@@ -353,37 +344,3 @@ netnsTest(
     }
   },
 );
-
-netnsTest(
-  "one coild serves a node, also where another one has another socket, until it ends",
-  async () => {
-    await using coild = await WholeCoild.start();
-    await coild.ready();
-    await using directory = await temporaryDirectory();
-    const flags = [`--socket=${directory.path}/other.sock`];
-    assert.equal(await coild.failing({ flags }), 1);
-    assert.match(
-      await coild.logged(),
-      new RegExp(
-        `Cannot serve this node: process ${coild.pid} already does, at another --socket; stop it first`,
-      ),
-    );
-    // Another node of this machine, and this one as soon as it is free.
-    await using other = await WholeCoild.start();
-    await other.ready();
-    await coild.call("Status");
-    await coild.stop("SIGKILL");
-    coild.restart(flags);
-    await eventually(
-      "the other socket",
-      () => Deno.stat(`${directory.path}/other.sock`).then(() => true),
-    );
-    assert.equal(await coild.failing(), 1);
-  },
-);
-
-async function temporaryDirectory() {
-  const path = await Deno.makeTempDir();
-  const remove = () => Deno.remove(path, { recursive: true });
-  return { path, [Symbol.asyncDispose]: remove };
-}
