@@ -17,22 +17,41 @@ const SECRET_NAME = new RegExp(`^[\\w./-]*${NAME}$`, "i");
 /** Between a name and its value. Bounded: a log of spaces alone would take hours. */
 const GAP = /\s{0,8}/.source;
 
-/** Tokens by their form (RFC 7519, RFC 6750), keys, passwords in URLs (RFC 3986), and values of what is called a secret. */
+/** In JSON that is a text of other JSON, quotes have backslashes. */
+const QUOTE = /\\{0,4}["']/.source;
+
+/** What is between a name and its value. */
+const SIGN = `(?:${QUOTE})?${GAP}[=:]${GAP}`;
+
+/** A flag of such a name, and what is between it and its value. */
+const FLAG = `(?<![\\w-])--?[\\w-]*${NAME}\\s${GAP}`;
+
+/** A value up to the quote that began it, at most of one line. */
+const QUOTED = String.raw`(?:(?!\k<quote>)(?:\\.|[^\n])){1,1024}`;
+
+/** Numbers and the like: counts, and fields that say whether there is a secret. */
+const PLAIN = /(?:true|false|null|\d+)(?=[\s"',}\\]|$)/.source;
+
+/**
+ * Tokens by their form (RFC 7519, RFC 6750), keys, passwords in URLs (RFC 3986), and values of what is called a secret. Each takes a
+ * time in proportion to the text: a pod's log may be made to take longer.
+ */
 const SECRETS: readonly RegExp[] = [
-  // With headers, as encrypted ones have (RFC 1421), up to its end; without an end what is one line.
-  /(?<=-----BEGIN [A-Z ]*PRIVATE KEY-----)(?:[^]{1,8192}?(?=-----END)|[^-]+)/g,
-  /(?<=\b[a-z][a-z0-9+.-]*:\/\/[^\s/?#@:"']*:)[^\s/?#@"']+(?=@)/gi,
-  /(?<=\bauthorization["']?\s{0,8}[:=]\s{0,8}["']?basic\s{1,8})[\w.~+/-]+=*/gi,
-  /\beyJ[\w-]+\.[\w-]+\.[\w-]*/g,
+  // With headers, as encrypted ones have (RFC 1421); more than the longest where the end is missing.
+  /(?<=-----BEGIN [A-Z ]*PRIVATE KEY-----)(?:(?!-----)[^]){1,8192}/g,
+  /(?<=\b[a-z][a-z0-9+.-]*:\/\/[^\s/?#@:"']*:)[^\s/?#"']+(?=@)/gi,
+  // As long as tokens are that stand for a user.
+  /(?<=:\/\/)[\w-]{20,}(?=@)/g,
+  new RegExp(
+    `(?<=\\bauthorization${SIGN}\\[?(?:${QUOTE})?basic\\s{1,8})[\\w.~+/-]+=*`,
+    "gi",
+  ),
+  /(?<![\w-])eyJ[\w-]+\.[\w-]+\.[\w-]*/g,
   /(?<=\bbearer\s{1,8})[\w.~+/-]+=*/gi,
-  new RegExp(
-    `(?<=\\b[\\w-]*${NAME}["']?${GAP}[=:]${GAP}["']?)(?!(?:true|false|null|\\d+)\\b)[^\\s"',}]+`,
-    "gi",
-  ),
-  new RegExp(
-    `(?<=(?<![\\w-])--?[\\w-]*${NAME}\\s${GAP}["']?)[^\\s"',}-][^\\s"',}]*`,
-    "gi",
-  ),
+  new RegExp(`(?<=${NAME}${SIGN}(?<quote>${QUOTE}))${QUOTED}`, "gi"),
+  new RegExp(`(?<=${NAME}${SIGN})(?!${PLAIN})[^\\s"',}\\\\][^\\s"',}]*`, "gi"),
+  new RegExp(`(?<=${FLAG}(?<quote>${QUOTE}))${QUOTED}`, "gi"),
+  new RegExp(`(?<=${FLAG})[^\\s"',}\\\\-][^\\s"',}]*`, "gi"),
   /\b(?:AKIA|ASIA)[A-Z0-9]{16}\b/g,
 ];
 

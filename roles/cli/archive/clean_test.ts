@@ -69,6 +69,32 @@ for (
     ],
     ["authorization: Basic YTpi", "authorization: Basic [removed]"],
     ["a basic rule", "a basic rule"],
+    [
+      String.raw`{"msg":"got {\"password\":\"hunter2\"} of x","n":1}`,
+      String.raw`{"msg":"got {\"password\":\"[removed]\"} of x","n":1}`,
+    ],
+    ['{"token":"a\\"b","n":1}', '{"token":"[removed]","n":1}'],
+    ['password: "correct horse, x" y', 'password: "[removed]" y'],
+    ["password=2026-Spring! y", "password=[removed] y"],
+    ["secret=12345678-90ab, token: 1.a", "secret=[removed], token: [removed]"],
+    ['{"token":"","token":null,"n":1}', '{"token":"","token":null,"n":1}'],
+    ["map[Authorization:[Basic YTpi]]", "map[Authorization:[Basic [removed]]]"],
+    [
+      '"Authorization":["Basic YTpi=="]',
+      '"Authorization":["Basic [removed]"]',
+    ],
+    ["https://u:p@ss@host/a", "https://u:[removed]@host/a"],
+    [
+      "https://ghp_0123456789abcdefghij@host/a",
+      "https://[removed]@host/a",
+    ],
+    ["https://admin@host/a", "https://admin@host/a"],
+    [
+      "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\nMHcC\n-----END RSA",
+      "-----BEGIN RSA PRIVATE KEY-----[removed]-----END RSA",
+    ],
+    ["-----BEGIN PRIVATE KEY-----MHcC", "-----BEGIN PRIVATE KEY-----[removed]"],
+    ['--password "correct horse" --port 1', '--password "[removed]" --port 1'],
     ["--password hunter2 --port 1", "--password [removed] --port 1"],
     ["--token --quiet", "--token --quiet"],
     ["a service-token that expired", "a service-token that expired"],
@@ -84,8 +110,21 @@ for (
   Deno.test(`scrub() of "${text}"`, () => assert.equal(scrub(text), shown));
 }
 
-Deno.test("scrub() takes a log of spaces, or of one word, for what it is", () => {
-  for (const text of [" ".repeat(1 << 20), "token".repeat(1 << 18)]) {
+Deno.test("scrub() takes a log that is made to take long for what it is", () => {
+  for (
+    const text of [
+      " ".repeat(1 << 20),
+      "token".repeat(1 << 18),
+      "-eyJ".repeat(1 << 18),
+      "-----BEGIN PRIVATE KEY-----[removed]".repeat(1 << 15),
+      `${"a".repeat(1 << 20)}://`,
+      "://a:".repeat(1 << 18),
+      "--token -".repeat(1 << 17),
+    ]
+  ) {
     assert.equal(scrub(text), text);
   }
+  const quotes = `token=${'"'.repeat(1 << 20)}`;
+  assert.equal(scrub(quotes), quotes);
+  assert.equal(scrub('token="x'.repeat(1 << 17)).includes("x"), false);
 });
