@@ -37,9 +37,10 @@ export class Growth {
    * Takes note of a pool's blocks, and of how many of them pods have addresses;
    * undefined where too little is known yet.
    *
-   * Blocks that nodes keep for later use up no pool: they come back when few are
+   * Blocks that nodes keep empty use up no pool: they come back when few are
    * left. And blocks that nodes have kept may get pods again. So it grows only
-   * where both numbers do.
+   * where both numbers do; those with pods stand for as many in use as before,
+   * since a node may have one more in store for its next pods.
    */
   note(
     pool: string,
@@ -57,7 +58,11 @@ export class Growth {
     const [first] = samples;
     const sinceMs = atMs - (first?.atMs ?? atMs);
     if (first === undefined || sinceMs < LEAST_WINDOW_MS) return undefined;
-    const more = Math.min(allocated - first.allocated, busy - first.busy);
+    const each = first.busy === 0 ? Infinity : first.allocated / first.busy;
+    const more = Math.min(
+      allocated - first.allocated,
+      busy === first.busy ? 0 : each * (busy - first.busy),
+    );
     const blocksPerHour = more * HOUR_MS / sinceMs;
     const hoursLeft = blocksPerHour > 0 ? free / blocksPerHour : undefined;
     return { blocksPerHour, hoursLeft };

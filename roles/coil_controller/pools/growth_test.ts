@@ -58,9 +58,22 @@ Deno.test("Growth does not count blocks that nodes keep, and those that get pods
   const kept = { blocksPerHour: 0, hoursLeft: undefined };
   assert.deepEqual(site.note(60, 30), kept, "nodes keep more");
   assert.deepEqual(site.note(40, 40), kept, "pods come back");
-  assert.deepEqual(site.note(60, 36), { blocksPerHour: 3, hoursLeft: 40 / 3 });
+  assert.deepEqual(site.note(60, 36), { blocksPerHour: 4, hoursLeft: 10 });
   assert.deepEqual(site.note(44, 40), { blocksPerHour: 2, hoursLeft: 28 });
   assert.equal(site.note(60, 28)?.hoursLeft, undefined, "pods go");
+});
+
+Deno.test("Growth counts the block that each node has in store, also of a pool without pods before", async () => {
+  const stored = new Site();
+  stored.note(20, 10);
+  await stored.clock.advance(120 * MINUTE_MS);
+  const grown = { blocksPerHour: 10, hoursLeft: 6 };
+  assert.deepEqual(stored.note(40, 20), grown);
+  const empty = new Site();
+  empty.note(20, 0);
+  await empty.clock.advance(120 * MINUTE_MS);
+  assert.deepEqual(empty.note(40, 20), grown);
+  assert.equal(empty.note(40, 0)?.blocksPerHour, 0);
 });
 
 Deno.test("Growth does not mind how often it is asked, and forgets a pool that is gone", async () => {
