@@ -14,14 +14,13 @@ import type { SeenNamespaces } from "./seen_namespaces.ts";
 
 const log = getLogger("egress");
 
-/** How often it is tried to end a pod's connections through gateways that are gone: for about a minute. */
-const MOST_TRIES = 10;
+/** For so long it is tried to end a pod's connections through a gateway that is gone. */
+const OWED_MS = 60_000;
 
-/** Gateways through which a pod may have connections that were to be ended. */
+/** A gateway through which a pod may have connections that were to be ended. */
 interface Owed {
-  readonly gateways: readonly Address[];
-  /** How often it was tried. */
-  readonly tries: number;
+  readonly gateway: Address;
+  readonly untilMs: number;
 }
 
 export interface ConnectionEndingsOptions {
@@ -33,6 +32,8 @@ export interface ConnectionEndingsOptions {
   ) => void;
   /** Called when a pod no longer uses gateways that are lost, once for each loss. */
   readonly onSwitched: (lost: readonly Address[]) => void;
+  /** Milliseconds that never go back. */
+  readonly nowMs?: () => number;
 }
 
 /** Ends the connections that pods have through gateways that are lost, once for each loss, or gone. */
@@ -42,7 +43,7 @@ export class ConnectionEndings {
   /** Lost gateways that a client no longer uses. */
   readonly #left = new Map<string, ReadonlySet<string>>();
   /** Gateways that are gone, by pods whose connections through them could not be ended. */
-  readonly #owed = new Map<string, Owed>();
+  readonly #owed = new Map<string, readonly Owed[]>();
   /** Pods of which a program keeps the kernel, and a thread of coild, from ending a connection. */
   readonly #held = new Set<string>();
 
@@ -84,19 +85,22 @@ export class ConnectionEndings {
 
   /** The gateways of earlier {@linkcode endGone} calls that failed. One that the pod has again is forgotten: it may have new connections. */
   owed({ key }: Attachment, gateways: readonly ClientGateway[]): Address[] {
-    const owed = this.#owed.get(keyText(key));
-    if (owed === undefined) return [];
+    const owed = this.#owed.get(keyText(key)) ?? [];
     const there = new Set(chosenFrom(gateways).map(String));
-    const left = owed.gateways.filter((each) => !there.has(each.toString()));
+    const left = owed.filter(({ gateway }) => !there.has(gateway.toString()));
+    this.#noteOwed(keyText(key), left);
+    return left.map(({ gateway }) => gateway);
+  }
+
+  #noteOwed(key: string, owed: readonly Owed[]): void {
     // mutate: only frees memory.
-    if (left.length === 0) this.#owed.delete(keyText(key));
-    else this.#owed.set(keyText(key), { ...owed, gateways: left });
-    return left;
+    if (owed.length === 0) this.#owed.delete(key);
+    else this.#owed.set(key, owed);
   }
 
   /**
    * Ends a pod's connections through gateways that are gone. While the kernel
-   * refuses, or a program holds it up, they are {@linkcode owed} some times.
+   * refuses, or a program holds it up, they are {@linkcode owed} for a minute.
    */
   async endGone(
     attachment: Attachment,
@@ -104,27 +108,36 @@ export class ConnectionEndings {
     options: CallOptions & { readonly netns: Netns },
   ): Promise<void> {
     const key = keyText(attachment.key);
-    const tries = (this.#owed.get(key)?.tries ?? 0) + 1;
+    const before = this.#owed.get(key) ?? [];
     this.#owed.delete(key);
-    const fields = { ...attachment.pod, gateways: gateways.map(String) };
+    let err: unknown;
     try {
       if (await this.end(attachment, gateways, options)) return;
-    } catch (err) {
+    } catch (error) {
       options.signal.throwIfAborted();
-      if (tries === 1) {
-        log.warn(
-          "Cannot end a pod's connections through gateways that are gone; trying again",
-          { ...fields, err },
-        );
-      }
+      err = error;
     }
-    if (tries < MOST_TRIES) {
-      this.#owed.set(key, { gateways, tries });
-      return;
+    const { pod } = attachment;
+    if (before.length === 0 && err !== undefined) {
+      log.warn(
+        "Cannot end a pod's connections through gateways that are gone; trying again",
+        { ...pod, gateways: gateways.map(String), err },
+      );
     }
+    const nowMs = this.#with.nowMs?.() ?? performance.now();
+    const owed = gateways.map((gateway) =>
+      before.find((each) => each.gateway.equals(gateway)) ??
+        { gateway, untilMs: nowMs + OWED_MS }
+    );
+    const { left = [], over = [] } = Object.groupBy(
+      owed,
+      ({ untilMs }) => untilMs > nowMs ? "left" : "over",
+    );
+    this.#noteOwed(key, left);
+    if (over.length === 0) return;
     log.warn(
       "Gave up ending a pod's connections through gateways that are gone; programs that wait for an answer go on waiting",
-      fields,
+      { ...pod, gateways: over.map(({ gateway }) => `${gateway}`), err },
     );
   }
 

@@ -11,6 +11,7 @@ import { SeenNamespaces } from "./seen_namespaces.ts";
 openLibc(); // stays open, so it must not be counted as a test's leak
 
 const GATEWAY = Address.parse("10.64.0.9");
+const OTHER = Address.parse("10.64.0.10");
 
 function attachment(containerId: string): Attachment {
   return {
@@ -56,31 +57,43 @@ Deno.test("ConnectionEndings.end() asks no more of a pod while a program of it h
 /** What ends connections as the test says. */
 function endingsOf(
   endConnections: () => Promise<EndedConnections>,
+  nowMs?: () => number,
 ): ConnectionEndings {
   return new ConnectionEndings({
     plane: { endConnections },
+    ...(nowMs && { nowMs }),
     onEnded: () => {},
     onSwitched: () => {},
   }, new SeenNamespaces());
 }
 
-Deno.test("ConnectionEndings.endGone() tries ten times, and says the error once", async () => {
+Deno.test("ConnectionEndings.endGone() tries each gateway for a minute, however often, and says the first error and the last", async () => {
   using netns = Netns.current();
   const { signal } = new AbortController();
   const said: string[] = [];
   configureLogging({ write: (line) => void said.push(line) });
-  const endings = endingsOf(() => Promise.reject(new Error("no memory")));
+  let atMs = 0;
+  const endings = endingsOf(
+    () => Promise.reject(new Error(`no memory at ${atMs}`)),
+    () => atMs,
+  );
   const pod = attachment("a");
   const outcomes: string[] = [];
-  for (let tries = 1; tries <= 10; tries++) {
-    await endings.endGone(pod, [GATEWAY], { netns, signal });
+  const endAt = async (ms: number, ...gateways: readonly Address[]) => {
+    atMs = ms;
+    await endings.endGone(pod, gateways, { netns, signal });
     outcomes.push(endings.owed(pod, []).join());
-  }
-  assert.deepEqual(outcomes, [...Array(9).fill(`${GATEWAY}`), ""]);
-  assert.deepEqual(said.map((each) => each.includes("no memory")), [
-    true,
-    false,
-  ]);
+  };
+  for (let ms = 0; ms < 20; ms++) await endAt(ms, GATEWAY);
+  assert.deepEqual(outcomes.splice(0), Array(20).fill(`${GATEWAY}`));
+  await endAt(59_999, GATEWAY, OTHER);
+  await endAt(60_000, GATEWAY, OTHER);
+  await endAt(119_999, OTHER);
+  assert.deepEqual(outcomes, [`${GATEWAY},${OTHER}`, `${OTHER}`, ""]);
+  const errors = said.map((line) => /memory at (\d+)/.exec(line)?.[1]);
+  assert.deepEqual(errors, ["0", "60000", "119999"]);
+  const ofGateway = said.map((line) => line.includes(`${GATEWAY}"`));
+  assert.deepEqual(ofGateway, [true, true, false]);
 });
 
 Deno.test("ConnectionEndings.endGone() is to be tried again after a program held the kernel up, and is not at the end of coild", async () => {
@@ -115,9 +128,8 @@ Deno.test("ConnectionEndings.owed() forgets a gateway that the pod has again", a
   configureLogging({ write: () => {} });
   const endings = endingsOf(() => Promise.reject(new Error("no memory")));
   const pod = attachment("a");
-  const other = Address.parse("10.64.0.10");
-  await endings.endGone(pod, [GATEWAY, other], { netns, signal });
+  await endings.endGone(pod, [GATEWAY, OTHER], { netns, signal });
   const back = gatewayFor("nat/a", [], { direct: [GATEWAY] });
-  assert.deepEqual(endings.owed(pod, [back]), [other]);
-  assert.deepEqual(endings.owed(pod, []), [other]);
+  assert.deepEqual(endings.owed(pod, [back]), [OTHER]);
+  assert.deepEqual(endings.owed(pod, []), [OTHER]);
 });
