@@ -1,5 +1,9 @@
 import { type ControlPlane, eventually } from "../lab/mod.ts";
 
+interface List {
+  readonly metadata: { readonly resourceVersion: string };
+}
+
 /**
  * Waits until the API server has in its memory what is stored of a collection. Informers begin with that, and on a slow
  * machine it follows etcd by a moment.
@@ -12,9 +16,10 @@ export async function untilInMemory(
 ): Promise<void> {
   // The version counts alone: no object has this label.
   const none = `${path}?labelSelector=none`;
-  const { metadata } = await plane.request("GET", none) as {
-    readonly metadata: { readonly resourceVersion: string };
-  };
+  const { metadata } = await eventually(
+    `${path} to be served`,
+    async () => await plane.request("GET", none) as List,
+  );
   const least =
     `resourceVersion=${metadata.resourceVersion}&resourceVersionMatch=NotOlderThan`;
   await eventually(`${path} in the API server's memory`, async () => {
