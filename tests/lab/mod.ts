@@ -11,6 +11,7 @@ export { cleanUp, keepLab, sweepLabs } from "./cleanup.ts";
 export { CommandError, run } from "./command.ts";
 export { ControlPlane } from "./control_plane.ts";
 export { removeLabAndExit, removeLabOnSignals } from "./interrupt.ts";
+export { assertSoon, assertWithin, lagWhile, writing } from "./lag.ts";
 export { inNetns, type LabFamily, listNetns } from "./network.ts";
 export { LabNode } from "./node.ts";
 export { LabProcess } from "./process.ts";
