@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { CoildLab, fromSources } from "../apiserver/coild_lab.ts";
 import { eventually, sleep } from "../lab/mod.ts";
 import { NETWORKD_ADVICE, runNetworkd } from "./networkd.ts";
-import { probe } from "./probe.ts";
+import { assertReachable } from "./probe.ts";
 
 const HEARING = new URL("./hearing_main.ts", import.meta.url).pathname;
 
@@ -29,17 +29,16 @@ Deno.test("a node's pods survive systemd-networkd", async (t) => {
   for (const [start, times] of [["starts", 1], ["starts again", 2]] as const) {
     await t.step(`it ${start}: the rules are back at once`, async () => {
       const before = await repairs() ?? 0;
-      const probes = await Promise.all(addresses.map((a) => probe(from, a)));
-      {
+      const pings = { from, to: addresses };
+      const gaps = await assertReachable(pings, async () => {
         await using _networkd = await runNetworkd(node, "");
         await eventually("the rules to be put back", async () => {
           return (await repairs() ?? 0) >= before + 2;
         });
         await sleep(300);
-      }
-      const gaps = await Promise.all(probes.map((each) => each.stop()));
+      });
       // deno-lint-ignore no-console -- a figure
-      console.log(`systemd-networkd ${times}: gaps ${gaps.map(Math.round)} ms`);
+      console.log(`systemd-networkd ${times}: gaps ${gaps} ms`);
       for (const family of ["-4", "-6"]) {
         assert.match(await node.run("ip", family, "rule"), /2000:.*116/);
       }
