@@ -6,9 +6,11 @@ import {
   fromSources,
   inPod,
 } from "../apiserver/coild_lab.ts";
-import { eventually, sleep } from "../lab/mod.ts";
+import { assertSoon, eventually, sleep } from "../lab/mod.ts";
 
 const HEARING = new URL("./hearing_main.ts", import.meta.url).pathname;
+/** Until the table is back. Measured: 30 to 200 ms. */
+const MAX_GAP_MS = 5_000;
 const TABLE = "inet coil-node";
 
 /** No pod's: in IPv6 nothing but the table drops it. */
@@ -38,15 +40,11 @@ function repairs(coild: Coild): Promise<number | undefined> {
   return coild.metric('coil_coild_repairs_total{what="sources"}');
 }
 
-/** Resolves when the table is there again; returns how long that took. */
-async function restored(
-  coild: Coild,
-  { before, beganAt }: { readonly before: number; readonly beganAt: number },
-): Promise<number> {
+/** Resolves when the table is there again. */
+async function restored(coild: Coild, before: number): Promise<void> {
   await eventually("the table to be put back", async () => {
     return (await repairs(coild) ?? 0) > before;
   });
-  return performance.now() - beganAt;
 }
 
 /** How often coild has looked at its table. */
@@ -112,7 +110,7 @@ Deno.test("pods cannot forge sources for longer than a moment when another progr
     } finally {
       coild.process.signal("SIGCONT");
     }
-    await restored(coild, { before: 0, beganAt: 0 });
+    await restored(coild, 0);
   });
 
   const attacks: Readonly<Record<string, string>> = {
@@ -124,9 +122,10 @@ Deno.test("pods cannot forge sources for longer than a moment when another progr
   for (const [name, command] of Object.entries(attacks)) {
     await t.step(`${name}: it is back at once, under a flood`, async () => {
       const before = await repairs(coild) ?? 0;
-      const beganAt = performance.now();
-      await nft(`${command}\n${WATCH}`);
-      const ms = await restored(coild, { before, beganAt });
+      const ms = await assertSoon(async () => {
+        await nft(`${command}\n${WATCH}`);
+        await restored(coild, before);
+      }, { what: "the table to be put back", limitMs: MAX_GAP_MS });
       // deno-lint-ignore no-console -- a figure
       console.log(`${name}: ${Math.round(ms)} ms, ${await forged()} passed`);
       const passed = await forged();
