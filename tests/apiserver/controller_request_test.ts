@@ -1,5 +1,10 @@
 import assert from "node:assert/strict";
-import { type AuditedRequest, eventually } from "../lab/mod.ts";
+import {
+  assertSoon,
+  type AuditedRequest,
+  eventually,
+  writing,
+} from "../lab/mod.ts";
 import { ControllerLab } from "./controller_testing.ts";
 
 const DUAL = {
@@ -143,10 +148,14 @@ Deno.test("coil-controller answers block requests", async (t) => {
     "W50: a pool that does not exist is named at once, and works once it exists",
     async () => {
       const since = new Date();
-      assert.equal(
-        await lab.ask("typo", "node1"),
-        'failed pool not found: AddressPool "typo" does not exist',
-      );
+      const step = writing(lab.plane);
+      const what = "until it was named";
+      await assertSoon(async () => {
+        assert.equal(
+          await lab.ask("typo", "node1"),
+          'failed pool not found: AddressPool "typo" does not exist',
+        );
+      }, { what, limitMs: 2_000, step });
       // It looks for it once, and does not wait for it to come.
       const looks = await eventually("its look", async () => {
         const filter = { verb: "get", resource: "addresspools", since };
