@@ -2,13 +2,15 @@
 import assert from "node:assert/strict";
 import { settled, sleep } from "../../lib/async/mod.ts";
 import type { Client } from "./e2e_cluster.ts";
-import { eventually } from "../lab/wait.ts";
+import { assertWithin, eventually, lagWhile } from "../lab/mod.ts";
 import { egressTest } from "./e2e_stage.ts";
 import { OUTSIDE, OUTSIDE_NETWORKS, VM_FAMILIES } from "./topology.ts";
 import { echoBulk, TcpFlow } from "./traffic.ts";
 
 /** How long a connection lasts: shorter than gateways drain. */
 const VISIT_MS = 3_000;
+/** In a visit, without an answer. */
+const MAX_GAP_MS = 3_000;
 /** A client begins one in each family this often, unless this many are under way: a slow machine is not to be flooded. */
 const INTERVAL_MS = 500;
 const MAX_VISITS = 32;
@@ -18,8 +20,14 @@ const MIB = 1 << 20;
 
 let clients: readonly Client[];
 
-/** A connection from its beginning to its end: the gateway that it used. @throws {Error} when it breaks. */
-async function visit(client: Client, address: string): Promise<string> {
+interface Visit {
+  /** The gateway that it used. */
+  readonly source: string;
+  readonly longestGapMs: number;
+}
+
+/** A connection from its beginning to its end. @throws {Error} when it breaks. */
+async function visit(client: Client, address: string): Promise<Visit> {
   const options = { address, intervalMs: LINE_MS };
   await using flow = await TcpFlow.open(client.sockets, options);
   await sleep(VISIT_MS);
@@ -27,16 +35,16 @@ async function visit(client: Client, address: string): Promise<string> {
     const { answered, error } = flow.report;
     return answered > 0 || error !== undefined;
   });
-  const { error, sources } = flow.report;
+  const { error, sources, longestGapMs } = flow.report;
   if (error !== undefined) throw new Error(`${address}: ${error}`);
-  return [...sources].join();
+  return { source: [...sources].join(), longestGapMs };
 }
 
 /** Visits begin until what is given has been done; what came of each. */
 async function visitDuring(
   run: () => Promise<void>,
-): Promise<readonly PromiseSettledResult<string>[]> {
-  const visits: Promise<PromiseSettledResult<string>[]>[] = [];
+): Promise<readonly PromiseSettledResult<Visit>[]> {
+  const visits: Promise<PromiseSettledResult<Visit>[]>[] = [];
   let isDone = false;
   let underWay = 0;
   const begin = (client: Client, address: string) => {
@@ -87,16 +95,20 @@ egressTest("egress of TCP", {
         const old = cluster.gatewaysOf("rolling").flatMap(({ pod }) => [
           ...pod.addresses,
         ]);
-        const visits = await visitDuring(() =>
-          cluster.replaceGateways("rolling", 2)
+        const { value: visits, lagMs } = await lagWhile(() =>
+          visitDuring(() => cluster.replaceGateways("rolling", 2))
         );
         const broken = visits.flatMap((visit) =>
           visit.status === "rejected" ? [`${visit.reason}`] : []
         );
         assert.deepEqual(broken, [], `of ${visits.length}`);
-        const used = new Set(
-          visits.flatMap((v) => v.status === "fulfilled" ? [v.value] : []),
+        const made = visits.flatMap((visit) =>
+          visit.status === "fulfilled" ? [visit.value] : []
         );
+        const longestMs = Math.max(...made.map((each) => each.longestGapMs));
+        const what = "a connection without an answer";
+        assertWithin(longestMs, { what, limitMs: MAX_GAP_MS, lagMs });
+        const used = new Set(made.map(({ source }) => source));
         assert.ok(old.some((a) => used.has(a)), "no old gateway was used");
         assert.ok([...used].some((a) => !old.includes(a)), "no new one was");
       },
