@@ -471,11 +471,13 @@ async function replaceUnderTraffic(
     net.client.tryExec("ping", `-c${each}`, "-i0.002", wait, to);
   const done = new AbortController();
   let times = 0;
-  const replacing = awaitedLater((async () => {
-    while (!done.signal.aborted) {
-      await net.socket.replaceTable(variant(++times));
-    }
-  })());
+  const replacing = awaitedLater(
+    (async () => {
+      while (!done.signal.aborted) {
+        await net.socket.replaceTable(variant(++times));
+      }
+    })().finally(() => done.abort()),
+  );
   let sent = 0;
   // A slow machine replaces few of them in the meantime.
   do {
@@ -486,7 +488,7 @@ async function replaceUnderTraffic(
     assert.deepEqual(countEchoes(allowed.stdout), { sent: each, lost: 0 });
     assert.match(refused.stdout, / 0 received/);
     sent += each;
-  } while (times <= 2);
+  } while (times <= 2 && !done.signal.aborted);
   done.abort();
   await replacing;
   const [counted = 0] = await packets(net, "refused");
