@@ -4,6 +4,9 @@ import assert from "node:assert/strict";
 import { eventually } from "../lab/mod.ts";
 import { CoildLab } from "./coild_lab.ts";
 
+/** Of so many blocks one costs no more than is needed, on a slow machine, too. */
+const MOST_CYCLES = 10;
+
 /** As a request in a line: `watch blockrequests req-default-node1`. */
 function lineOf(
   { verb, resource, uri, name }: {
@@ -71,24 +74,25 @@ Deno.test("a block costs seven requests, and its request is watched by name", as
     });
   };
   const request = "req-default-" + lab.node().name;
-  let count = 0;
-  // On a slow machine a block is looked for before it is taken in, now and then.
-  await eventually("a block for seven requests", async () => {
-    const lines = await cycle(`pod${count++}`);
-    // There, a request is looked at once more while it waits.
+  const look = "get addressblocks default-0";
+  let isBusy = true;
+  for (let count = 1; isBusy; count++) {
+    const lines = await cycle(`pod${count}`);
+    // On a slow machine a request is looked at once more while it waits.
     const isAgain = (line: string, at: number) =>
       line === `get blockrequests ${request}` ||
       line.startsWith("watch") && lines.indexOf(line) !== at;
     const once = lines.filter((line, at) => !isAgain(line, at));
+    // There, a block is looked for before it is taken in, now and then.
+    isBusy = once.filter((line) => line === look).length === 3 &&
+      count < MOST_CYCLES;
     assert.deepEqual(once.toSorted(), [
       `create blockrequests ${request}`,
       `delete addressblocks default-0`,
       `delete blockrequests ${request}`,
-      `get addressblocks default-0`,
-      `get addressblocks default-0`,
+      ...Array(isBusy ? 3 : 2).fill(look),
       `patch addressblocks default-0`,
       `watch blockrequests ${request}`,
     ]);
-    return true;
-  });
+  }
 });
