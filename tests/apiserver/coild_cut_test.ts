@@ -163,7 +163,7 @@ Deno.test("coild is killed after each step of ADD and DEL: CHECK tells what is w
   await using _controller = await lab.startController();
   await site.start("cutting");
   const model = await lab.createPod("model");
-  await site.coild.add(model);
+  const modelAddresses = await site.coild.addresses(model);
   const whole = await networkOf(model, await hostLines(node));
   const before = await nodeText(node);
   const nothingLeft = () =>
@@ -183,7 +183,7 @@ Deno.test("coild is killed after each step of ADD and DEL: CHECK tells what is w
   assert.ok(stepsOfDel.length > 3, `DEL: ${stepsOfDel}`);
 
   /** CHECK is right about each pod. Returns how many are whole. */
-  const checkAll = async (pods: readonly CutPod[]): Promise<number> => {
+  const checkAll = async (pods: readonly Sandbox[]): Promise<number> => {
     const host = await hostLines(node);
     let count = 0;
     for (const pod of pods) {
@@ -196,13 +196,13 @@ Deno.test("coild is killed after each step of ADD and DEL: CHECK tells what is w
     return count;
   };
 
-  /** What pods have is not given to others; everything else is. */
-  const assertAllKnown = async (pods: readonly Sandbox[]) => {
+  /** What the model and these pods have is not given to others; everything else is. At least so many of the pods have addresses. */
+  const assertAllKnown = async (pods: readonly Sandbox[], atLeast: number) => {
     let inUse: (readonly string[])[] = [];
     const used = 'coil_coild_addresses{pool="default",state="used"}';
     await eventually("all others to be free", async () => {
       // A pod whose DEL was made whole loses its interface some time after the start.
-      const found = await Promise.all(pods.map(addressesInside));
+      const found = await Promise.all([model, ...pods].map(addressesInside));
       inUse = found.filter(({ length }) => length > 0);
       assert.equal(await site.coild.metric(used), inUse.length);
       return true;
@@ -210,6 +210,9 @@ Deno.test("coild is killed after each step of ADD and DEL: CHECK tells what is w
       const logs = await site.coild.process.logs();
       throw new Error(`${inUse.flat()} are in use; coild: ${logs}`, { cause });
     });
+    assert.equal(await checkAll([model]), 1);
+    assert.deepEqual(inUse[0]?.toSorted(), modelAddresses.toSorted());
+    assert.ok(inUse.length >= 1 + atLeast, `${inUse.length} have addresses`);
     const given = await site.giveAll(SIZE - inUse.length);
     const all = [...inUse.flat(), ...given];
     assert.equal(new Set(all).size, all.length, `twice: ${all.toSorted()}`);
@@ -238,16 +241,16 @@ Deno.test("coild is killed after each step of ADD and DEL: CHECK tells what is w
     const wholes = await checkAll(left);
     assert.ok(wholes < left.length - 10, `${wholes} are whole`);
     assert.equal(await checkAll(ended), wholes);
-    await assertAllKnown([model, ...ended, ...left]);
+    await assertAllKnown([...ended, ...left], 2 * wholes);
     await delAll(ended);
     assert.equal(await checkAll(left), wholes);
-    await assertAllKnown([model, ...left]);
+    await assertAllKnown(left, wholes);
     // The runtime tries again, or gives up.
     const again = left.filter(({ steps }) => steps % 2 === 1);
     await delAll(left.filter((pod) => !again.includes(pod)));
     for (const pod of again) await site.coild.add(pod);
     assert.equal(await checkAll(again), again.length);
-    await assertAllKnown([model, ...again]);
+    await assertAllKnown(again, again.length);
     await delAll(again);
     await nothingLeft();
   });
@@ -257,11 +260,13 @@ Deno.test("coild is killed after each step of ADD and DEL: CHECK tells what is w
     await site.start("cutting");
     const { ended, left } = await cutAll("del", stepsOfDel.length);
     // But for the last, which is gone, each has what it had: its DEL had no answer.
-    assert.equal(await checkAll(left), left.length - 1);
-    assert.equal(await checkAll(ended), ended.length - 1);
-    await assertAllKnown([model, ...ended, ...left]);
+    const wholes = left.length - 1;
+    assert.equal(await checkAll(left), wholes);
+    assert.equal(await checkAll(ended), wholes);
+    await assertAllKnown([...ended, ...left], 2 * wholes);
     await delAll(ended);
-    await assertAllKnown([model, ...left]);
+    assert.equal(await checkAll(left), wholes);
+    await assertAllKnown(left, wholes);
     await delAll(left);
     await nothingLeft();
   });
