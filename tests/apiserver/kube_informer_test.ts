@@ -144,11 +144,14 @@ Deno.test("watch() brings bookmarks, and ends when the server ends it", async ()
     timeoutSeconds: 6,
     onOpen: () => changing = awaitedLater(change()),
   });
-  for await (const { type, object } of watch) {
-    types.push(type);
-    last = object.metadata?.resourceVersion ?? "";
+  try {
+    for await (const { type, object } of watch) {
+      types.push(type);
+      last = object.metadata?.resourceVersion ?? "";
+    }
+  } finally {
+    isOver = true;
   }
-  isOver = true;
   await changing;
   assert.deepEqual([...new Set(types)], ["BOOKMARK"]);
   assert.ok(Number(last) > Number(resourceVersion), `${last} is not newer`);
