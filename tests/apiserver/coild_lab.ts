@@ -14,10 +14,8 @@ import {
   CNIErrorSchema,
   StatusSchema,
 } from "../../lib/cnirpc/mod.ts";
-import { askAddresses } from "../../lib/cnirpc/inspection/mod.ts";
 import { codeName, GrpcError } from "../../lib/grpc/mod.ts";
 import { callUnary } from "../../lib/grpc/testing.ts";
-import { nameText } from "../../lib/names/mod.ts";
 import {
   type AuditPolicy,
   ControlPlane,
@@ -27,7 +25,7 @@ import {
   listNetns,
   run,
 } from "../lab/mod.ts";
-import { EXECUTABLE_ENV } from "../lab/coil.ts";
+import { EXECUTABLE_ENV, untilKnown } from "../lab/coil.ts";
 import { installCrds } from "./crds.ts";
 import { BlockGranter } from "./coild_granter.ts";
 
@@ -219,13 +217,7 @@ export class Coild implements AsyncDisposable {
 
   /** Waits until its cache has these pods: for others an ADD asks the API server. */
   async knows(...sandboxes: readonly Sandbox[]): Promise<void> {
-    await eventually("the pods in coild's cache", async () => {
-      const { pods = [] } = await askAddresses(this.socketPath, {
-        signal: AbortSignal.timeout(CALL_TIMEOUT_MS),
-      });
-      const known = new Set(pods.map(nameText));
-      return sandboxes.every((sandbox) => known.has(nameText(sandbox)));
-    }, { intervalMs: 300 }); // it answers four times a second
+    await untilKnown(this.socketPath, sandboxes);
   }
 
   /** Resolves when STATUS says that ADD is served. */

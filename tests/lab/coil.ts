@@ -1,6 +1,8 @@
 // Coil itself on a lab's control plane: the executable under its roles' names,
 // the manifests a user applies, a daemon per node, pods as a runtime makes them.
 import * as path from "node:path";
+import { askAddresses } from "../../lib/cnirpc/inspection/mod.ts";
+import { type NamespacedName, nameText } from "../../lib/names/mod.ts";
 import { run } from "./command.ts";
 import { ControlPlane, type ControlPlaneOptions } from "./control_plane.ts";
 import { placePlugin } from "./plugin_file.ts";
@@ -208,6 +210,15 @@ export class CoilCluster implements AsyncDisposable {
     return code === 0;
   }
 
+  /** Waits until coild on a node has these pods in its cache: for others an ADD asks the API server. */
+  async knows(node: LabNode, ...sandboxes: readonly Sandbox[]): Promise<void> {
+    const pods = sandboxes.map(({ namespace, pod }) => ({
+      namespace,
+      name: pod,
+    }));
+    await untilKnown(this.socketOf(node), pods);
+  }
+
   /** The node's network configuration, as a conflist's entry reaches a plugin. */
   config(node: LabNode): Record<string, unknown> {
     return {
@@ -243,7 +254,7 @@ export class CoilCluster implements AsyncDisposable {
     return sandboxOf(netns, pod);
   }
 
-  /** CNI ADD, tried again while there is no address yet, as a kubelet does. @throws {PluginError} when the plugin refuses. */
+  /** CNI ADD, once more whenever there was no address in time, as by a kubelet. @throws {PluginError} when the plugin refuses. */
   async add(node: LabNode, sandbox: Sandbox): Promise<LabPod> {
     const answer = await addPatiently({ ...this.#plugin(node), sandbox });
     return podOf(answer, { node, sandbox });
@@ -347,6 +358,23 @@ export class CoilCluster implements AsyncDisposable {
     await deletePodNetns(this.plane.name);
     await this.plane[Symbol.asyncDispose]();
   }
+}
+
+/** An answer of coild's about its addresses takes no longer. */
+const ASK_MS = 140_000;
+
+/** Waits until the coild of a socket has these pods in its cache. */
+export async function untilKnown(
+  socketPath: string,
+  pods: readonly NamespacedName[],
+): Promise<void> {
+  await eventually("the pods in coild's cache", async () => {
+    const answer = await askAddresses(socketPath, {
+      signal: AbortSignal.timeout(ASK_MS),
+    });
+    const known = new Set(answer.pods?.map(nameText));
+    return pods.every((pod) => known.has(nameText(pod)));
+  }, { intervalMs: 300 }); // it answers four times a second
 }
 
 function podOf(
