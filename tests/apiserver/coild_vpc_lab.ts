@@ -4,7 +4,6 @@
  *
  * @module
  */
-import { ErrorCode } from "../../lib/cni/mod.ts";
 import { placePlugin } from "../lab/plugin_file.ts";
 import type { Cloud, CloudConfig } from "../lab/cloud/mod.ts";
 import { VpcSite } from "../lab/cloud/site.ts";
@@ -14,8 +13,8 @@ import {
   policyOf,
   withPolicy,
 } from "../lab/cloud/testing.ts";
-import { eventually, type LabNode, run } from "../lab/mod.ts";
-import { callPlugin } from "../lab/runtime.ts";
+import { type LabNode, run } from "../lab/mod.ts";
+import { addPatiently, callPlugin } from "../lab/runtime.ts";
 import {
   type AddResult,
   type Coild,
@@ -37,12 +36,6 @@ export interface PluginAnswer {
   readonly code: number;
   /** What it printed: a result, or an error. */
   readonly output: string;
-}
-
-/** Whether it says that it may succeed later. */
-function isLater({ code, output }: PluginAnswer): boolean {
-  return code !== 0 &&
-    JSON.parse(output).code === ErrorCode.TRY_AGAIN_LATER;
 }
 
 /** Nodes that are instances of a cloud, with coild's rights in the account. */
@@ -104,12 +97,18 @@ export class VpcLab implements AsyncDisposable {
     return coild;
   }
 
-  /** Executes the plugin as a runtime does. */
+  /** Executes the plugin as a runtime does, once. */
   async plugin(
     coild: Coild,
     command: "ADD" | "DEL" | "CHECK",
     pod: Sandbox,
   ): Promise<PluginAnswer> {
+    const call = await this.#callOf(coild, pod);
+    const { code, stdout, stderr } = await callPlugin({ ...call, command });
+    return { code, output: stdout + stderr };
+  }
+
+  async #callOf(coild: Coild, pod: Sandbox) {
     const directory = `${this.lab.plane.runDir}/plugins-${coild.node.name}`;
     const placed = this.#plugins.get(directory) ??
       placePlugin(directory, {
@@ -117,9 +116,8 @@ export class VpcLab implements AsyncDisposable {
         socket: coild.socketPath,
       });
     this.#plugins.set(directory, placed);
-    const { code, stdout, stderr } = await callPlugin({
+    return {
       plugin: await placed,
-      command,
       config: {
         cniVersion: "1.1.0",
         name: "k8s-pod-network",
@@ -128,21 +126,17 @@ export class VpcLab implements AsyncDisposable {
       },
       sandbox: { ...pod, pod: pod.name },
       nodeNetns: coild.node.netns,
-    });
-    return { code, output: stdout + stderr };
+    };
   }
 
   /** The addresses of a pod that is added by the plugin, without lengths; tried again when there is none yet, as a kubelet does. */
   async add(coild: Coild, pod: Sandbox): Promise<string[]> {
-    const { code, output } = await eventually(
-      `an address for ${pod.name}`,
-      async () => {
-        const answer = await this.plugin(coild, "ADD", pod);
-        return !isLater(answer) && answer;
-      },
-    );
-    if (code !== 0) throw new Error(`Cannot add ${pod.name}: ${output}`);
-    const { ips } = JSON.parse(output) as AddResult;
+    const call = await this.#callOf(coild, pod);
+    const { code, stdout, stderr } = await addPatiently(call);
+    if (code !== 0) {
+      throw new Error(`Cannot add ${pod.name}: ${stdout}${stderr}`);
+    }
+    const { ips } = JSON.parse(stdout) as AddResult;
     return ips.map(({ address }) => address.replace(/\/.*/, ""));
   }
 

@@ -3,6 +3,7 @@ import { askAddresses, askRelease } from "../../lib/cnirpc/inspection/mod.ts";
 import { messageOf } from "../../lib/errors/mod.ts";
 import { CallError } from "../apiserver/coild_lab.ts";
 import { run, sleep } from "../lab/mod.ts";
+import { isLate } from "../lab/runtime.ts";
 import { prefixesOf } from "./compare.ts";
 import type { History } from "./history.ts";
 import { Ledger, type Pod, Violation } from "./runtime.ts";
@@ -11,9 +12,6 @@ import { EGRESS_NAMES, NETWORKS, POOLS, type Site } from "./site.ts";
 
 /** What becomes of a pool; mostly it is open again. */
 const CHANGES = ["open", "paused", "open", "reserved", "open", "drained"];
-
-/** What coild says when no block came within `--block-request-timeout`. */
-const LATE = "no block came within";
 
 /** A call that takes longer than this while all are well hangs. */
 const CALL_MS = 60_000;
@@ -316,7 +314,7 @@ export class Calls {
         await this.deletePods([pod]);
         const isServed = failure === "";
         // A refusal for lack of time says nothing of the pool.
-        if (!isServed && !failure.includes(LATE)) refused++;
+        if (!isServed && !isLate(failure)) refused++;
         else if ((isServed && refused > 0) || performance.now() > until) {
           throw new Violation(
             `${pod.name} of a closed pool: ${failure || "it got an address"}`,

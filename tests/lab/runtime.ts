@@ -1,7 +1,6 @@
 // What a container runtime does for a pod's network: a namespace, then the
 // plugin with CNI_* in its environment and the configuration on stdin
 // (CNI specification 1.1.0, sections 2 and 4).
-import { ErrorCode } from "../../lib/cni/mod.ts";
 import { eventually } from "./wait.ts";
 
 /** A pod's sandbox, as a runtime knows it. */
@@ -113,27 +112,32 @@ export async function callPlugin(call: PluginCall): Promise<PluginAnswer> {
   };
 }
 
+/** What coild says when no block came within `--block-request-timeout`, or no address from EC2. */
+const LATE = /no block came within|EC2 has not granted one yet/;
+
+/** Whether a call was refused because there was no address within coild's time, by what coild said. */
+export function isLate(text: string): boolean {
+  return LATE.test(text);
+}
+
 /**
- * CNI ADD as a kubelet has it: once more whenever the plugin says to try again
- * later, as coild does when there is no address within its time.
+ * CNI ADD as a kubelet has it: once more whenever there was no address within
+ * coild's time, which is printed. The answer's time is that of all calls
+ * together. Any other refusal, of a coild that is not ready or does not answer,
+ * too, is returned.
  *
- * @throws {Error} with the plugin's answer when it still says so at the end
+ * @throws {Error} with the plugin's answer when there is none at the end
  */
 export async function addPatiently(
   call: Omit<PluginCall, "command">,
 ): Promise<PluginAnswer> {
-  return await eventually("the end of an ADD", async () => {
+  const started = performance.now();
+  const answer = await eventually("the end of an ADD", async () => {
     const answer = await callPlugin({ ...call, command: "ADD" });
-    if (isLater(answer)) throw new Error(answer.stdout);
-    return answer;
+    if (answer.code === 0 || !isLate(answer.stdout)) return answer;
+    // deno-lint-ignore no-console -- more than one call is to be seen
+    console.warn(`ADD of ${call.sandbox?.pod} comes again: ${answer.stdout}`);
+    throw new Error(answer.stdout);
   });
-}
-
-function isLater({ code, stdout }: PluginAnswer): boolean {
-  if (code === 0) return false;
-  try {
-    return JSON.parse(stdout).code === ErrorCode.TRY_AGAIN_LATER;
-  } catch {
-    return false; // a plugin that crashed has not written JSON
-  }
+  return { ...answer, wallMs: performance.now() - started };
 }
