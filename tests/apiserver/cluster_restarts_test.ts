@@ -2,7 +2,7 @@
 // packets of pods need on a node stays as it is, at the end and at the start.
 import assert from "node:assert/strict";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
-import { probe } from "../hostile/probe.ts";
+import { assertReachable } from "../hostile/probe.ts";
 import { CoilCluster, type LabPod } from "../lab/coil.ts";
 import { eventually, type LabNode, type LabProcess } from "../lab/mod.ts";
 
@@ -147,16 +147,15 @@ Deno.test("coild, coil-router and coil-controller are restarted: nothing that pa
     for (const signal of ["SIGTERM", "SIGKILL"] as const) {
       await t.step(`${name}, by ${signal}`, async () => {
         const before = [await host.removals(), await pod.removals()];
-        const probes = await Promise.all(
-          to.addresses.map((address) => probe(from.sandbox, address)),
-        );
-        const daemon = running();
-        daemon?.signal(signal);
-        await daemon?.exited;
-        await start();
-        const gaps = await Promise.all(probes.map((each) => each.stop()));
+        const ends = { from: from.sandbox, to: to.addresses };
+        const gaps = await assertReachable(ends, async () => {
+          const daemon = running();
+          daemon?.signal(signal);
+          await daemon?.exited;
+          await start();
+        });
         // deno-lint-ignore no-console -- a figure
-        console.log(`${name}, ${signal}: gaps ${gaps.map(Math.round)} ms`);
+        console.log(`${name}, ${signal}: gaps ${gaps} ms`);
         assert.deepEqual([await host.removals(), await pod.removals()], before);
       });
     }
