@@ -158,9 +158,11 @@ export class HeapKeeper {
 
   #clean(times: number): void {
     this.#collect(times);
-    const { busyFileBytes = Infinity } = this.#options;
-    const isRest = times > 1;
-    if (isRest || this.#measure().files > busyFileBytes) this.#releaseFile();
+    const { busyFileBytes } = this.#options;
+    if (
+      times > 1 ||
+      (busyFileBytes !== undefined && this.#measure().files > busyFileBytes)
+    ) this.#releaseFile();
     this.#keepsPages = times === 1;
     this.#looks = 0;
     this.#floor = this.#measure();
