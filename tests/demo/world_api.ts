@@ -46,7 +46,7 @@ export interface NewPod {
 export interface Losing {
   readonly pod: string;
   readonly egress: string;
-  /** Whether its program that waits is told that its connection is over: that is waited for. */
+  /** Whether its waiting program gets an error when the gateway is lost; the demo waits for that. */
   readonly isTold: boolean;
 }
 

@@ -13,7 +13,7 @@ const STEPS = 10;
 
 /** What the lag is measured by. */
 export interface LagOptions {
-  /** What another process does meanwhile, again and again. Default: it starts and ends. */
+  /** What another process does again and again while the work runs. Default: it starts and ends. */
   readonly step?: () => Promise<unknown>;
 }
 
@@ -69,7 +69,7 @@ export async function lagWhile<T>(
   return { value, lagMs };
 }
 
-/** Asserts that something took no longer than its limit, and ten times what the machine was late meanwhile. */
+/** Asserts that something took no longer than its limit plus ten times the lag. */
 export function assertWithin(
   tookMs: number,
   { what, limitMs, lagMs }: Bound & { readonly lagMs: number },
@@ -81,7 +81,7 @@ export function assertWithin(
   );
 }
 
-/** Asserts that `work` takes no longer than its limit, and ten times what the machine is late meanwhile. Returns how long it took, ms. */
+/** Asserts that `work` takes no longer than its limit plus ten times the lag while it runs. Returns how long it took, ms. */
 export async function assertSoon(
   work: () => Promise<unknown>,
   { what, limitMs, step }: Bound & LagOptions,

@@ -34,7 +34,7 @@ let clients: readonly Client[] = [];
 interface Reports {
   readonly tcp: readonly FlowReport[];
   readonly udp: readonly (FlowReport & { readonly lost: number })[];
-  /** How late the machine was meanwhile. */
+  /** The lag while they ran. */
   readonly lagMs: number;
 }
 
