@@ -2,9 +2,8 @@
 // everything, and what deploy/base gives them. Nothing was refused, and nothing
 // is given that is of no use.
 import assert from "node:assert/strict";
+import { postAnnouncement } from "./announcing.ts";
 import type { EgressClientSlice } from "../../lib/api/mod.ts";
-import { formatAnnouncement } from "../../lib/announce/mod.ts";
-import { Address } from "../../lib/inet/mod.ts";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { CoilCluster, PluginError } from "../lab/coil.ts";
 import { type AuditedRequest, eventually, type LabNode } from "../lab/mod.ts";
@@ -16,13 +15,7 @@ import {
   type Role,
 } from "../runner/rights.ts";
 import { kustomize, parseManifests } from "./deploy_render.ts";
-import {
-  CLIENT,
-  EGRESS,
-  EgressLab,
-  NAMESPACE,
-  untilReady,
-} from "./egress_gateway_lab.ts";
+import { CLIENT, EgressLab, untilReady } from "./egress_gateway_lab.ts";
 
 /** Fails when the account was refused anything, or has what it did not use. */
 async function assertFits(
@@ -285,15 +278,10 @@ Deno.test("the gateways' rights are what they use, no more and no less", async (
   const token = await lab.token({ pod: "coild-node1" });
   const client = await lab.createPod("client", { annotations: CLIENT });
   const announce = async (name: string, uid: string): Promise<number> => {
-    const response = await fetch(gateway.announceUrl, {
-      method: "POST",
-      headers: { authorization: `Bearer ${token}` },
-      body: formatAnnouncement({
-        egress: { namespace: NAMESPACE, name: EGRESS },
-        pod: { namespace: "team", name, uid },
-        addresses: [Address.parse("10.1.1.2")],
-        block: "default-1",
-      }),
+    const pod = { name, uid, address: "10.1.1.2", block: "default-1" };
+    const response = await postAnnouncement(gateway.announceUrl, {
+      token,
+      ...pod,
     });
     await response.body?.cancel();
     return response.status;

@@ -1,12 +1,11 @@
 import assert from "node:assert/strict";
-import { formatAnnouncement } from "../../lib/announce/mod.ts";
+import { postAnnouncement } from "./announcing.ts";
 import { Address, valuesOf } from "../../lib/inet/mod.ts";
 import { eventually, sleep } from "../lab/mod.ts";
 import {
   ADDRESSES,
   assertClients,
   CLIENT,
-  EGRESS,
   EgressLab,
   NAMESPACE,
   type Right,
@@ -65,14 +64,11 @@ Deno.test("coil-egress drains when its pod is deleted: ready, for old flows alon
   await t.step("stays ready, and takes no new client", async () => {
     assert.equal((await gateway.ready()).status, 200);
     const uid = await lab.createPod("new", { annotations: CLIENT });
-    const response = await fetch(gateway.announceUrl, {
-      method: "POST",
-      headers: { authorization: `Bearer ${await lab.token()}` },
-      body: formatAnnouncement({
-        egress: { namespace, name: EGRESS },
-        pod: { namespace: "team", name: "new", uid },
-        addresses: [Address.parse("10.1.1.9")],
-      }),
+    const response = await postAnnouncement(gateway.announceUrl, {
+      token: await lab.token(),
+      name: "new",
+      uid,
+      address: "10.1.1.9",
     });
     assert.equal(response.status, 503);
     assert.match(await response.text(), /is stopping/);

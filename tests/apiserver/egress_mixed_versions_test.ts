@@ -2,10 +2,9 @@
 // either way. The earlier version writes no EgressClientSlices, and its gateways
 // read pods; it is run from its sources under today's CRDs and rights.
 import assert from "node:assert/strict";
+import { postAnnouncement } from "./announcing.ts";
 import * as path from "node:path";
-import { formatAnnouncement } from "../../lib/announce/mod.ts";
 import { EGRESS_SELECTOR } from "../../lib/api/mod.ts";
-import { Address } from "../../lib/inet/mod.ts";
 import { blocksOf } from "../arch/pages.ts";
 import { binDir, eventually, type LabProcess, run } from "../lab/mod.ts";
 import { ClientsKernel } from "./clients_kernel.ts";
@@ -135,16 +134,9 @@ class Mixed implements AsyncDisposable {
   /** Announces a client of node1 as this version's coild does; returns the answer's status. */
   async announce(host: string, name: string, address: string, uid: string) {
     const token = await this.lab.token({ pod: NODE_COILD });
-    const response = await fetch(`http://${host}:9385/v1/clients`, {
-      method: "POST",
-      headers: { authorization: `Bearer ${token}` },
-      body: formatAnnouncement({
-        egress: { namespace: NAMESPACE, name: EGRESS },
-        pod: { namespace: "team", name, uid },
-        addresses: [Address.parse(address)],
-        block: BLOCK,
-      }),
-    });
+    const client = { token, name, uid, address, block: BLOCK };
+    const url = `http://${host}:9385/v1/clients`;
+    const response = await postAnnouncement(url, client);
     await response.body?.cancel();
     return response.status;
   }

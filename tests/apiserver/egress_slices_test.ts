@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
-import { formatAnnouncement } from "../../lib/announce/mod.ts";
-import { Address } from "../../lib/inet/mod.ts";
+import { postAnnouncement } from "./announcing.ts";
 import { eventually, sleep } from "../lab/mod.ts";
 import { COIL_API } from "./crds.ts";
 import { ClientsKernel } from "./clients_kernel.ts";
@@ -43,18 +42,9 @@ async function announce(
   pod: { readonly name: string; readonly uid: string },
   address: string,
 ): Promise<number> {
-  const response = await fetch(gateway.announceUrl, {
-    method: "POST",
-    headers: {
-      authorization: `Bearer ${await lab.token({ pod: "coild-node1" })}`,
-    },
-    body: formatAnnouncement({
-      egress: { namespace: NAMESPACE, name: EGRESS },
-      pod: { namespace: "team", ...pod },
-      addresses: [Address.parse(address)],
-      block: "default-1",
-    }),
-  });
+  const token = await lab.token({ pod: "coild-node1" });
+  const client = { token, ...pod, address, block: "default-1" };
+  const response = await postAnnouncement(gateway.announceUrl, client);
   await response.body?.cancel();
   return response.status;
 }

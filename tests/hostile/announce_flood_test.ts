@@ -1,13 +1,10 @@
 // A pod sends token after token to a gateway's port for announcements: each
 // unknown one costs the API server a review, of which a gateway makes few.
 import assert from "node:assert/strict";
-import { formatAnnouncement } from "../../lib/announce/mod.ts";
-import { Address } from "../../lib/inet/mod.ts";
+import { postAnnouncement } from "../apiserver/announcing.ts";
 import {
   CLIENT,
-  EGRESS,
   EgressLab,
-  NAMESPACE,
   untilReady,
 } from "../apiserver/egress_gateway_lab.ts";
 import { eventually } from "../lab/mod.ts";
@@ -90,16 +87,8 @@ Deno.test("a pod that sends token after token to a gateway keeps no node from an
     const uid = await lab.createPod(name, { annotations: CLIENT });
     const token = await lab.token({ pod: "coild-node1" });
     return await eventually("the gateway to know the client", async () => {
-      const response = await fetch(gateway.announceUrl, {
-        method: "POST",
-        headers: { authorization: `Bearer ${token}` },
-        body: formatAnnouncement({
-          egress: { namespace: NAMESPACE, name: EGRESS },
-          pod: { namespace: "team", name, uid },
-          addresses: [Address.parse(address)],
-          block: "default-1",
-        }),
-      });
+      const client = { token, name, uid, address, block: "default-1" };
+      const response = await postAnnouncement(gateway.announceUrl, client);
       const text = await response.text();
       return response.status !== 404 && `${response.status} ${text}`;
     });

@@ -2,8 +2,11 @@
 // another tenant's gateway and at the API server; a thief of one node's token
 // announces addresses of others, and asks for other nodes' tokens.
 import assert from "node:assert/strict";
-import { ANNOUNCE_PATH, formatAnnouncement } from "../../lib/announce/mod.ts";
-import { Address } from "../../lib/inet/mod.ts";
+import {
+  type AnnouncedClient,
+  postAnnouncement,
+} from "../apiserver/announcing.ts";
+import { ANNOUNCE_PATH } from "../../lib/announce/mod.ts";
 import { ANNOUNCE_PORT } from "../../lib/names/mod.ts";
 import { eventually } from "../lab/mod.ts";
 import { MACHINE_HOST } from "../lab/network.ts";
@@ -11,9 +14,7 @@ import { EgressLab } from "../apiserver/coild_egress_lab.ts";
 import type { Coild } from "../apiserver/coild_lab.ts";
 import {
   CLIENT,
-  EGRESS,
   EgressLab as GatewayLab,
-  NAMESPACE,
   type RunningGateway,
   untilReady,
 } from "../apiserver/egress_gateway_lab.ts";
@@ -48,13 +49,10 @@ async function request(
 /** Sends an announcement, again while the gateway has had no time to learn of the client or to ask whose token it is; status and body of the answer. */
 async function announced(
   gateway: RunningGateway,
-  init: RequestInit,
+  client: AnnouncedClient,
 ): Promise<string> {
   return await eventually("an answer of the gateway", async () => {
-    const response = await fetch(gateway.announceUrl, {
-      ...init,
-      method: "POST",
-    });
+    const response = await postAnnouncement(gateway.announceUrl, client);
     const text = await response.text();
     const isEarly = [404, 503].includes(response.status);
     return !isEarly && `${response.status} ${text}`;
@@ -64,22 +62,9 @@ async function announced(
 /** Announces an address of a real client on node 1. */
 async function announce(
   gateway: RunningGateway,
-  { token, uid, address, block }: {
-    readonly token: string;
-    readonly uid: string;
-    readonly address: string;
-    readonly block?: string;
-  },
+  client: Omit<AnnouncedClient, "name">,
 ): Promise<string> {
-  return await announced(gateway, {
-    headers: { authorization: `Bearer ${token}` },
-    body: formatAnnouncement({
-      egress: { namespace: NAMESPACE, name: EGRESS },
-      pod: { namespace: "team", name: "victim", uid },
-      addresses: [Address.parse(address)],
-      block,
-    }),
-  });
+  return await announced(gateway, { name: "victim", ...client });
 }
 
 async function relayTheToken(): Promise<void> {
@@ -151,15 +136,7 @@ async function announceStrangeAddresses(): Promise<void> {
     ["10.150.0.9", undefined],
   ] as const;
   const send = (address: string, block: string | undefined) =>
-    announced(gateway, {
-      headers: { authorization: `Bearer ${token}` },
-      body: formatAnnouncement({
-        egress: { namespace: NAMESPACE, name: EGRESS },
-        pod: { namespace: "team", name: "victim-2", uid },
-        addresses: [Address.parse(address)],
-        block,
-      }),
-    });
+    announced(gateway, { token, name: "victim-2", uid, address, block });
   for (const [address, block] of attempts) {
     assert.match(await send(address, block), /^403 /);
   }
