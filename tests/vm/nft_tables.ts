@@ -2,9 +2,9 @@
 import { inNetns } from "../lab/mod.ts";
 import type { Client } from "./e2e_cluster.ts";
 
-/** The nft table of the client's pod. */
+/** The nft table of the client's pod, without what its counters count. */
 export function tableOf({ pod }: Client): Promise<string> {
-  const list = ["list", "table", "inet", "coil"];
+  const list = ["--stateless", "list", "table", "inet", "coil"];
   return inNetns(pod.sandbox.netns, "nft", list);
 }
 
