@@ -147,12 +147,20 @@ Deno.test("spins", () => {
 });`;
 
 const ENDED = [
-  { args: [], named: /^running: spins \(.*spinning_test\.ts\)$/m },
-  { args: ["--parallel"], named: /^running: .*spinning_test\.ts, /m },
+  {
+    how: "of files that run in turn",
+    options: {},
+    named: /^running: spins \(.*spinning_test\.ts\)$/m,
+  },
+  {
+    how: "of files that run in parallel",
+    options: { jobs: 2 },
+    named: /^running: .*spinning_test\.ts, /m,
+  },
 ];
 
-for (const { args, named } of ENDED) {
-  Deno.test(`runDenoTest() ends a spinning test and names it: ${args}`, async () => {
+for (const { how, options, named } of ENDED) {
+  Deno.test(`runDenoTest() ends a spinning test and names it: ${how}`, async () => {
     const dir = await Deno.makeTempDir();
     await Deno.writeTextFile(
       `${dir}/good_test.ts`,
@@ -167,8 +175,9 @@ for (const { args, named } of ENDED) {
     const ending = spinning.promise.then(() => clock.advance(20 * 60_000));
     const counts = await runDenoTest({
       paths: [dir],
-      args,
+      args: [],
       filtered: false,
+      ...options,
       show: (bytes) => {
         output += new TextDecoder().decode(bytes);
         if (output.includes("it spins")) spinning.resolve();
@@ -207,7 +216,7 @@ const LIMITED = [
   },
   {
     how: "of those that run in parallel, by the suite's own limit",
-    options: { args: ["--parallel"], fileMinutes: 7 },
+    options: { args: [], jobs: 2, fileMinutes: 7 },
     name: /^ended: .*chatty_test\.ts took longer than 7 minutes$/,
     named: /^running: .*chatty_test\.ts, /m,
   },
