@@ -72,7 +72,11 @@ export class Cluster implements AsyncDisposable {
   async waitReady(): Promise<void> {
     await eventually("all nodes to be Ready", async () => {
       const list = parseNodes(await this.plane.request("GET", "/api/v1/nodes"));
-      return list.length === this.nodes.length && list.every(isReady);
+      if (list.length === this.nodes.length && list.every(isReady)) return true;
+      const found = list.map(({ metadata, status }) =>
+        `${metadata?.name}: ${JSON.stringify(status?.conditions?.at(-1))}`
+      );
+      throw new Error(`nodes are ${found.join(", ")}`);
     }, { timeoutMs: READY_MS });
   }
 

@@ -41,9 +41,8 @@ export interface ClusterNodeOptions {
   readonly containerd?: string;
 }
 
-/** kubelet looks at containerd within this after its start. */
-const KUBELET_LOOK_MS = 1_000;
-const MAX_KUBELET_STARTS = 20;
+/** kubelet listens at its default port for health checks once it has found containerd's CRI service ready. */
+const KUBELET_LISTENS = / 0100007F:2808 00000000:0000 0A /;
 
 /**
  * A node that is real but for its kernel: containerd, kubelet and kube-proxy in network, mount, UTS, IPC and PID
@@ -118,10 +117,10 @@ export class ClusterNode {
     await removeCgroup(this.#cgroup);
   }
 
-  /** Starts one of its programs. containerd answers when this returns. */
+  /** Starts one of its programs. containerd answers when this returns, kubelet goes on by itself. */
   async start(daemon: NodeDaemon): Promise<void> {
     const process = await this.#spawn(daemon);
-    if (daemon === "kubelet") await this.#keepKubelet(process);
+    if (daemon === "kubelet") return await this.#keepKubelet(process);
     if (daemon !== "containerd") return;
     await eventually(`containerd of ${this.name}`, async () => {
       await this.run("ctr", ["version"]);
@@ -148,13 +147,13 @@ export class ClusterNode {
     return process;
   }
 
-  /** As an init system does: kubelet ends at once where containerd's CRI service is not ready. */
+  /** As an init system does: kubelet ends at its start where containerd's CRI service is not ready. */
   async #keepKubelet(process: LabProcess): Promise<void> {
-    for (let starts = 1; starts < MAX_KUBELET_STARTS; starts++) {
-      await sleep(KUBELET_LOOK_MS);
-      if (process.isRunning) return;
-      process = await this.#spawn("kubelet");
-    }
+    const sockets = `/proc/${this.#booted().init.pid}/net/tcp`;
+    await eventually(`kubelet of ${this.name} to go on`, async () => {
+      if (!process.isRunning) process = await this.#spawn("kubelet");
+      return KUBELET_LISTENS.test(await Deno.readTextFile(sockets));
+    }, { timeoutMs: 180_000, intervalMs: 500 });
   }
 
   /** Ends one of its programs. */
