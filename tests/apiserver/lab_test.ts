@@ -6,9 +6,12 @@ import {
   labDir,
   listNetns,
   run,
+  startCoilPlane,
 } from "../lab/mod.ts";
 import { lockFile } from "../lab/cache.ts";
 import { createNetwork, deleteNetns } from "../lab/network.ts";
+
+const ROOT = new URL("../../", import.meta.url).pathname;
 
 Deno.test("ControlPlane runs a program as a pod of a node and leaves nothing behind", async (t) => {
   const plane = await ControlPlane.start({
@@ -105,6 +108,20 @@ Deno.test("ControlPlane runs a program as a pod of a node and leaves nothing beh
   const left = (await listNetns()).filter((n) => n.startsWith("coil-labtest-"));
   assert.deepEqual(left, []);
   await assert.rejects(Deno.stat(plane.runDir), Deno.errors.NotFound);
+});
+
+Deno.test("startCoilPlane() begins with what crds/ and deploy/base have", async () => {
+  const audit = "metadata";
+  await using plane = await startCoilPlane({ name: "labcoil", audit });
+  const installed = [
+    await plane.kubectl("apply", "-f", `${ROOT}crds`),
+    await plane.kubectl("apply", "-k", `${ROOT}deploy/base`),
+  ].join("").trim().split("\n");
+  assert.ok(installed.length > 20);
+  assert.deepEqual(installed.filter((l) => !l.endsWith(" unchanged")), []);
+  const made = (await plane.auditRequests({ user: "admin" }))
+    .filter(({ verb }) => verb === "create");
+  assert.deepEqual(made, []);
 });
 
 const SHOW_IDENTITY = `

@@ -4,7 +4,8 @@ import * as path from "node:path";
 import { askAddresses } from "../../lib/cnirpc/inspection/mod.ts";
 import { type NamespacedName, nameText } from "../../lib/names/mod.ts";
 import { run } from "./command.ts";
-import { ControlPlane, type ControlPlaneOptions } from "./control_plane.ts";
+import { type CoilPlaneOptions, startCoilPlane } from "./coil_plane.ts";
+import type { ControlPlane } from "./control_plane.ts";
 import { placePlugin } from "./plugin_file.ts";
 import { deleteNetns, listNetns, MACHINE_HOST } from "./network.ts";
 import type { LabNode } from "./node.ts";
@@ -19,13 +20,12 @@ import {
 } from "./runtime.ts";
 import { eventually } from "./wait.ts";
 
-const ROOT = new URL("../../", import.meta.url).pathname;
 const ROLES = ["coil", "coild", "coil-controller", "coil-router"] as const;
 
 /** Names the executable of which tests run daemons, which they take from the sources without it. */
 export const EXECUTABLE_ENV = "COIL_TEST_EXECUTABLE";
 
-export interface CoilOptions extends ControlPlaneOptions {
+export interface CoilOptions extends CoilPlaneOptions {
   /** The compiled file, see deploy/executable. */
   readonly executable: string;
   readonly nodes: number;
@@ -81,9 +81,9 @@ export class CoilCluster implements AsyncDisposable {
     this.binDir = binDir;
   }
 
-  /** Starts the control plane and the nodes, applies CRDs and RBAC. Starts no role. */
+  /** Starts the control plane, with CRDs and RBAC, and the nodes. Starts no role. */
   static async start(options: CoilOptions): Promise<CoilCluster> {
-    const plane = await ControlPlane.start(options);
+    const plane = await startCoilPlane(options);
     await using undo = new AsyncDisposableStack();
     undo.use(plane);
     const nodes: LabNode[] = [];
@@ -93,9 +93,6 @@ export class CoilCluster implements AsyncDisposable {
     for (const role of ROLES) {
       await Deno.symlink(options.executable, path.join(binDir, role));
     }
-    await plane.kubectl("apply", "-f", path.join(ROOT, "crds"));
-    await plane.kubectl("apply", "-k", path.join(ROOT, "deploy/base"));
-    await plane.definitionsEstablished();
     const cluster = new CoilCluster(plane, nodes, binDir);
     for (const node of nodes) {
       await placePlugin(cluster.pluginDir(node), {

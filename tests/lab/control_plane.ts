@@ -13,6 +13,8 @@ import { cleanUp } from "./cleanup.ts";
 import {
   API_PORT,
   type ComponentContext,
+  copyData,
+  etcdDataDir,
   issueServingCertificate,
   prepareFiles,
   startApiServer,
@@ -51,6 +53,8 @@ export interface ControlPlaneOptions {
   readonly families?: readonly LabFamily[];
   /** Directory of the programs, as `ensureApiServer()` returns it; those of {@link ensureControlPlane} without it. */
   readonly programs?: string;
+  /** Directory with the data of another control plane's etcd, of the same families, to begin with a copy of. */
+  readonly data?: string | undefined;
   /** More flags for kube-apiserver. */
   readonly apiServerArgs?: readonly string[];
   readonly log?: Log;
@@ -157,6 +161,11 @@ export class ControlPlane extends AdminAccess implements AsyncDisposable {
   /** etcd's process, while it runs. */
   get etcd(): LabProcess | undefined {
     return this.#etcd;
+  }
+
+  /** Where etcd has its data. */
+  get dataDir(): string {
+    return etcdDataDir(this.runDir);
   }
 
   /** Makes a node: a network namespace on the bridge and, unless told otherwise, a Node object with its addresses. */
@@ -272,6 +281,8 @@ export class ControlPlane extends AdminAccess implements AsyncDisposable {
   }
 
   async #startComponents(): Promise<void> {
+    const { data } = this.#options;
+    if (data !== undefined) await copyData(data, this.dataDir);
     this.#etcd = await startEtcd(this.#context);
     await this.startApiServer();
     if (this.#options.controllerManager !== true) return;

@@ -8,6 +8,7 @@ export {
 } from "./build.ts";
 export { binDir, labDir } from "./cache.ts";
 export { cleanUp, keepLab, sweepLabs } from "./cleanup.ts";
+export { startCoilPlane } from "./coil_plane.ts";
 export { CommandError, run } from "./command.ts";
 export { ControlPlane } from "./control_plane.ts";
 export { removeLabAndExit, removeLabOnSignals } from "./interrupt.ts";
