@@ -188,7 +188,7 @@ export interface NetlinkOptions {
   /** Room for what is sent at once; without it the default of net.core.wmem_default. */
   readonly sendBufferBytes?: number;
   /** Room for what is not received yet. Default 4 MiB. */
-  readonly receiveBufferBytes?: number;
+  readonly receiveBufferBytes?: number | undefined;
   /** Multicast groups to join, RTNLGRP_… of `<linux/rtnetlink.h>`. */
   readonly groups?: readonly number[];
   /** Which messages the kernel puts into the socket; all of them without it. Attached before the groups are joined. */

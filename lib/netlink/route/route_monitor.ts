@@ -1,9 +1,4 @@
-import {
-  NETLINK_ROUTE,
-  type NetlinkSocket,
-  type Netns,
-  openNetlink,
-} from "../../linux/mod.ts";
+import { NETLINK_ROUTE, type Netns, openNetlink } from "../../linux/mod.ts";
 import {
   NLMSG_HEADER_SIZE,
   RTM_DELADDR,
@@ -91,13 +86,7 @@ export interface RouteMonitorOptions {
  * does. A filter in the kernel drops what is of no interest, so that it costs
  * this process nothing. While it waits it occupies one thread.
  */
-export class RouteMonitor implements AsyncDisposable {
-  readonly #reader: GroupReader<Notification>;
-
-  private constructor(socket: NetlinkSocket) {
-    this.#reader = new GroupReader(socket, notificationOf);
-  }
-
+export class RouteMonitor extends GroupReader<Notification> {
   /**
    * Subscribes; `next()` returns changes made from now on.
    *
@@ -107,28 +96,11 @@ export class RouteMonitor implements AsyncDisposable {
     const { interests, ignoredPortIds = [] } = options;
     const socket = openNetlink(NETLINK_ROUTE, {
       netns: options.netns,
-      ...(options.receiveBufferBytes === undefined
-        ? {}
-        : { receiveBufferBytes: options.receiveBufferBytes }),
+      receiveBufferBytes: options.receiveBufferBytes,
       groups: groupsOf(interests),
       filter: notificationFilter(patternsOf(interests), ignoredPortIds),
     });
-    return new RouteMonitor(socket);
-  }
-
-  /**
-   * Waits for notifications and returns those that are there; none at all now
-   * and then. One call at a time.
-   *
-   * @throws the signal's reason when it aborts
-   */
-  next(options: { readonly signal: AbortSignal }): Promise<Notification[]> {
-    return this.#reader.next(options);
-  }
-
-  /** Stops listening. */
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.#reader[Symbol.asyncDispose]();
+    return new RouteMonitor(socket, notificationOf);
   }
 }
 
@@ -142,7 +114,7 @@ function groupsOf(interests: MonitorInterests): number[] {
   ];
 }
 
-/** Which messages of those groups are of interest. Pure; exported for its tests. */
+/** Which messages of those groups are of interest. Pure. */
 function patternsOf(interests: MonitorInterests): MessagePattern[] {
   const { rules, routes = [], links = [], addresses, forwarding } = interests;
   return [

@@ -69,13 +69,7 @@ export interface TableMonitorOptions {
  * notifications of a transaction to datagrams, and its filter sees the first of each.
  * While it waits it occupies one thread.
  */
-export class TableMonitor implements AsyncDisposable {
-  readonly #reader: GroupReader<TableNotification>;
-
-  private constructor(reader: GroupReader<TableNotification>) {
-    this.#reader = reader;
-  }
-
+export class TableMonitor extends GroupReader<TableNotification> {
   /**
    * Subscribes; `next()` returns changes made from now on.
    *
@@ -92,24 +86,7 @@ export class TableMonitor implements AsyncDisposable {
         ignoredPortIds,
       ),
     });
-    return new TableMonitor(new GroupReader(socket, aboutTable(table)));
-  }
-
-  /**
-   * Waits for notifications and returns those about the table; none at all now
-   * and then. One call at a time.
-   *
-   * @throws the signal's reason when it aborts
-   */
-  next(
-    options: { readonly signal: AbortSignal },
-  ): Promise<TableNotification[]> {
-    return this.#reader.next(options);
-  }
-
-  /** Stops listening. */
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.#reader[Symbol.asyncDispose]();
+    return new TableMonitor(socket, aboutTable(table));
   }
 }
 
