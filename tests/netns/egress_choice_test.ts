@@ -1,6 +1,7 @@
 // Which gateway a client's connections take that its kernel did not track from
 // their beginning. No tunnel is needed: a link has its name.
 import assert from "node:assert/strict";
+import { listFlows } from "../lab/flows.ts";
 import { gatewayMark } from "../../lib/egress/mod.ts";
 import { clientTable } from "../../lib/egress/plan/table.ts";
 import { Address } from "../../lib/inet/mod.ts";
@@ -80,7 +81,7 @@ async function send(from: Deno.TcpConn, to: Deno.TcpConn): Promise<void> {
 /** The marks of all connections. */
 async function marks({ netns }: PodLab): Promise<Set<number>> {
   using conntrack = ConntrackSocket.open({ netns });
-  const tracked = (await conntrack.list())
+  const tracked = (await listFlows(conntrack))
     .filter(({ protocol }) => protocol === TCP);
   assert.equal(tracked.length, MANY);
   return new Set(tracked.map(({ mark }) => mark));

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { listFlows } from "../lab/flows.ts";
 import { startTimer } from "../../lib/async/mod.ts";
 import { endConnections, gatewayMark } from "../../lib/egress/mod.ts";
 import { Address } from "../../lib/inet/mod.ts";
@@ -46,7 +47,7 @@ async function protocolsThrough(
   netns: Netns,
 ): Promise<number[]> {
   await using conntrack = ConntrackSocket.open({ netns });
-  return (await conntrack.list())
+  return (await listFlows(conntrack))
     .filter(({ mark }) => mark === gatewayMark(gateway))
     .map(({ protocol }) => protocol);
 }

@@ -1,6 +1,7 @@
 // What clients notice of a gateway's connection table: source ports that run
 // out, and connections on which nothing is sent for long.
 import assert from "node:assert/strict";
+import { listFlows } from "../lab/flows.ts";
 import { Netns } from "../../lib/linux/mod.ts";
 import { ConntrackSocket } from "../../lib/netlink/mod.ts";
 import { awaitedLater, eventually } from "../lab/mod.ts";
@@ -64,7 +65,7 @@ netnsTest(
       });
       using _theirs = await accepting;
       using conntrack = ConntrackSocket.open({ netns: lab.netns });
-      const flows = await conntrack.list({ family });
+      const flows = await listFlows(conntrack, { family });
       const flow = flows.find(({ tcpState }) => tcpState === "ESTABLISHED");
       assert.ok((flow?.timeoutSeconds ?? 0) > 30 * 60, JSON.stringify(flows));
     }

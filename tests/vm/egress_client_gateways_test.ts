@@ -2,6 +2,7 @@
 // also where the kernel does not know them; and where the pod has addresses
 // that gateways do not know.
 import assert from "node:assert/strict";
+import { listFlows } from "../lab/flows.ts";
 import { type Address, FAMILIES } from "../../lib/inet/mod.ts";
 import { Netns } from "../../lib/linux/mod.ts";
 import { EgressServer, gatewayMark } from "../../lib/egress/mod.ts";
@@ -71,7 +72,7 @@ for (const family of FAMILIES) {
       const [gateway] = FIRST.filter((each) => each.family === family);
       assert.ok(gateway);
       const mark = gatewayMark(gateway);
-      const marked = (await conntrack.list()).filter((each) =>
+      const marked = (await listFlows(conntrack)).filter((each) =>
         each.protocol === 6 && each.mark === mark
       );
       assert.equal(marked.length, MANY, "they have learned their gateway");

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { listFlows } from "../lab/flows.ts";
 import { Netns } from "../../lib/linux/mod.ts";
 import { ConntrackSocket } from "../../lib/netlink/mod.ts";
 import { EGRESS_WIDE_TABLE } from "../../lib/names/mod.ts";
@@ -86,7 +87,7 @@ async function shortMemory(netns: string): Promise<AsyncDisposable> {
 async function tunnelFlows(name: string, client: Client): Promise<number> {
   using netns = Netns.open(`/run/netns/${name}`);
   await using conntrack = ConntrackSocket.open({ netns });
-  const flows = await conntrack.list();
+  const flows = await listFlows(conntrack);
   return flows.filter((flow) =>
     flow.originalDestinationPort === FOU_PORT &&
     client.pod.addresses.includes(`${flow.originalSource}`)

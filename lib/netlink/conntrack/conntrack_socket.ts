@@ -136,11 +136,6 @@ export class ConntrackSocket implements Disposable, AsyncDisposable {
     });
   }
 
-  /** Lists the connections; for a large table see `visit()`. */
-  list(filter: ConntrackFilter = {}): Promise<ConntrackFlow[]> {
-    return this.#dump(filter, (message) => parseFlow(message)?.copy());
-  }
-
   /** Deletes the connections that match, and returns how many of them were still there. @throws {NetlinkError} for the first that the kernel refused */
   async deleteWhere(
     match: (flow: ConntrackFlow) => boolean,

@@ -103,26 +103,6 @@ export class FlowView implements ConntrackFlow {
     return this.#reply.destinationPort;
   }
 
-  /** The flow as plain data, good for ever. */
-  copy(): ConntrackFlow {
-    return {
-      family: this.family,
-      protocol: this.protocol,
-      status: this.status,
-      originalSource: this.originalSource,
-      originalDestination: this.originalDestination,
-      originalSourcePort: this.originalSourcePort,
-      originalDestinationPort: this.originalDestinationPort,
-      replySource: this.replySource,
-      replyDestination: this.replyDestination,
-      replySourcePort: this.replySourcePort,
-      replyDestinationPort: this.replyDestinationPort,
-      timeoutSeconds: this.timeoutSeconds,
-      mark: this.mark,
-      tcpState: this.tcpState,
-    };
-  }
-
   #take(cursor: AttributeCursor): void {
     switch (cursor.type) {
       case CTA_TUPLE_ORIG:
