@@ -83,7 +83,8 @@ export class Overlaps {
 
   /**
    * Takes note of a block whose addresses do not follow from its pool and
-   * index; or, without any, that it is gone. Returns the pools that it concerns.
+   * index, or whose pool is not known; or, without addresses, that it is none
+   * or gone. Returns the pools that it concerns.
    */
   setMisplaced(
     block: string,

@@ -7,14 +7,13 @@ import {
   spanAt,
   usableBlocks,
 } from "../../api/mod.ts";
-import type { DualStack, Prefix } from "../../inet/mod.ts";
 import {
   BlockRefusedError,
   OutOfBlocksError,
   PoolDeletingError,
   PoolPausedError,
 } from "../base/errors.ts";
-import { Overlaps, type PoolOverlap } from "./overlaps.ts";
+import { Overlaps } from "./overlaps.ts";
 import { POOL_LABEL } from "../../names/mod.ts";
 import { PoolIndex } from "./index.ts";
 import type { SignalOptions } from "../base/ports.ts";
@@ -99,10 +98,13 @@ interface PoolIndices {
  * and index say. Such an index is passed over until the other block is gone.
  */
 export class PoolManager {
+  /** What pools have in common with each other, and with blocks that are misplaced. The pools in it are kept here. */
+  readonly overlaps: Overlaps = new Overlaps((pool) =>
+    this.#pools.get(pool)?.index
+  );
   readonly #options: PoolManagerOptions;
   readonly #now: () => number;
   readonly #pools = new Map<string, PoolIndices>();
-  readonly #overlaps = new Overlaps((pool) => this.#pools.get(pool)?.index);
 
   constructor(options: PoolManagerOptions) {
     this.#options = options;
@@ -120,7 +122,7 @@ export class PoolManager {
     if (pool.paused) throw new PoolPausedError(pool.name);
     const state = this.#pools.get(pool.name) ??
       await this.#open(pool, options.signal);
-    this.#overlaps.set(pool);
+    this.overlaps.set(pool);
     state.flying++;
     try {
       for (;;) {
@@ -175,7 +177,7 @@ export class PoolManager {
     while (index !== undefined) {
       const reserved = spanAt(whole, index);
       const next = reserved === undefined
-        ? this.#overlaps.blocked(pool.name, index)
+        ? this.overlaps.blocked(pool.name, index)
         : reserved.last + 1;
       if (next === undefined) return index;
       index = state.index.lowestFree(limit, next);
@@ -228,7 +230,7 @@ export class PoolManager {
     }
     state.index = index;
     this.#pools.set(pool.name, state);
-    this.#overlaps.set(pool);
+    this.overlaps.set(pool);
     this.#publish(pool);
     return state;
   }
@@ -239,28 +241,6 @@ export class PoolManager {
     if (state?.index.has(index) !== false) return;
     state.index.add(index);
     state.unseen.set(index, this.#now());
-  }
-
-  /**
-   * Takes note of a block whose addresses are not those of its index, or
-   * whose pool is not known; or, without addresses, that it is none or gone.
-   * Returns the pools that it concerns.
-   */
-  noteMisplaced(
-    block: string,
-    prefixes: DualStack<Prefix> | undefined,
-  ): string[] {
-    return this.#overlaps.setMisplaced(block, prefixes);
-  }
-
-  /** What the pool has in common with others; undefined when nothing. */
-  overlap(pool: string): PoolOverlap | undefined {
-    return this.#overlaps.of(pool);
-  }
-
-  /** Names of the other pools that have addresses in common with the pool. */
-  neighbours(pool: string): string[] {
-    return this.#overlaps.neighbours(pool);
   }
 
   /**
@@ -285,7 +265,7 @@ export class PoolManager {
   /** Forgets a pool. */
   drop(pool: string): void {
     this.#pools.delete(pool);
-    this.#overlaps.drop(pool);
+    this.overlaps.drop(pool);
   }
 
   /** Numbers of a pool's blocks. */

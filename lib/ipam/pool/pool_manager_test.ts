@@ -360,8 +360,8 @@ Deno.test("a block elsewhere than its index says is passed over, and reported", 
   const { manager, allocate } = open();
   manager.sync(V4, []);
   const ipv4 = Prefix.parse("10.4.0.0/30");
-  assert.deepEqual(manager.noteMisplaced("v1-0", { ipv4 }), ["v4"]);
-  assert.deepEqual(manager.overlap("v4")?.misplaced, ["v1-0"]);
+  assert.deepEqual(manager.overlaps.setMisplaced("v1-0", { ipv4 }), ["v4"]);
+  assert.deepEqual(manager.overlaps.of("v4")?.misplaced, ["v1-0"]);
   assert.equal(await allocate(V4), "v4-1");
 });
 
@@ -406,10 +406,10 @@ Deno.test("W28: pools that overlap never allocate the same addresses, at once ne
   assert.deepEqual(await all, ["v4-0", "other-2", "other-3"]);
   await assert.rejects(allocate(V4), OutOfBlocksError);
   await assert.rejects(allocate(other), OutOfBlocksError);
-  assert.deepEqual(manager.neighbours("v4"), ["other"]);
+  assert.deepEqual(manager.overlaps.neighbours("v4"), ["other"]);
 
   manager.drop("other");
-  assert.equal(manager.overlap("v4"), undefined);
+  assert.equal(manager.overlaps.of("v4"), undefined);
   assert.equal(await allocate(V4), "v4-1");
 });
 

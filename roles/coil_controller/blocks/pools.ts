@@ -114,7 +114,7 @@ export class Pools implements PoolBook, PoolAllocator, BlockStore {
     const known = this.#known.get(name);
     this.#known.set(name, pool);
     if (hasSameLayout(pool, known)) return false;
-    const before = this.#manager.neighbours(name);
+    const before = this.#manager.overlaps.neighbours(name);
     this.#resync(pool, indices ?? this.#cached(name));
     this.#changed(name, before);
     return true;
@@ -125,26 +125,26 @@ export class Pools implements PoolBook, PoolAllocator, BlockStore {
     for (const block of this.#options.blocks.byIndex("pool", name)) {
       this.seen(block);
     }
-    const neighbours = [...before, ...this.#manager.neighbours(name)];
+    const neighbours = [...before, ...this.#manager.overlaps.neighbours(name)];
     for (const pool of new Set(neighbours)) this.#options.onConcerned?.(pool);
   }
 
   #noteMisplaced(name: string, block: CachedBlock | undefined): void {
     const prefixes = block === undefined ? undefined : addressesOf(block);
-    for (const pool of this.#manager.noteMisplaced(name, prefixes)) {
+    for (const pool of this.#manager.overlaps.setMisplaced(name, prefixes)) {
       this.#options.onConcerned?.(pool);
     }
   }
 
   /** What others have of the pool, if anything. */
   overlap(pool: string): PoolOverlapReport | undefined {
-    const overlap = this.#manager.overlap(pool);
+    const overlap = this.#manager.overlaps.of(pool);
     return overlap === undefined ? undefined : overlapReport(pool, overlap);
   }
 
   /** Names of the other pools with addresses of the pool. */
   neighbours(pool: string): string[] {
-    return this.#manager.neighbours(pool);
+    return this.#manager.overlaps.neighbours(pool);
   }
 
   /** Takes note that a block is gone. */
@@ -168,7 +168,7 @@ export class Pools implements PoolBook, PoolAllocator, BlockStore {
     this.#known.delete(pool);
     // mutate: only frees memory; a pool that is not known is read anyway.
     this.#syncedMs.delete(pool);
-    const before = this.#manager.neighbours(pool);
+    const before = this.#manager.overlaps.neighbours(pool);
     this.#manager.drop(pool);
     this.#changed(pool, before);
     this.#options.metrics.dropPool(pool);
