@@ -121,7 +121,7 @@ export class BlockKeeper {
 
   /** Waits until there may be room in the pool, and requests a block for that. */
   async wait(pool: string, signal: AbortSignal): Promise<void> {
-    const woken = this.supply.wait(pool, signal);
+    const woken = this.supply.waiters.wait(pool, signal);
     if (!this.supply.isComing(pool)) this.#request(pool);
     await woken;
   }
@@ -129,13 +129,13 @@ export class BlockKeeper {
   /** Something about the pools has changed. */
   poolsChanged(): void {
     this.supply.forgetRefusals();
-    this.supply.wakeAll();
+    this.supply.waiters.wakeAll();
     this.kick();
   }
 
   /** An address has become free. */
   freed(): void {
-    this.supply.wakeAll();
+    this.supply.waiters.wakeAll();
     this.kick();
   }
 
@@ -173,7 +173,7 @@ export class BlockKeeper {
 
   #maintain(): void {
     const { table, clock } = this.#options;
-    if (table.purge(clock.nowMs())) this.supply.wakeAll();
+    if (table.purge(clock.nowMs())) this.supply.waiters.wakeAll();
     this.#noteStates();
     const { fetch, retire, giveBack, keep, dueAt } = decide(table, {
       ...this.#options,
@@ -225,7 +225,7 @@ export class BlockKeeper {
         // A block that the watch showed during the request may be another one.
         this.#relistIfPuzzled();
         this.kick();
-        this.supply.wake(pool);
+        this.supply.waiters.wake(pool);
       }
     });
   }
@@ -279,7 +279,7 @@ export class BlockKeeper {
     const end = () => {
       const ended = blocks.filter(({ holds }) => holds.delete("unexported"));
       for (const pool of new Set(ended.map(({ info }) => info.pool))) {
-        this.supply.wake(pool);
+        this.supply.waiters.wake(pool);
       }
       if (ended.length > 0) this.kick();
     };
@@ -311,7 +311,7 @@ export class BlockKeeper {
 
   #blocksChanged(): void {
     this.exportRoutes();
-    this.supply.wakeAll();
+    this.supply.waiters.wakeAll();
     this.kick();
   }
 

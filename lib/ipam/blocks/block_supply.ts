@@ -25,8 +25,9 @@ interface Pause {
  * synchronous step, so a wake-up cannot be lost and an answer that comes late serves those who wait by then.
  */
 export class BlockSupply {
+  /** The allocations that wait, by pool: those that are woken look again. */
+  readonly waiters: Waiters = new Waiters();
   readonly #options: BlockSupplyOptions;
-  readonly #waiters = new Waiters();
   /** How many allocations wait, by pool. One that was woken still counts until it has what it wants. */
   readonly #demand = new Map<string, number>();
   readonly #flights = new Set<string>();
@@ -84,11 +85,6 @@ export class BlockSupply {
     for (const pause of this.#pauses.values()) pause.until = 0;
   }
 
-  /** Waits until there may be room in the pool. */
-  async wait(pool: string, signal: AbortSignal): Promise<void> {
-    await this.#waiters.wait(pool, signal);
-  }
-
   /** Whether those who wait get an address without a request. */
   isComing(pool: string): boolean {
     const { table } = this.#options;
@@ -96,16 +92,6 @@ export class BlockSupply {
     // reason to ask again after a refusal.
     if (table.blocksOf(pool).free > 0) return true;
     return this.refusal(pool) !== undefined && table.isOneComing(pool);
-  }
-
-  /** Lets the allocations that wait for the pool look again. */
-  wake(pool: string): void {
-    this.#waiters.wake(pool);
-  }
-
-  /** Lets all waiting allocations look again. */
-  wakeAll(): void {
-    this.#waiters.wakeAll();
   }
 
   /** Until when, after a failure, the pool is not asked for a block that no call waits for. */
