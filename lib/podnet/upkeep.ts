@@ -61,11 +61,7 @@ export class Upkeep {
   ensureHost(): Promise<HostReport> {
     const { host, settings } = this.#with;
     const { hostNetns, rulePriority, tableId } = settings;
-    return ensureHost(host, {
-      rulePriority,
-      tableId,
-      netns: hostNetns,
-    });
+    return ensureHost(host, { rulePriority, tableId, netns: hostNetns });
   }
 
   /** What of rules and sysctls is missing for pods with these addresses, in words. */
@@ -107,9 +103,7 @@ export class Upkeep {
   async listAddresses(): Promise<LinkAddresses> {
     const byLink = new Map<number, Address[]>();
     for (const { index, prefix } of await this.#with.lists.listAddresses()) {
-      const known = byLink.get(index);
-      if (known === undefined) byLink.set(index, [prefix.address]);
-      else known.push(prefix.address);
+      byLink.getOrInsertComputed(index, () => []).push(prefix.address);
     }
     return byLink;
   }
