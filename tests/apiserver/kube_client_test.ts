@@ -144,13 +144,6 @@ Deno.test("KubeClient refuses by the server's words what does not fit", async ()
   );
 });
 
-Deno.test("KubeClient writes nothing in a dry run", async () => {
-  const object = configMap("dry", {});
-  await client.create(CONFIG_MAPS, object, { dryRun: true });
-  const found = await client.tryGet(CONFIG_MAPS, { name: "dry", namespace });
-  assert.equal(found, undefined);
-});
-
 Deno.test("KubeClient patches in three ways", async () => {
   const target = { name: "patched", namespace };
   const applied = await client.patch(CONFIG_MAPS, target, {

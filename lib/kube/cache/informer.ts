@@ -269,7 +269,7 @@ export class Informer<T extends KubeObject> {
 
   /** Follows the collection; with a reading from all its objects on. */
   async #watch(signal: AbortSignal, reading?: Reading<T>): Promise<void> {
-    const { timeoutSeconds, idleTimeoutMs } = this.#options;
+    const { idleTimeoutMs } = this.#options;
     const startMs = performance.now();
     const isShort = () => performance.now() - startMs < SHORT_WATCH_MS;
     let events = 0;
@@ -278,7 +278,6 @@ export class Informer<T extends KubeObject> {
       ...this.#selection(),
       resourceVersion: this.#version ?? this.#versionWanted(),
       sendInitialEvents: reading !== undefined,
-      timeoutSeconds,
       idleTimeoutMs,
       signal,
       onOpen: () => {

@@ -23,7 +23,5 @@ export interface InformerOptions<T> extends Selection {
   /** Passes during the delays. */
   readonly clock?: Clock;
   /** See {@link KubeClient.watch}. */
-  readonly timeoutSeconds?: number;
-  /** See {@link KubeClient.watch}. */
   readonly idleTimeoutMs?: number;
 }

@@ -115,13 +115,12 @@ export class KubeClient implements Disposable {
     type: ResourceType<T>,
     options: GetOptions,
   ): Promise<T> {
-    const { name, namespace, subresource, resourceVersion } = options;
+    const { name, namespace, resourceVersion } = options;
     return await this.#object(type, {
       verb: "get",
       method: "GET",
       name,
       namespace,
-      subresource,
       options,
       query: queryOf({ resourceVersion }),
       accept: acceptOf("PartialObjectMetadata", options),
@@ -361,20 +360,15 @@ export class KubeClient implements Disposable {
   /** Makes a request of any kind and returns the answer's body. @throws {KubeApiError} when its status is not 2xx. */
   async raw(
     path: string,
-    options: CallOptions & {
-      method?: string;
-      body?: unknown;
-      contentType?: string;
-    } = {},
+    options: CallOptions & { method?: string; body?: unknown } = {},
   ): Promise<string> {
-    const { method = "GET", body, contentType } = options;
+    const { method = "GET", body } = options;
     return await this.#requester.send({
       verb: method.toLowerCase(),
       method,
       path,
       resource: "",
       body,
-      contentType,
       options,
     });
   }
@@ -391,7 +385,6 @@ export class KubeClient implements Disposable {
   #writeQuery(options: WriteOptions): URLSearchParams {
     return queryOf({
       fieldManager: options.fieldManager ?? this.#fieldManager,
-      dryRun: options.dryRun ? "All" : undefined,
     });
   }
 

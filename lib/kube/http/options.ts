@@ -9,7 +9,6 @@ export interface CallOptions {
 export interface GetOptions extends CallOptions {
   readonly name: string;
   readonly namespace?: string | undefined;
-  readonly subresource?: string | undefined;
   /** "0" takes what the server's cache has. */
   readonly resourceVersion?: string | undefined;
   /** Only `metadata` is sent; the object is a PartialObjectMetadata. */
@@ -71,8 +70,6 @@ export interface WriteOptions extends CallOptions {
   /** Default: the object's own. */
   readonly namespace?: string | undefined;
   readonly fieldManager?: string | undefined;
-  /** Validates, admits and answers, but does not store. */
-  readonly dryRun?: boolean | undefined;
 }
 
 /** Options of a creation. */
@@ -104,12 +101,7 @@ export type JsonPatchOperation =
     readonly path: string;
     readonly value: unknown;
   }
-  | { readonly op: "remove"; readonly path: string }
-  | {
-    readonly op: "move" | "copy";
-    readonly path: string;
-    readonly from: string;
-  };
+  | { readonly op: "remove"; readonly path: string };
 
 /** Which object to delete, and on which conditions. */
 export interface DeleteOptions extends CallOptions {

@@ -1,5 +1,8 @@
 import { Backoff, type Clock, onAbort, systemClock } from "../../async/mod.ts";
 
+/** Of {@link WorkQueue.retry}: each delay is twice the one before, half of it random. */
+const RETRY_DELAYS = { initialMs: 50, maxMs: 60_000 };
+
 /** Called when a key changes its state, for metrics; must only take note. */
 export interface QueueObserver {
   /** A key begins to wait; not when it waited already. */
@@ -11,10 +14,6 @@ export interface QueueObserver {
 }
 
 export interface WorkQueueOptions {
-  /** First delay of {@link WorkQueue.retry}. Default 50 ms; each further one is twice as long, half of it random. */
-  readonly initialDelayMs?: number;
-  /** Longest delay. Default 60 s. */
-  readonly maxDelayMs?: number;
   readonly clock?: Clock;
   /** A number from 0 to below 1. Default `Math.random`. */
   readonly random?: () => number;
@@ -76,13 +75,11 @@ export class WorkQueue implements Disposable {
 
   /** Adds a key after a delay that grows each time until {@link WorkQueue.forget}; returns the delay. */
   retry(key: string): number {
-    const { initialDelayMs = 50, maxDelayMs = 60_000, random } = this.#options;
-    const backoff = this.#backoffs.get(key) ?? new Backoff({
-      initialMs: initialDelayMs,
-      maxMs: maxDelayMs,
-      random,
-    });
-    this.#backoffs.set(key, backoff);
+    const { random } = this.#options;
+    const backoff = this.#backoffs.getOrInsertComputed(
+      key,
+      () => new Backoff({ ...RETRY_DELAYS, random }),
+    );
     const ms = backoff.nextMs();
     this.addAfter(key, ms);
     return ms;
