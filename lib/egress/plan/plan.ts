@@ -279,9 +279,7 @@ function planRoutes(
       put({ destination, table, kind: context.refusal });
     }
   }
-  for (const route of outerRoutes(context, [...routes.values()])) {
-    put(route);
-  }
+  outerRoutes(context, [...routes.values()]).forEach(put);
   return [...routes.values()].toSorted(compareRoutes);
 }
 
