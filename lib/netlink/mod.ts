@@ -107,5 +107,5 @@ export {
   ruleDelete,
   ruleText,
 } from "./route/rule.ts";
-export type { FouEncap, TunnelSpec } from "./link/tunnel.ts";
+export { type FouEncap, sameTunnel, type TunnelSpec } from "./link/tunnel.ts";
 export { linkAddTunnel, linkChangeTunnel } from "./link/tunnel_requests.ts";

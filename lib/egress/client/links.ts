@@ -6,6 +6,7 @@ import {
   linkDelete,
   linkSet,
   type Request,
+  sameTunnel,
   type TunnelSpec,
 } from "../../netlink/mod.ts";
 import type { ClientPlan, ClientTunnel } from "../plan/plan.ts";
@@ -154,7 +155,7 @@ function changeLink(
   const { index } = link;
   const requests: Request[] = [];
   const otherMtu = mtu !== undefined && link.mtu !== mtu;
-  if (tunnelKey(link.tunnel) !== tunnelKey(tunnel)) {
+  if (!sameTunnel(link.tunnel, tunnel)) {
     const options = mtu === undefined ? {} : { mtu };
     requests.push(linkChangeTunnel({ index }, tunnel, options));
   } else if (otherMtu) requests.push(linkSet({ index }, { mtu }));
@@ -163,19 +164,6 @@ function changeLink(
   }
   if (!link.up) requests.push(linkSet({ index }, { up: true }));
   return requests;
-}
-
-/** All of a tunnel that can be changed, as text to compare by. */
-function tunnelKey(tunnel: TunnelSpec | undefined): string {
-  const { local, remote, ttl, encap } = tunnel ?? {};
-  return [
-    local,
-    remote,
-    ttl,
-    encap?.sourcePort,
-    encap?.destinationPort,
-    encap?.checksum,
-  ].join(" ");
 }
 
 /**

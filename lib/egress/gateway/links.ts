@@ -8,6 +8,7 @@ import {
   linkSet,
   type Request,
   type RouteSocket,
+  sameTunnel,
   type TunnelSpec,
 } from "../../netlink/mod.ts";
 import { fouPort } from "../kernel/fou_ports.ts";
@@ -105,25 +106,6 @@ function correction(
   }
   if (!up) requests.push(linkSet({ index }, { up: true }));
   return requests;
-}
-
-function sameTunnel(a: TunnelSpec | undefined, b: TunnelSpec): boolean {
-  return a !== undefined && textOf(a) === textOf(b);
-}
-
-/** All that makes a difference, in one order. */
-function textOf(tunnel: TunnelSpec): string {
-  const { kind, local, remote, ttl, encap, collectMetadata } = tunnel;
-  return JSON.stringify([
-    kind,
-    local,
-    remote,
-    ttl,
-    encap?.sourcePort,
-    encap?.destinationPort,
-    encap?.checksum,
-    collectMetadata ?? false,
-  ]);
 }
 
 /**

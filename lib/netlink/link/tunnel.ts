@@ -115,6 +115,21 @@ export function checkTunnel(tunnel: TunnelSpec): TunnelSpec {
   return tunnel;
 }
 
+/** Whether two tunnels do the same. */
+export function sameTunnel(a: TunnelSpec | undefined, b: TunnelSpec): boolean {
+  return a !== undefined && textOf(a) === textOf(b);
+}
+
+/** All that makes a difference, in one order. */
+function textOf(tunnel: TunnelSpec): string {
+  const { kind, local, remote, ttl, encap, collectMetadata = false } = tunnel;
+  const { sourcePort, destinationPort, checksum } = encap ?? {};
+  return [
+    ...[kind, local, remote, ttl, collectMetadata],
+    ...[sourcePort, destinationPort, checksum],
+  ].join(" ");
+}
+
 function checkNumber(what: string, value: number, max: number): void {
   if (!Number.isInteger(value) || value < 1 || value > max) {
     throw new RangeError(
