@@ -1,11 +1,6 @@
 import { valuesOf } from "../../inet/mod.ts";
 import { type Netns, tryReadSysctl } from "../../linux/mod.ts";
-import {
-  describeRule,
-  type MonitorInterests,
-  RouteMonitor,
-  TableMonitor,
-} from "../../netlink/mod.ts";
+import { describeRule } from "../../netlink/mod.ts";
 import { sameRule } from "./apply.ts";
 import { type AddressMap, clientRoutes } from "./clients.ts";
 import type { ServerKernel } from "./kernel.ts";
@@ -86,38 +81,5 @@ function wrongSysctls(
     if (found === undefined) return [];
     if (found === value || alsoGood.includes(found)) return [];
     return [`sysctl "${name}" is ${found}`];
-  });
-}
-
-/** Listens to what others do to a gateway. */
-export function watchServer(
-  kernel: Pick<ServerKernel, "routes">,
-  { plan, netns }: {
-    readonly plan: ServerPlan;
-    readonly netns?: Netns | undefined;
-  },
-): RouteMonitor {
-  const interests: MonitorInterests = {
-    rules: true,
-    routes: [{ table: plan.routeTable }],
-    links: ["down", "gone"],
-    forwarding: true,
-  };
-  return RouteMonitor.open({
-    interests,
-    ignoredPortIds: [kernel.routes.portId],
-    netns,
-  });
-}
-
-/** Listens to what others do to a gateway's table of nftables. */
-export function watchServerTable(
-  kernel: Pick<ServerKernel, "netfilter">,
-  { plan, netns }: Pick<ExpectedServer, "plan" | "netns">,
-): TableMonitor {
-  return TableMonitor.open({
-    table: plan.table.name,
-    ignoredPortIds: [kernel.netfilter.portId],
-    netns,
   });
 }

@@ -5,9 +5,9 @@ import {
   FAMILIES,
   mapDualStack,
 } from "../../inet/mod.ts";
-import type {
-  ConntrackCount,
-  NftCounter,
+import {
+  type ConntrackCount,
+  type NftCounter,
   RouteMonitor,
   TableMonitor,
 } from "../../netlink/mod.ts";
@@ -28,7 +28,7 @@ import {
   type ServerKernel,
   type ServerOptions,
 } from "./kernel.ts";
-import { findServerDamage, watchServer, watchServerTable } from "./inspect.ts";
+import { findServerDamage } from "./inspect.ts";
 import { type AppliedLimits, countNodes, listLimited } from "./limits.ts";
 import type { ServerPlan } from "../gateway_plan/plan.ts";
 import { counterName, type ServerCounterKind } from "../gateway_plan/table.ts";
@@ -189,14 +189,25 @@ export class EgressServer implements Disposable {
 
   /** Listens to what others do to the gateway's network. */
   watch(): RouteMonitor {
-    const { netns } = this.#options;
-    return watchServer(this.#kernel, { plan: this.#plan, netns });
+    return RouteMonitor.open({
+      interests: {
+        rules: true,
+        routes: [{ table: this.#plan.routeTable }],
+        links: ["down", "gone"],
+        forwarding: true,
+      },
+      ignoredPortIds: [this.#kernel.routes.portId],
+      netns: this.#options.netns,
+    });
   }
 
   /** Listens to what others do to the gateway's table of nftables. */
   watchTable(): TableMonitor {
-    const { netns } = this.#options;
-    return watchServerTable(this.#kernel, { plan: this.#plan, netns });
+    return TableMonitor.open({
+      table: this.#plan.table.name,
+      ignoredPortIds: [this.#kernel.netfilter.portId],
+      netns: this.#options.netns,
+    });
   }
 
   /** Reads what has been counted. @throws {NetlinkError} when the table is gone */
@@ -226,10 +237,8 @@ export class EgressServer implements Disposable {
     const counter = new FlowCounter(clients.values());
     for (const family of FAMILIES) {
       if (this.#plan.families[family] === undefined) continue;
-      await this.#kernel.conntrack.visit(
-        (flow) => counter.add(flow),
-        { family },
-      );
+      const { conntrack } = this.#kernel;
+      await conntrack.visit((flow) => counter.add(flow), { family });
     }
     return counter.summary(options.top ?? 10);
   }
@@ -245,9 +254,8 @@ export class EgressServer implements Disposable {
   }
 
   /** Reads how full the table of connections is. */
-  async conntrack(): Promise<ConntrackCount> {
-    const { entries, max } = await this.#kernel.conntrack.count();
-    return { entries, max };
+  conntrack(): Promise<ConntrackCount> {
+    return this.#kernel.conntrack.count();
   }
 
   /** Removes everything of the gateway from the kernel. Only `dispose` may be called afterwards. */
