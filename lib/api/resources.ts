@@ -9,49 +9,31 @@ import type { SpiderCoordinator } from "./spider_coordinator.ts";
 import type { VpcNode } from "./vpc_node.ts";
 
 /** Where the API server serves {@linkcode AddressPool}s. */
-export const ADDRESS_POOLS: ResourceType<AddressPool> = {
-  group: API_GROUP,
-  version: API_VERSION,
-  plural: "addresspools",
-  kind: "AddressPool",
-  namespaced: false,
-};
+export const ADDRESS_POOLS: ResourceType<AddressPool> = clusterWide(
+  "addresspools",
+  "AddressPool",
+);
 
 /** Where the API server serves {@linkcode AddressBlock}s. */
-export const ADDRESS_BLOCKS: ResourceType<AddressBlock> = {
-  group: API_GROUP,
-  version: API_VERSION,
-  plural: "addressblocks",
-  kind: "AddressBlock",
-  namespaced: false,
-};
+export const ADDRESS_BLOCKS: ResourceType<AddressBlock> = clusterWide(
+  "addressblocks",
+  "AddressBlock",
+);
 
 /** Where the API server serves {@linkcode BlockRequest}s. */
-export const BLOCK_REQUESTS: ResourceType<BlockRequest> = {
-  group: API_GROUP,
-  version: API_VERSION,
-  plural: "blockrequests",
-  kind: "BlockRequest",
-  namespaced: false,
-};
+export const BLOCK_REQUESTS: ResourceType<BlockRequest> = clusterWide(
+  "blockrequests",
+  "BlockRequest",
+);
 
 /** Where the API server serves {@linkcode Egress}es. */
-export const EGRESSES: ResourceType<Egress> = {
-  group: API_GROUP,
-  version: API_VERSION,
-  plural: "egresses",
-  kind: "Egress",
-  namespaced: true,
-};
+export const EGRESSES: ResourceType<Egress> = namespaced("egresses", "Egress");
 
 /** Where the API server serves {@linkcode EgressClientSlice}s. */
-export const EGRESS_CLIENT_SLICES: ResourceType<EgressClientSlice> = {
-  group: API_GROUP,
-  version: API_VERSION,
-  plural: "egressclientslices",
-  kind: "EgressClientSlice",
-  namespaced: true,
-};
+export const EGRESS_CLIENT_SLICES: ResourceType<EgressClientSlice> = namespaced(
+  "egressclientslices",
+  "EgressClientSlice",
+);
 
 /** Where the API server serves {@linkcode SpiderCoordinator}s. */
 export const SPIDER_COORDINATORS: ResourceType<SpiderCoordinator> = {
@@ -63,10 +45,16 @@ export const SPIDER_COORDINATORS: ResourceType<SpiderCoordinator> = {
 };
 
 /** Where the API server serves {@linkcode VpcNode}s. */
-export const VPC_NODES: ResourceType<VpcNode> = {
-  group: API_GROUP,
-  version: API_VERSION,
-  plural: "vpcnodes",
-  kind: "VPCNode",
-  namespaced: false,
-};
+export const VPC_NODES: ResourceType<VpcNode> = clusterWide(
+  "vpcnodes",
+  "VPCNode",
+);
+
+function namespaced<T>(plural: string, kind: string): ResourceType<T> {
+  return { ...clusterWide<T>(plural, kind), namespaced: true };
+}
+
+function clusterWide<T>(plural: string, kind: string): ResourceType<T> {
+  const [group, version] = [API_GROUP, API_VERSION];
+  return { group, version, plural, kind, namespaced: false };
+}

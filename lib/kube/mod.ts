@@ -29,6 +29,7 @@ export type {
 export { type RequestInfo } from "./http/requester.ts";
 export {
   CLUSTER_ROLE_BINDINGS,
+  clusterWide,
   CONFIG_MAPS,
   DAEMON_SETS,
   DEPLOYMENTS,
@@ -37,6 +38,7 @@ export {
   isPathSegment,
   keyOf,
   LEASES,
+  namespaced,
   NAMESPACES,
   NODES,
   POD_DISRUPTION_BUDGETS,

@@ -1,6 +1,7 @@
 import {
   type KubeClient,
   type KubeObject,
+  namespaced,
   type OwnerReference,
   PODS,
   type ResourceType,
@@ -21,21 +22,13 @@ interface Workload extends KubeObject {
   };
 }
 
-function workload(
-  group: string,
-  plural: string,
-  kind: string,
-): ResourceType<Workload> {
-  return { group, version: "v1", plural, kind, namespaced: true };
-}
-
 /** The controllers whose desired state is known. Of others, pods alone are looked at. */
 const KINDS: readonly ResourceType<Workload>[] = [
-  workload("apps", "replicasets", "ReplicaSet"),
-  workload("apps", "statefulsets", "StatefulSet"),
-  workload("", "replicationcontrollers", "ReplicationController"),
-  workload("batch", "jobs", "Job"),
-  workload("apps", "daemonsets", "DaemonSet"),
+  namespaced("apps/v1/replicasets", "ReplicaSet"),
+  namespaced("apps/v1/statefulsets", "StatefulSet"),
+  namespaced("v1/replicationcontrollers", "ReplicationController"),
+  namespaced("batch/v1/jobs", "Job"),
+  namespaced("apps/v1/daemonsets", "DaemonSet"),
 ];
 
 /** Current desired state of a controller. */

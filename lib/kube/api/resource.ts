@@ -121,117 +121,98 @@ export function splitKey(key: string): { namespace?: string; name: string } {
   return { namespace: key.slice(0, slash), name: key.slice(slash + 1) };
 }
 
-function resource<T>(
-  groupVersion: string,
-  plural: string,
-  options: { kind: string; namespaced: boolean },
-): ResourceType<T> {
-  const [version = "", group = ""] = groupVersion.split("/").reverse();
-  return { group, version, plural, ...options };
+/** A kind whose objects are in namespaces. `path` has group, version and plural: `apps/v1/deployments`, `v1/pods`. */
+export function namespaced<T>(path: string, kind: string): ResourceType<T> {
+  return { ...clusterWide<T>(path, kind), namespaced: true };
 }
 
-export const PODS: ResourceType<V1Pod> = resource("v1", "pods", {
-  kind: "Pod",
-  namespaced: true,
-});
-export const NODES: ResourceType<V1Node> = resource("v1", "nodes", {
-  kind: "Node",
-  namespaced: false,
-});
-export const NAMESPACES: ResourceType<V1Namespace> = resource(
-  "v1",
-  "namespaces",
-  { kind: "Namespace", namespaced: false },
+/** The same, of a kind whose objects are in no namespace. */
+export function clusterWide<T>(path: string, kind: string): ResourceType<T> {
+  const [plural = "", version = "", group = ""] = path.split("/").reverse();
+  return { group, version, plural, kind, namespaced: false };
+}
+
+export const PODS: ResourceType<V1Pod> = namespaced("v1/pods", "Pod");
+export const NODES: ResourceType<V1Node> = clusterWide("v1/nodes", "Node");
+export const NAMESPACES: ResourceType<V1Namespace> = clusterWide(
+  "v1/namespaces",
+  "Namespace",
 );
-export const SERVICES: ResourceType<V1Service> = resource("v1", "services", {
-  kind: "Service",
-  namespaced: true,
-});
+export const SERVICES: ResourceType<V1Service> = namespaced(
+  "v1/services",
+  "Service",
+);
 /** ServiceCIDRs, of Kubernetes 1.33 and newer. */
-export const SERVICE_CIDRS: ResourceType<V1ServiceCidr> = resource(
-  "networking.k8s.io/v1",
-  "servicecidrs",
-  { kind: "ServiceCIDR", namespaced: false },
+export const SERVICE_CIDRS: ResourceType<V1ServiceCidr> = clusterWide(
+  "networking.k8s.io/v1/servicecidrs",
+  "ServiceCIDR",
 );
 /** ServiceAccounts. */
-export const SERVICE_ACCOUNTS: ResourceType<V1ServiceAccount> = resource(
-  "v1",
-  "serviceaccounts",
-  { kind: "ServiceAccount", namespaced: true },
+export const SERVICE_ACCOUNTS: ResourceType<V1ServiceAccount> = namespaced(
+  "v1/serviceaccounts",
+  "ServiceAccount",
 );
 /** ConfigMaps. */
-export const CONFIG_MAPS: ResourceType<V1ConfigMap> = resource(
-  "v1",
-  "configmaps",
-  { kind: "ConfigMap", namespaced: true },
+export const CONFIG_MAPS: ResourceType<V1ConfigMap> = namespaced(
+  "v1/configmaps",
+  "ConfigMap",
 );
 /** Events of the core group. */
-export const EVENTS: ResourceType<CoreV1Event> = resource("v1", "events", {
-  kind: "Event",
-  namespaced: true,
-});
-export const LEASES: ResourceType<V1Lease> = resource(
-  "coordination.k8s.io/v1",
-  "leases",
-  { kind: "Lease", namespaced: true },
+export const EVENTS: ResourceType<CoreV1Event> = namespaced(
+  "v1/events",
+  "Event",
 );
-export const DEPLOYMENTS: ResourceType<V1Deployment> = resource(
-  "apps/v1",
-  "deployments",
-  { kind: "Deployment", namespaced: true },
+export const LEASES: ResourceType<V1Lease> = namespaced(
+  "coordination.k8s.io/v1/leases",
+  "Lease",
+);
+export const DEPLOYMENTS: ResourceType<V1Deployment> = namespaced(
+  "apps/v1/deployments",
+  "Deployment",
 );
 /** DaemonSets. */
-export const DAEMON_SETS: ResourceType<V1DaemonSet> = resource(
-  "apps/v1",
-  "daemonsets",
-  { kind: "DaemonSet", namespaced: true },
+export const DAEMON_SETS: ResourceType<V1DaemonSet> = namespaced(
+  "apps/v1/daemonsets",
+  "DaemonSet",
 );
 /** PodDisruptionBudgets. */
 export const POD_DISRUPTION_BUDGETS: ResourceType<V1PodDisruptionBudget> =
-  resource("policy/v1", "poddisruptionbudgets", {
-    kind: "PodDisruptionBudget",
-    namespaced: true,
-  });
+  namespaced("policy/v1/poddisruptionbudgets", "PodDisruptionBudget");
 /** ClusterRoleBindings. */
 export const CLUSTER_ROLE_BINDINGS: ResourceType<V1ClusterRoleBinding> =
-  resource("rbac.authorization.k8s.io/v1", "clusterrolebindings", {
-    kind: "ClusterRoleBinding",
-    namespaced: false,
-  });
+  clusterWide(
+    "rbac.authorization.k8s.io/v1/clusterrolebindings",
+    "ClusterRoleBinding",
+  );
 /** RoleBindings. */
-export const ROLE_BINDINGS: ResourceType<V1RoleBinding> = resource(
-  "rbac.authorization.k8s.io/v1",
-  "rolebindings",
-  { kind: "RoleBinding", namespaced: true },
+export const ROLE_BINDINGS: ResourceType<V1RoleBinding> = namespaced(
+  "rbac.authorization.k8s.io/v1/rolebindings",
+  "RoleBinding",
 );
 /** EndpointSlices. */
-export const ENDPOINT_SLICES: ResourceType<V1EndpointSlice> = resource(
-  "discovery.k8s.io/v1",
-  "endpointslices",
-  { kind: "EndpointSlice", namespaced: true },
+export const ENDPOINT_SLICES: ResourceType<V1EndpointSlice> = namespaced(
+  "discovery.k8s.io/v1/endpointslices",
+  "EndpointSlice",
 );
 /** SubjectAccessReviews: created, answered in the same call, never stored. */
 export const SUBJECT_ACCESS_REVIEWS: ResourceType<V1SubjectAccessReview> =
-  resource(
-    "authorization.k8s.io/v1",
-    "subjectaccessreviews",
-    { kind: "SubjectAccessReview", namespaced: false },
+  clusterWide(
+    "authorization.k8s.io/v1/subjectaccessreviews",
+    "SubjectAccessReview",
   );
 /** TokenReviews: created, answered in the same call, never stored. */
-export const TOKEN_REVIEWS: ResourceType<V1TokenReview> = resource(
-  "authentication.k8s.io/v1",
-  "tokenreviews",
-  { kind: "TokenReview", namespaced: false },
+export const TOKEN_REVIEWS: ResourceType<V1TokenReview> = clusterWide(
+  "authentication.k8s.io/v1/tokenreviews",
+  "TokenReview",
 );
 /** Requests for a ServiceAccount's token: created below the ServiceAccount, answered in the same call, never stored. */
-export const TOKEN_REQUESTS: ResourceType<V1TokenRequest> = resource(
-  "v1",
-  "serviceaccounts",
-  { kind: "TokenRequest", namespaced: true },
+export const TOKEN_REQUESTS: ResourceType<V1TokenRequest> = namespaced(
+  "v1/serviceaccounts",
+  "TokenRequest",
 );
 /** SelfSubjectReviews: created, answered in the same call, never stored; since Kubernetes 1.28. */
-export const SELF_SUBJECT_REVIEWS: ResourceType<V1SelfSubjectReview> = resource(
-  "authentication.k8s.io/v1",
-  "selfsubjectreviews",
-  { kind: "SelfSubjectReview", namespaced: false },
-);
+export const SELF_SUBJECT_REVIEWS: ResourceType<V1SelfSubjectReview> =
+  clusterWide(
+    "authentication.k8s.io/v1/selfsubjectreviews",
+    "SelfSubjectReview",
+  );

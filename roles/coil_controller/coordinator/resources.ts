@@ -1,4 +1,5 @@
 import {
+  clusterWide,
   type KubeObject,
   type ResourceType,
   SERVICE_CIDRS,
@@ -18,21 +19,15 @@ export interface CiliumPool extends KubeObject {
   };
 }
 
-export const CALICO_POOLS: ResourceType<CalicoPool> = {
-  group: "crd.projectcalico.org",
-  version: "v1",
-  plural: "ippools",
-  kind: "IPPool",
-  namespaced: false,
-};
+export const CALICO_POOLS: ResourceType<CalicoPool> = clusterWide(
+  "crd.projectcalico.org/v1/ippools",
+  "IPPool",
+);
 
-export const CILIUM_POOLS: ResourceType<CiliumPool> = {
-  group: "cilium.io",
-  version: "v2alpha1",
-  plural: "ciliumpodippools",
-  kind: "CiliumPodIPPool",
-  namespaced: false,
-};
+export const CILIUM_POOLS: ResourceType<CiliumPool> = clusterWide(
+  "cilium.io/v2alpha1/ciliumpodippools",
+  "CiliumPodIPPool",
+);
 
 /** ServiceCIDRs of Kubernetes 1.31 and 1.32. */
 export const SERVICE_CIDRS_BETA: ResourceType<V1ServiceCidr> = {

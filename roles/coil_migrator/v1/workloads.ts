@@ -1,6 +1,7 @@
 import { waitWhile } from "../../../lib/async/mod.ts";
 import {
   CLUSTER_ROLE_BINDINGS,
+  clusterWide,
   CONFIG_MAPS,
   DAEMON_SETS,
   DEPLOYMENTS,
@@ -33,13 +34,10 @@ export interface RemovalOptions {
 }
 
 const POLL_MS = 500;
-const CLUSTER_ROLES: ResourceType<KubeObject> = {
-  group: "rbac.authorization.k8s.io",
-  version: "v1",
-  plural: "clusterroles",
-  kind: "ClusterRole",
-  namespaced: false,
-};
+const CLUSTER_ROLES: ResourceType<KubeObject> = clusterWide(
+  "rbac.authorization.k8s.io/v1/clusterroles",
+  "ClusterRole",
+);
 
 /** v1's manifests, in the order in which they are removed: first what gives out addresses. */
 const OBJECTS: readonly (readonly [ResourceType<KubeObject>, string])[] = [
