@@ -9,4 +9,4 @@ export { exchange } from "./client/exchange.ts";
 export { serve } from "./server/server.ts";
 export type { GrpcService } from "./base/service.ts";
 export { placeSocket, SocketPathError } from "./server/socket.ts";
-export { codeName, codeNames, GrpcError, StatusCode } from "./base/status.ts";
+export { CODE_NAMES, codeName, GrpcError, StatusCode } from "./base/status.ts";

@@ -22,8 +22,8 @@ export const StatusCode = {
   UNAUTHENTICATED: 16,
 } as const;
 
-/** The names that grpc-go gives the codes, in logs and metrics. */
-const CODE_NAMES: readonly string[] = [
+/** The names that grpc-go gives the codes, in logs and metrics, in the order of their numbers. */
+export const CODE_NAMES: readonly string[] = [
   "OK",
   "Canceled",
   "Unknown",
@@ -42,11 +42,6 @@ const CODE_NAMES: readonly string[] = [
   "DataLoss",
   "Unauthenticated",
 ];
-
-/** All code names, in the order of their numbers. */
-export function codeNames(): readonly string[] {
-  return CODE_NAMES;
-}
 
 /** The name of a status code: `OK`, `NotFound`; `Code(99)` for unknown ones. */
 export function codeName(code: number): string {

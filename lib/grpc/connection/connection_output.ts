@@ -1,4 +1,5 @@
 import { concatenate } from "../../bytes/mod.ts";
+import { flowControlError } from "../base/frame_checks.ts";
 import {
   DEFAULT_MAX_FRAME_SIZE,
   DEFAULT_WINDOW,
@@ -8,7 +9,6 @@ import {
   ErrorCode,
   Flag,
   FrameType,
-  Http2Error,
   MAX_WINDOW,
   Setting,
 } from "../base/http2_frames.ts";
@@ -137,9 +137,7 @@ export class ConnectionOutput {
    */
   grow(increment: number): ServerStream[] {
     this.#window += increment;
-    if (this.#window > MAX_WINDOW) {
-      throw new Http2Error("window overrun", ErrorCode.FLOW_CONTROL_ERROR);
-    }
+    if (this.#window > MAX_WINDOW) throw flowControlError();
     const waited = [...this.#stalled];
     for (const stream of waited) this.flush(stream);
     return waited;

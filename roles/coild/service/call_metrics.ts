@@ -1,4 +1,4 @@
-import { codeNames } from "../../../lib/grpc/mod.ts";
+import { CODE_NAMES } from "../../../lib/grpc/mod.ts";
 import {
   type Counter,
   type Histogram,
@@ -52,7 +52,7 @@ export class CallMetrics {
     for (const counter of [this.#started, this.#received, this.#sent]) {
       counter.inc(labels, 0);
     }
-    for (const grpc_code of codeNames()) {
+    for (const grpc_code of CODE_NAMES) {
       this.#handled.inc({ ...labels, grpc_code }, 0);
     }
     this.#seconds.zero(labels);
