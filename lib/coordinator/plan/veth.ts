@@ -108,6 +108,5 @@ async function sha1(text: string): Promise<string> {
     "SHA-1",
     new TextEncoder().encode(text),
   );
-  return [...new Uint8Array(digest)]
-    .map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  return new Uint8Array(digest).toHex();
 }
