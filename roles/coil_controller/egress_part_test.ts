@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { type Egress, egressLabels } from "../../lib/api/mod.ts";
-import { untilAborted } from "../../lib/async/mod.ts";
 import type {
   KubeObject,
   V1ClusterRoleBinding,
@@ -32,7 +31,6 @@ Deno.test("a leader looks at the memory after each Egress, and after its clients
   await using lab = new EgressLab({
     heap: {
       note: (objects = 1) => void together.add(objects),
-      run: (signal) => untilAborted(signal),
     },
   });
   lab.api.put("egresses", egressOf({}));

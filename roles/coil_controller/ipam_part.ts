@@ -15,7 +15,7 @@ import {
   type KubeMetrics,
   referenceTo,
 } from "../../lib/kube/mod.ts";
-import { HeapKeeper } from "../../lib/linux/mod.ts";
+import type { HeapKeeper } from "../../lib/linux/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
 import type { CachedPod } from "./base/cached_pod.ts";
 import { AddressPoolReconciler } from "./pools/addresspool_reconciler.ts";
@@ -61,8 +61,7 @@ export interface IpamPartOptions {
   /** See {@linkcode NodeLimit}. */
   readonly nodeAddressFactor: number;
   readonly maxPodsPerNode: number;
-  /** Replaced in tests. */
-  readonly heap?: Pick<HeapKeeper, "note" | "run"> | undefined;
+  readonly heap: Pick<HeapKeeper, "note">;
   /** By which addresses are audited; replaced in tests. */
   readonly clock?: Clock | undefined;
 }
@@ -76,22 +75,15 @@ export type Lead = (leading: AbortSignal) => Promise<void>;
  * lists nothing again.
  */
 export function openIpam(options: IpamPartOptions, group: TaskGroup): Lead {
-  const { client, heap = new HeapKeeper() } = options;
+  const { client, heap, pods } = options;
   const cluster = new Cluster(client, { onObject: () => heap.note() });
-  const { pods } = options;
   const usage = pods && new PoolUsage({ pods, pools: cluster.pools });
   cluster.start(group);
-  group.run("ipam heap keeper", (s) => heap.run(s));
-  return (leading) =>
-    leadIpam({ ...options, heap }, { cluster, usage }, leading);
-}
-
-interface LeadOptions extends IpamPartOptions {
-  readonly heap: Pick<HeapKeeper, "note" | "run">;
+  return (leading) => leadIpam(options, { cluster, usage }, leading);
 }
 
 async function leadIpam(
-  options: LeadOptions,
+  options: IpamPartOptions,
   { cluster, usage }: Pick<Dependencies, "cluster" | "usage">,
   signal: AbortSignal,
 ): Promise<void> {
@@ -225,7 +217,7 @@ function uidsOf(requests: readonly BlockRequest[]): ReadonlySet<string> {
 }
 
 function makePoolController(
-  { client, events, metrics, kubeMetrics, heap }: LeadOptions,
+  { client, events, metrics, kubeMetrics, heap }: IpamPartOptions,
   { audits, cluster, pools, ranges, usage }: Dependencies,
 ): Controller {
   const growth = new Growth();

@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import type { AddressBlock, AddressPool } from "../../lib/api/mod.ts";
-import { untilAborted } from "../../lib/async/mod.ts";
 import { FakeClock } from "../../lib/async/testing.ts";
 import { IpamLab } from "./testing.ts";
 
@@ -483,7 +482,6 @@ Deno.test("a new leader looks at the memory while it goes through all blocks, an
         if (objects === 1) noted++;
         else together.add(objects);
       },
-      run: (signal) => untilAborted(signal),
     },
   });
   // As the controller writes it, so that none is written again.

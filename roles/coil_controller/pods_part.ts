@@ -16,8 +16,7 @@ export interface PodsPartOptions {
   /** Whether annotations of namespaces count for their pods. */
   readonly namespaceEgress: boolean;
   readonly kubeMetrics?: KubeMetrics;
-  /** Run with the watch. */
-  readonly heap: Pick<HeapKeeper, "note" | "run">;
+  readonly heap: Pick<HeapKeeper, "note">;
 }
 
 /** Starts the one watch of the cluster's pods in the group, for both halves of the controller. */
@@ -40,7 +39,6 @@ export function openPods(
     if (namespaces !== undefined) await abortable(namespaces.synced, signal);
     await pods.run(signal);
   });
-  group.run("pod heap keeper", (signal) => heap.run(signal));
   if (namespaces !== undefined) {
     group.run("namespace informer", (signal) => namespaces.run(signal));
     // Of pods that used no Egress nothing was kept.

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { TaskGroup, untilAborted } from "../../lib/async/mod.ts";
+import { TaskGroup } from "../../lib/async/mod.ts";
 import { KubeClient } from "../../lib/kube/mod.ts";
 import { MemoryApi } from "../../lib/kube/testing.ts";
 import { openPods } from "./pods_part.ts";
@@ -18,10 +18,7 @@ Deno.test("openPods() looks at the memory while pods are read, and while all of 
   const pods = openPods(new KubeClient(api), group, {
     everyAddress: true,
     namespaceEgress: false,
-    heap: {
-      note: () => void noted.push(pods.hasSynced),
-      run: (signal) => untilAborted(signal),
-    },
+    heap: { note: () => void noted.push(pods.hasSynced) },
   });
   await pods.synced;
   assert.deepEqual(noted, [false, false, false, true, true, true]);

@@ -180,7 +180,7 @@ export class SpiderLab extends ControllerLab {
 /** The half for addresses, with pool "default" of four blocks of 8 addresses, and nodes "n1" and "n2". */
 export class IpamLab extends ControllerLab {
   readonly #nodeAddressFactor: number;
-  readonly #heap: IpamPartOptions["heap"];
+  readonly #heap: IpamPartOptions["heap"] | undefined;
   readonly #clock: Clock | undefined;
 
   constructor(
@@ -227,7 +227,7 @@ export class IpamLab extends ControllerLab {
       concurrentRequests: 4,
       nodeAddressFactor: this.#nodeAddressFactor,
       maxPodsPerNode: 1000,
-      heap: this.#heap,
+      heap: this.#heap ?? new HeapKeeper(),
       clock: this.#clock,
     }, group);
   }

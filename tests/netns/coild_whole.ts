@@ -353,6 +353,7 @@ function startController(api: MemoryApi, group: TaskGroup): void {
     concurrentRequests: 4,
     nodeAddressFactor: 0,
     maxPodsPerNode: 1000,
+    heap: { note() {} },
   }, group);
   group.run("leader", lead);
 }
