@@ -33,6 +33,12 @@ export interface ConnectOptions extends LockedOptions {
   readonly announcement: PodAnnouncement | undefined;
 }
 
+/** How a GC is served. */
+export interface GcOptions extends CallOptions {
+  /** Called with the key of each attachment that was released. */
+  readonly onReleased: (key: AttachmentKey) => void;
+}
+
 /** The two ways to have pods: connected by coild itself, or by another plugin before it. */
 export interface Attachments {
   /** @throws {InvalidNetworkError} when coil has the wrong place in the list of plugins. */
@@ -57,13 +63,8 @@ export interface Attachments {
   /** Compares a pod's network with what ADD made. Returns by which key it is known. */
   check(args: CniRequest, options: CallOptions): Promise<AttachmentKey>;
 
-  /** Releases what the runtime does not have; calls back with the key of each. */
-  gc(
-    args: CniRequest,
-    options: CallOptions & {
-      readonly onReleased: (key: AttachmentKey) => void;
-    },
-  ): Promise<void>;
+  /** Releases what the runtime does not have. */
+  gc(args: CniRequest, options: GcOptions): Promise<void>;
 
   /** Finds attachments that an earlier process made, by `<namespace>/<name>` of the pod. */
   find(pods: readonly V1Pod[]): Promise<ReadonlyMap<string, Attachment>>;

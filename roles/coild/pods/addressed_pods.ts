@@ -28,6 +28,7 @@ import type {
   CallOptions,
   Connected,
   ConnectOptions,
+  GcOptions,
   LockedOptions,
 } from "../calls/attachments.ts";
 import type { Supply } from "../blocks/supply.ts";
@@ -172,12 +173,7 @@ export class AddressedPods implements Attachments {
     return key;
   }
 
-  async gc(
-    args: CniRequest,
-    options: CallOptions & {
-      readonly onReleased: (key: AttachmentKey) => void;
-    },
-  ): Promise<void> {
+  async gc(args: CniRequest, options: GcOptions): Promise<void> {
     await this.#with.garbage.collect(args, options);
   }
 

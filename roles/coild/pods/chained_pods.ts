@@ -15,6 +15,7 @@ import type {
   CallOptions,
   Connected,
   ConnectOptions,
+  GcOptions,
   LockedOptions,
 } from "../calls/attachments.ts";
 import { chainedAddresses } from "../calls/chained_addresses.ts";
@@ -137,12 +138,7 @@ export class ChainedPods implements Attachments {
   }
 
   /** Nothing is ours to release, but what is remembered. */
-  async gc(
-    args: CniRequest,
-    { onReleased }: CallOptions & {
-      readonly onReleased: (key: AttachmentKey) => void;
-    },
-  ): Promise<void> {
+  async gc(args: CniRequest, { onReleased }: GcOptions): Promise<void> {
     const { network, valid } = parseGc(args);
     const stays = new Set(valid.map(keyText));
     for (const { call, own } of [...this.#keys.values()]) {

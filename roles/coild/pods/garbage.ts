@@ -1,12 +1,18 @@
 import type { KeyedMutex } from "../../../lib/async/mod.ts";
 import type { CniRequest } from "../../../lib/plugin/mod.ts";
-import { Address, type DualStack, valuesOf } from "../../../lib/inet/mod.ts";
+import {
+  type Address,
+  type DualStack,
+  valuesOf,
+} from "../../../lib/inet/mod.ts";
 import type { NodeIpam } from "../../../lib/ipam/mod.ts";
 import type { PodNetwork } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
+import type { GcOptions } from "../calls/attachments.ts";
 import { parseGc } from "../calls/cni_request.ts";
 import type { NetworkMemory } from "../network/memory.ts";
 import type { PodSource } from "../cluster/pod_source.ts";
+import { podAddresses } from "../cluster/pod_status.ts";
 import type { ListedAttachment, Teardown } from "./teardown.ts";
 import { type AttachmentKey, keyText } from "../../../lib/cni/mod.ts";
 
@@ -49,10 +55,7 @@ export class GarbageCollector {
   /** Tears down all of the network that is in no valid attachment. */
   async collect(
     args: CniRequest,
-    { signal, onReleased }: {
-      readonly signal: AbortSignal;
-      readonly onReleased: (key: AttachmentKey) => void;
-    },
+    { signal, onReleased }: GcOptions,
   ): Promise<void> {
     const { ipam, locks, networks, teardown } = this.#with;
     const request = parseGc(args);
@@ -145,11 +148,9 @@ export class GarbageCollector {
     valid: readonly AttachmentKey[],
     present: readonly Candidate[],
   ): Set<string> {
+    // Parsed, since one IPv6 address has many texts.
     const used = new Set(
-      this.#with.pods.list().flatMap(({ status }) =>
-        // Parsed, since one IPv6 address has many texts.
-        (status?.podIPs ?? []).map(({ ip }) => `${Address.tryParse(ip ?? "")}`)
-      ),
+      this.#with.pods.list().flatMap(podAddresses).map(String),
     );
     const inUse = present.filter(({ addresses }) =>
       valuesOf(addresses).some((address) => used.has(address.toString()))

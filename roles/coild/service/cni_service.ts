@@ -6,7 +6,7 @@ import {
   type Result,
 } from "../../../lib/cni/mod.ts";
 import type { CniRequest } from "../../../lib/plugin/mod.ts";
-import type { Attachments } from "../calls/attachments.ts";
+import type { Attachments, CallOptions } from "../calls/attachments.ts";
 import {
   type AddRequest,
   parseAdd,
@@ -45,10 +45,7 @@ export class CniService implements CniMethods {
   }
 
   /** Connects a pod; see `docs/architecture.md` for the steps. */
-  async add(
-    args: CniRequest,
-    { signal }: { signal: AbortSignal },
-  ): Promise<Result> {
+  async add(args: CniRequest, { signal }: CallOptions): Promise<Result> {
     const { attachments, locks, metrics, readiness, events } = this.#with;
     const request = parseAdd(args);
     attachments.accept(request);
@@ -72,10 +69,7 @@ export class CniService implements CniMethods {
   }
 
   /** Takes a pod off the network. Ignores what is already gone. */
-  async del(
-    args: CniRequest,
-    { signal }: { signal: AbortSignal },
-  ): Promise<void> {
+  async del(args: CniRequest, { signal }: CallOptions): Promise<void> {
     const key = parseKey(args);
     const { attachments, egress, locks } = this.#with;
     using held = new DisposableStack();
@@ -85,20 +79,14 @@ export class CniService implements CniMethods {
   }
 
   /** Compares a pod's network with what ADD made. */
-  async check(
-    args: CniRequest,
-    { signal }: { signal: AbortSignal },
-  ): Promise<void> {
+  async check(args: CniRequest, { signal }: CallOptions): Promise<void> {
     const { attachments, egress } = this.#with;
     const key = await attachments.check(args, { signal });
     await egress.check(key, { signal });
   }
 
   /** Releases what the runtime no longer has (CNI 1.1 GC). */
-  async gc(
-    args: CniRequest,
-    { signal }: { signal: AbortSignal },
-  ): Promise<void> {
+  async gc(args: CniRequest, { signal }: CallOptions): Promise<void> {
     const { attachments, egress } = this.#with;
     const onReleased = egress.forget.bind(egress);
     await attachments.gc(args, { signal, onReleased });
