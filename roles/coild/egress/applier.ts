@@ -10,6 +10,7 @@ const log = getLogger("egress");
 
 /** How a plan is applied. */
 export interface ApplyPlanOptions extends CallOptions {
+  readonly plane: EgressPlane;
   readonly client: {
     readonly attachment: Attachment;
     readonly gateways: readonly ClientGateway[];
@@ -19,44 +20,40 @@ export interface ApplyPlanOptions extends CallOptions {
   readonly freshMtu?: number | undefined;
 }
 
-/** Brings plans into pods' networks. */
-export class ClientApplier {
-  readonly #plane: EgressPlane;
-
-  constructor(plane: EgressPlane) {
-    this.#plane = plane;
+/**
+ * Brings a plan into a pod's network.
+ *
+ * @throws {FouUnsupportedError} which names the pod and its Egresses, when the kernel has no tunnels
+ */
+export async function applyPlan(
+  plan: ClientPlan,
+  { plane, client, ...options }: ApplyPlanOptions,
+): Promise<AppliedPlan> {
+  try {
+    await plane.prepare(plan.tunnelFamilies);
+    return await plane.apply(plan, options);
+  } catch (error) {
+    if (!(error instanceof FouUnsupportedError)) throw error;
+    const { attachment: { pod }, gateways } = client;
+    const names = gateways.map(({ name }) => `"${name}"`).join(", ");
+    throw new FouUnsupportedError(
+      `Cannot make pod "${pod.namespace}/${pod.name}" a client of Egress ${names}: ${error.message}`,
+      { cause: error },
+    );
   }
+}
 
-  /** @throws {FouUnsupportedError} which names the pod and its Egresses, when the kernel has no tunnels */
-  async apply(
-    plan: ClientPlan,
-    { client, ...options }: ApplyPlanOptions,
-  ): Promise<AppliedPlan> {
-    try {
-      await this.#plane.prepare(plan.tunnelFamilies);
-      return await this.#plane.apply(plan, options);
-    } catch (error) {
-      if (!(error instanceof FouUnsupportedError)) throw error;
-      const { attachment: { pod }, gateways } = client;
-      const names = gateways.map(({ name }) => `"${name}"`).join(", ");
-      throw new FouUnsupportedError(
-        `Cannot make pod "${pod.namespace}/${pod.name}" a client of Egress ${names}: ${error.message}`,
-        { cause: error },
-      );
-    }
-  }
-
-  /** Undoes a set-up that failed. Never throws. */
-  async takeBack(netns: Netns): Promise<void> {
-    try {
-      await this.#plane.clear({ netns });
-    } catch (err) {
-      log.error(
-        "Cannot undo a failed egress set-up; removing the pod's network",
-        {
-          err,
-        },
-      );
-    }
+/** Undoes a set-up that failed. Never throws. */
+export async function takeBack(
+  plane: EgressPlane,
+  netns: Netns,
+): Promise<void> {
+  try {
+    await plane.clear({ netns });
+  } catch (err) {
+    log.error(
+      "Cannot undo a failed egress set-up; removing the pod's network",
+      { err },
+    );
   }
 }

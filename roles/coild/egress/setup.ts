@@ -7,7 +7,7 @@ import { splitKey } from "../../../lib/kube/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
 import type { AttachmentKey } from "../../../lib/cni/mod.ts";
 import type { Announcer } from "../gateways/announcer.ts";
-import { ClientApplier } from "./applier.ts";
+import { applyPlan, takeBack } from "./applier.ts";
 import { ClientBook } from "../clients/client_book.ts";
 import { type ClientState, gatewaysOf } from "../clients/client_state.ts";
 import type { CallOptions, Connected } from "../calls/attachments.ts";
@@ -50,7 +50,6 @@ export class EgressSetup {
   readonly #with: EgressSetupOptions;
   readonly #book: ClientBook;
   readonly #planner: ClientPlanner;
-  readonly #applier: ClientApplier;
   readonly #endings: ConnectionEndings;
   readonly #namespaces = new SeenNamespaces();
   readonly #updates: ClientUpdates;
@@ -59,7 +58,6 @@ export class EgressSetup {
     this.#with = options;
     this.#book = new ClientBook(options.reports);
     this.#planner = new ClientPlanner(options);
-    this.#applier = new ClientApplier(options.plane);
     this.#endings = new ConnectionEndings(options, this.#namespaces);
     const { plane, health } = options;
     this.#updates = new ClientUpdates({
@@ -67,7 +65,6 @@ export class EgressSetup {
       health,
       book: this.#book,
       planner: this.#planner,
-      applier: this.#applier,
       endings: this.#endings,
       namespaces: this.#namespaces,
     });
@@ -179,10 +176,12 @@ export class EgressSetup {
     { netns, signal }: CallOptions & { readonly netns: Netns },
   ): Promise<void> {
     assertAddressed(attachment);
+    const { health, plane } = this.#with;
     const plan = this.#planner.plan(attachment, selection.gateways);
     const done = { plan, selection, isNew: true };
     try {
-      const { awaitsAddress } = await this.#applier.apply(plan, {
+      const { awaitsAddress } = await applyPlan(plan, {
+        plane,
         client: { attachment, gateways: selection.gateways },
         netns,
         signal,
@@ -190,12 +189,11 @@ export class EgressSetup {
       });
       this.#book.settle(attachment, { ...done, awaitsAddress });
     } catch (error) {
-      await this.#applier.takeBack(netns);
+      await takeBack(plane, netns);
       throw error;
     }
     this.#namespaces.note(attachment.key, netns);
-    const lost = lostOf(selection.gateways, this.#with.health);
-    this.#endings.noteLeft(attachment, lost);
+    this.#endings.noteLeft(attachment, lostOf(selection.gateways, health));
   }
 
   /** Makes a pod what the annotations say: {@linkcode ClientUpdates.update}. */

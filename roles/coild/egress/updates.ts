@@ -26,7 +26,7 @@ import {
 } from "../gateways/chosen_gateways.ts";
 import { keepChoices } from "../gateways/kept_choices.ts";
 import { fillIn, unknownGateways } from "../gateways/unknown_egresses.ts";
-import type { ClientApplier } from "./applier.ts";
+import { applyPlan } from "./applier.ts";
 import type { ConnectionEndings } from "./endings.ts";
 import { firstStep } from "./first_step.ts";
 import type { AppliedPlan, EgressPlane } from "./plane.ts";
@@ -41,7 +41,6 @@ export interface ClientUpdatesOptions {
   readonly health: GatewayHealthView;
   readonly book: ClientBook;
   readonly planner: ClientPlanner;
-  readonly applier: ClientApplier;
   readonly endings: ConnectionEndings;
   readonly namespaces: SeenNamespaces;
 }
@@ -236,28 +235,22 @@ export class ClientUpdates {
       kind: "unsettled",
       gateways: byName(gateways),
     });
-    const plan = this.#with.planner.plan(attachment, gateways);
+    const { book, plane, planner } = this.#with;
+    const plan = planner.plan(attachment, gateways);
+    const options = { netns, signal };
     let applied: AppliedPlan;
     try {
       const client = { attachment, gateways };
-      applied = await this.#with.applier.apply(plan, { client, netns, signal });
+      applied = await applyPlan(plan, { plane, client, ...options });
     } catch (error) {
       if (!(error instanceof FouUnsupportedError)) throw error;
       const closed = gateways.map((gateway) => ({ ...gateway, service: {} }));
-      const options = { netns, signal };
-      await this.#with.plane.apply(
-        this.#with.planner.plan(attachment, closed),
-        options,
-      );
+      await plane.apply(planner.plan(attachment, closed), options);
       throw error;
     }
     const known = { ...selection, gateways };
     const { awaitsAddress } = applied;
-    this.#with.book.settle(attachment, {
-      plan,
-      selection: known,
-      awaitsAddress,
-    });
+    book.settle(attachment, { plan, selection: known, awaitsAddress });
     if (awaitsAddress) return applied;
     log.info("Updated an egress client", {
       ...attachment.pod,
