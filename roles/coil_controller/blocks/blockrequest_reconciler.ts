@@ -8,16 +8,11 @@ import {
   failedStatus,
   outOfBlocksMessage,
   type Pool,
-  type PoolOverlapReport,
   REASON_OUT_OF_BLOCKS,
   REASON_POOL_NOT_FOUND,
   REASON_POOL_PAUSED,
 } from "../../../lib/api/mod.ts";
-import {
-  type AllocateBlockOptions,
-  BlockRefusedError,
-  OutOfBlocksError,
-} from "../../../lib/ipam/mod.ts";
+import { BlockRefusedError, OutOfBlocksError } from "../../../lib/ipam/mod.ts";
 import {
   KubeApiError,
   type KubeClient,
@@ -29,6 +24,7 @@ import { getLogger } from "../../../lib/telemetry/mod.ts";
 import { nodeAddressesText } from "./node_addresses.ts";
 import { isSettled } from "../ipam/transform.ts";
 import { type NodeLimit, NodeLimitError } from "./node_limit.ts";
+import type { Pools } from "./pools.ts";
 import type { RequestBlocks } from "./request_blocks.ts";
 import { readPool } from "../pools/read_pool.ts";
 
@@ -48,27 +44,13 @@ export const REASON_NODE_LIMIT = "node block limit";
 /** A status that is lost to other writers again and again is retried by the queue, with growing delays. */
 const MAX_STATUS_ATTEMPTS = 5;
 
-/** Allocates blocks from pools. */
-export interface PoolAllocator {
-  /**
-   * Returns the name of the block of the pool for the request, a new one
-   * unless an earlier attempt made it.
-   *
-   * @throws {OutOfBlocksError} when the pool has no block left
-   * @throws {BlockRefusedError} when the API server will not have such a block
-   */
-  allocate(pool: Pool, options: AllocateBlockOptions): Promise<string>;
-  /** What others have of the pool, if anything. */
-  overlap(pool: string): PoolOverlapReport | undefined;
-}
-
 export interface BlockRequestReconcilerOptions {
   readonly client: KubeClient;
   readonly requests: Store<BlockRequest>;
   readonly pools: Store<AddressPool>;
   readonly nodes: Store<V1Node>;
   readonly answers: RequestBlocks;
-  readonly allocator: PoolAllocator;
+  readonly allocator: Pick<Pools, "allocate" | "overlap">;
   readonly limit: Pick<NodeLimit, "take">;
   /** A request has its answer. */
   readonly onAnswered?: (request: BlockRequest, answer: Answer) => void;

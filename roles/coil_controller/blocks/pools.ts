@@ -29,7 +29,6 @@ import {
 import { POOL_LABEL, REQUEST_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { PoolBook } from "../pools/addresspool_reconciler.ts";
-import type { PoolAllocator } from "./blockrequest_reconciler.ts";
 import type { IpamMetrics } from "../ipam/metrics.ts";
 import { addressesOf, type CachedBlock } from "../ipam/transform.ts";
 
@@ -50,7 +49,7 @@ export interface PoolsOptions {
 }
 
 /** The pool manager over the API server: blocks are listed from the informer and created live. */
-export class Pools implements PoolBook, PoolAllocator, BlockStore {
+export class Pools implements PoolBook, BlockStore {
   readonly #options: PoolsOptions;
   readonly #manager: PoolManager;
   readonly #known = new Map<string, Pool>();
@@ -174,6 +173,13 @@ export class Pools implements PoolBook, PoolAllocator, BlockStore {
     this.#options.metrics.dropPool(pool);
   }
 
+  /**
+   * Returns the name of the block of the pool for the request, a new one
+   * unless an earlier attempt made it.
+   *
+   * @throws {OutOfBlocksError} when the pool has no block left
+   * @throws {BlockRefusedError} when the API server will not have such a block
+   */
   async allocate(pool: Pool, options: AllocateBlockOptions): Promise<string> {
     this.#learn(pool);
     try {

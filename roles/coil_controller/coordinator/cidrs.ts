@@ -8,17 +8,8 @@ export type Cidrs =
   | { readonly cidrs: readonly string[] }
   | { readonly unknown: string };
 
-/** As far as they are needed. */
-export type Sources = Pick<
-  Lookup,
-  | "kubeadm"
-  | "manager"
-  | "cilium"
-  | "ciliumPools"
-  | "calico"
-  | "pools"
-  | "serviceCidrs"
->;
+/** What the API server has of the cluster's networks. */
+export type Sources = Pick<Lookup, keyof Lookup>;
 
 const OF_THE_CLUSTER =
   "neither ConfigMap kube-system/kubeadm-config nor a pod of kube-controller-manager has it";
