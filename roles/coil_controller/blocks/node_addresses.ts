@@ -2,9 +2,9 @@ import { ADDRESS_BLOCKS, internalAddresses } from "../../../lib/api/mod.ts";
 import { sleep } from "../../../lib/async/mod.ts";
 import { valuesOf } from "../../../lib/inet/mod.ts";
 import {
-  KubeApiError,
   type KubeClient,
   type Store,
+  unlessGone,
   type V1Node,
 } from "../../../lib/kube/mod.ts";
 import { NODE_ADDRESSES_ANNOTATION } from "../../../lib/names/mod.ts";
@@ -46,15 +46,11 @@ export class NodeAddressKeeper {
       const { name = "", uid } = block.metadata;
       const text = nodeAddressesText(nodes.get(node));
       const annotations = { [NODE_ADDRESSES_ANNOTATION]: text };
-      try {
-        await client.patch(ADDRESS_BLOCKS, { name, signal }, {
-          metadata: { uid, annotations },
-        }, { kind: "merge" });
-      } catch (error) {
-        // Gone, or another block of that name, which comes by itself.
-        if (!(error instanceof KubeApiError)) throw error;
-        if (!error.isNotFound && !error.isConflict) throw error;
-      }
+      const patch = { metadata: { uid, annotations } };
+      // Another block of that name comes by itself.
+      await unlessGone(() =>
+        client.patch(ADDRESS_BLOCKS, { name, signal }, patch, { kind: "merge" })
+      );
       await sleep(PACE_MS, { signal });
     }
   }
