@@ -64,7 +64,8 @@ export class VpcSweep {
         await sleep(waitMs, { signal, clock: this.#clock });
       }
     } finally {
-      metrics.ended();
+      // Another process leads now, and looks.
+      metrics.loose.reset();
     }
   }
 
@@ -78,7 +79,7 @@ export class VpcSweep {
       "status": ["available"],
     }, { signal });
     const loose = list.filter((eni) => isLoose(eni, cluster));
-    metrics.looked(cluster, loose.length);
+    metrics.loose.set({ cluster }, loose.length);
     const ids = loose.map(({ networkInterfaceId }) => networkInterfaceId);
     const due = new Set(this.#loose.look(ids, nowMs));
     for (const eni of loose) {
@@ -103,7 +104,7 @@ export class VpcSweep {
       if (error instanceof AwsError && error.isNotFound) return;
       throw error;
     }
-    this.#options.metrics.deleted();
+    this.#options.metrics.deleted.inc();
     const instance = tags[ENI_INSTANCE_TAG];
     log.info("Deleted a detached ENI", { id, subnet, instance });
   }
@@ -111,7 +112,7 @@ export class VpcSweep {
   /** What fails is tried again at the next look. */
   #note(err: unknown, signal: AbortSignal): void {
     signal.throwIfAborted();
-    this.#options.metrics.failed();
+    this.#options.metrics.errors.inc();
     if (!this.#failures.passes(err)) return;
     log.error("Cannot delete detached ENIs; retrying", { err });
   }
