@@ -25,22 +25,18 @@ const LABELS = {
   [APP_NAME_LABEL]: APP_NAME,
 };
 
+export interface EgressAccessOptions {
+  readonly client: KubeClient;
+  readonly cluster: EgressCluster;
+  readonly applier: EgressApplier;
+}
+
 /** Who the gateways of a namespace are, and what they may do there. */
 export class EgressAccess {
-  readonly #client: KubeClient;
-  readonly #cluster: EgressCluster;
-  readonly #applier: EgressApplier;
+  readonly #with: EgressAccessOptions;
 
-  constructor(
-    { client, cluster, applier }: {
-      readonly client: KubeClient;
-      readonly cluster: EgressCluster;
-      readonly applier: EgressApplier;
-    },
-  ) {
-    this.#client = client;
-    this.#cluster = cluster;
-    this.#applier = applier;
+  constructor(options: EgressAccessOptions) {
+    this.#with = options;
   }
 
   /** Makes the service account, and lets it report in the status of the namespace's Egresses. */
@@ -50,8 +46,8 @@ export class EgressAccess {
   ): Promise<void> {
     await this.#ensureAccount(namespace, signal);
     const name = EGRESS_ROLE_BINDING;
-    const { roleBindings } = this.#cluster;
-    await this.#applier.apply(ROLE_BINDINGS, {
+    const { roleBindings } = this.#with.cluster;
+    await this.#with.applier.apply(ROLE_BINDINGS, {
       namespace,
       name,
       plan: {
@@ -76,8 +72,8 @@ export class EgressAccess {
   /** One that is there is left as it is: it may have been given pull secrets. */
   async #ensureAccount(namespace: string, signal: AbortSignal): Promise<void> {
     const name = EGRESS_SERVICE_ACCOUNT;
-    if (this.#cluster.accounts.store.get(`${namespace}/${name}`)) return;
-    await this.#client.patch(
+    if (this.#with.cluster.accounts.store.get(`${namespace}/${name}`)) return;
+    await this.#with.client.patch(
       SERVICE_ACCOUNTS,
       { namespace, name, signal },
       { metadata: { labels: LABELS } },
@@ -87,11 +83,11 @@ export class EgressAccess {
 
   /** Takes the right to report away from a namespace that no longer has an Egress. */
   async reconcile(namespace: string, signal: AbortSignal): Promise<void> {
-    if (this.#cluster.liveEgresses(namespace).length > 0) return;
+    if (this.#with.cluster.liveEgresses(namespace).length > 0) return;
     const name = EGRESS_ROLE_BINDING;
     // mutate: only frees memory; what is not there is applied anyway.
-    this.#applier.forget(ROLE_BINDINGS, { namespace, name });
-    const { store } = this.#cluster.roleBindings;
+    this.#with.applier.forget(ROLE_BINDINGS, { namespace, name });
+    const { store } = this.#with.cluster.roleBindings;
     const binding = store.get(`${namespace}/${name}`);
     const labels = binding?.metadata?.labels ?? {};
     const isOurs = Object.entries(LABELS).every(([k, v]) => labels[k] === v);
@@ -99,7 +95,7 @@ export class EgressAccess {
     const uid = binding?.metadata?.uid;
     const preconditions = { uid };
     const target = { namespace, name, preconditions, signal };
-    await deleteIfThere(this.#client, ROLE_BINDINGS, target);
+    await deleteIfThere(this.#with.client, ROLE_BINDINGS, target);
     log.info("Namespace no longer has an Egress; deleted its role binding", {
       namespace,
     });

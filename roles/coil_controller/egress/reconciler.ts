@@ -2,7 +2,6 @@ import {
   type Egress,
   EGRESSES,
   type EgressProblem,
-  type EgressStatus,
   egressStatus,
   egressStatusEquals,
   isEgressStatusNews,
@@ -193,7 +192,8 @@ export class EgressReconciler {
       pods: cluster.pods.store,
       signal,
     });
-    const status = egressStatus({ ...egress, ...withStatus(before) }, {
+    const known = { ...egress, ...before && { status: before } };
+    const status = egressStatus(known, {
       ...(deployment === undefined ? {} : { workload: workloadOf(deployment) }),
       problems: [
         ...(common === undefined ? [] : [common]),
@@ -250,10 +250,4 @@ function attempter(failures: Failure[]) {
       return undefined;
     }
   };
-}
-
-function withStatus(
-  status: EgressStatus | undefined,
-): { readonly status?: EgressStatus } {
-  return status === undefined ? {} : { status };
 }
