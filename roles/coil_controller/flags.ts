@@ -1,6 +1,7 @@
 import {
   defineFlags,
   type FlagSpec,
+  type FlagValues,
   ignoredFlags,
   LOGGING_FLAGS,
   type LoggingChoice,
@@ -143,16 +144,8 @@ const FLAGS = defineFlags({
 /** The flags of coil-controller, for documentation and completion. */
 export const CONTROLLER_FLAGS: FlagSpec = FLAGS;
 
-/** Replacement of a default. */
-interface Preset {
-  readonly "enable-ipam"?: boolean;
-  readonly "enable-egress"?: boolean;
-  readonly "metrics-addr"?: string;
-  readonly "health-addr"?: string;
-}
-
 /** Upstream's two controllers are this one with other defaults. */
-const PRESETS: Readonly<Record<string, Preset>> = {
+const PRESETS: Readonly<Record<string, Partial<FlagValues<typeof FLAGS>>>> = {
   "coil-ipam-controller": { "enable-egress": false },
   "coil-egress-controller": {
     "enable-ipam": false,
@@ -196,20 +189,19 @@ export function parseControllerFlags(
 ): ControllerOptions {
   const { values, given } = parseFlags(FLAGS, args, info);
   const preset = PRESETS[info.program] ?? {};
-  const isOn = (flag: "enable-ipam" | "enable-egress") =>
-    given.has(flag) ? values[flag] : preset[flag] ?? values[flag];
-  const addressOf = (flag: "metrics-addr" | "health-addr") =>
+  const ownOf = <F extends keyof typeof values>(flag: F) =>
     given.has(flag) ? values[flag] : preset[flag] ?? values[flag];
   return {
     logging: loggingChoice(values, given),
-    metricsAddress: addressOf("metrics-addr"),
+    metricsAddress: ownOf("metrics-addr"),
     metricsAuth: values["metrics-auth"],
-    healthAddress: addressOf("health-addr"),
+    healthAddress: ownOf("health-addr"),
     gcIntervalMs: values["gc-interval"],
     nodeGraceMs: values["node-grace"],
-    enableIpam: isOn("enable-ipam"),
-    enableEgress: isOn("enable-egress"),
-    namespaceEgress: isOn("enable-egress") && values["enable-namespace-egress"],
+    enableIpam: ownOf("enable-ipam"),
+    enableEgress: ownOf("enable-egress"),
+    namespaceEgress: ownOf("enable-egress") &&
+      values["enable-namespace-egress"],
     enableCoordinator: values["enable-coordinator"],
     vpcSweepCluster: values["vpc-sweep-cluster"],
     leaseNamespace: values["lease-namespace"],
