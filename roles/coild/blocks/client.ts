@@ -18,6 +18,7 @@ import {
   Informer,
   KubeApiError,
   type KubeClient,
+  unlessGone,
 } from "../../../lib/kube/mod.ts";
 import { FINALIZER, NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
@@ -152,18 +153,12 @@ export class BlockClient implements BlockSource {
     { signal }: { signal: AbortSignal },
   ): Promise<void> {
     const { name, uid } = block;
-    try {
-      await this.#client.delete(ADDRESS_BLOCKS, {
-        name,
-        preconditions: { uid },
-        signal,
-      });
+    const target = { name, preconditions: { uid }, signal };
+    // Another block of that name is not ours to release.
+    await unlessGone(async () => {
+      await this.#client.delete(ADDRESS_BLOCKS, target);
       await this.#dropFinalizer(block, signal);
-    } catch (error) {
-      // Gone, or another block of that name, which is not ours to release.
-      if (!(error instanceof KubeApiError)) throw error;
-      if (!error.isNotFound && !error.isConflict) throw error;
-    }
+    });
     this.#looks.released(name);
   }
 

@@ -19,6 +19,7 @@ import {
   Controller,
   KubeApiError,
   type KubeClient,
+  unlessGone,
 } from "../../../lib/kube/mod.ts";
 import { NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
@@ -269,22 +270,13 @@ export class BlockRequests {
 
   async #delete(request: BlockRequest, signal: AbortSignal): Promise<void> {
     const uid = uidOf(request);
-    try {
-      await this.#client.delete(BLOCK_REQUESTS, {
-        name: request.metadata.name ?? "",
-        preconditions: { uid },
-        signal,
-      });
-    } catch (error) {
-      // Gone, or another object of that name: either way not this one.
-      if (!(error instanceof KubeApiError)) throw error;
-      if (!error.isNotFound && !error.isConflict) throw error;
-    }
+    const { name = "" } = request.metadata;
+    const target = { name, preconditions: { uid }, signal };
+    await unlessGone(() => this.#client.delete(BLOCK_REQUESTS, target));
     // mutate: only frees memory.
     this.#spent.delete(uid);
     // mutate: only frees memory.
     this.#late.delete(uid);
-    const { name = "" } = request.metadata;
     const seen = this.#seen.get(name);
     // mutate: only frees memory; a name that is tried first for it is as good.
     if (seen !== undefined && uidOf(seen) === uid) this.#seen.delete(name);
