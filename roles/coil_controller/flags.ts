@@ -154,7 +154,6 @@ const PRESETS: Readonly<Record<string, Partial<FlagValues<typeof FLAGS>>>> = {
   },
 };
 
-/** coil-controller's options from its command line. */
 export interface ControllerOptions {
   readonly logging: LoggingChoice;
   readonly metricsAddress: string;

@@ -83,7 +83,6 @@ const FLAGS = defineFlags({
 /** The flags of coil-egress, for documentation and completion. */
 export const EGRESS_FLAGS: FlagSpec = FLAGS;
 
-/** coil-egress' options from its command line. */
 export interface EgressOptions {
   readonly logging: LoggingChoice;
   readonly fouPort: number;

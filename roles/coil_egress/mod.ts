@@ -160,7 +160,6 @@ export async function runGateway(
   await tasks.wait();
 }
 
-/** Makes the parts and ties them to each other. */
 function connect(parts: GatewayDependencies, stack: AsyncDisposableStack) {
   const { options, identity, client, registry } = parts;
   const user = options.announceUser;

@@ -21,7 +21,6 @@ const ANNOUNCE_LIMITS = {
   idleMs: 150_000,
 };
 
-/** What answers the requests. */
 export interface ServedGateway {
   readonly options: EgressOptions;
   readonly registry: Registry;
@@ -33,7 +32,6 @@ export interface ServedGateway {
   readonly translated: TranslatedSources;
 }
 
-/** Starts the servers. */
 export function serve(gateway: ServedGateway, tasks: TaskGroup): void {
   const { options, registry, lifecycle, metrics } = gateway;
   const { reviews, admission, losses, translated } = gateway;

@@ -35,7 +35,6 @@ const FLAGS = defineFlags({
 /** The flags of coil-router, for documentation and completion. */
 export const ROUTER_FLAGS: FlagSpec = FLAGS;
 
-/** coil-router's options from its command line. */
 export interface RouterOptions {
   readonly logging: LoggingChoice;
   readonly metricsAddress: string;

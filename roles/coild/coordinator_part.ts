@@ -34,7 +34,6 @@ export interface CoordinatorPart {
   listen(signal: AbortSignal): Promise<{ readonly finished: Promise<void> }>;
 }
 
-/** Makes the parts and ties them to each other. */
 export function connectCoordinator(
   dependencies: NodeDependencies,
 ): CoordinatorPart {

@@ -36,7 +36,6 @@ export interface EgressPart {
   readonly loops: Loops;
 }
 
-/** Dependencies of egress. */
 export interface EgressDependencies extends NodeDependencies {
   readonly attachments: Attachments;
   /** The network inside pods. */
@@ -109,7 +108,6 @@ function followGateways(
   };
 }
 
-/** Makes the parts and ties them to each other. */
 export function connectEgress(dependencies: EgressDependencies): EgressPart {
   const { attachments, client, events, kubeMetrics, locks } = dependencies;
   const { metrics, nodeName, options, plane, pods, stack } = dependencies;

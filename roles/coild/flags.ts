@@ -195,7 +195,6 @@ const FLAGS = defineFlags({
 /** The flags of coild, for documentation and completion. */
 export const COILD_FLAGS: FlagSpec = FLAGS;
 
-/** coild's options from its command line. */
 export interface CoildOptions {
   readonly logging: LoggingChoice;
   readonly metricsAddress: string;

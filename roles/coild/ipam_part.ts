@@ -40,7 +40,6 @@ import type { Supply } from "./blocks/supply.ts";
 /** What the network outside routes to the node anyway. */
 const NO_EXPORT: RouteSink = { sync: () => Promise.resolve() };
 
-/** Dependencies of a supply. */
 export interface SupplyContext {
   readonly node: NodeSource;
   readonly network: PodNetwork;
@@ -150,7 +149,6 @@ function openIpam(
   );
 }
 
-/** Makes the parts and ties them to each other. */
 function connect(
   dependencies: NodeDependencies,
   supplyOf: (context: SupplyContext) => Supply,

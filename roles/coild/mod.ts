@@ -138,7 +138,6 @@ function socketFilesOf(socketPath: string): string[] {
   return [lockFileOf(socketPath), socketPath + PLUGIN_SOCKET_SUFFIX];
 }
 
-/** Makes the parts and ties them to each other. */
 async function connect(
   { options, plane, lookMs }: Start,
   { nodeName, stack }: {
@@ -290,7 +289,6 @@ async function listen(
   ];
 }
 
-/** Runs all loops until the signal. */
 async function work(parts: Connected, signal: AbortSignal): Promise<void> {
   const { calls, coordinator, egress, events, node, pods, recorder } = parts;
   await using tasks = new TaskGroup({ signal });

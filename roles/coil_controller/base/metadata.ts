@@ -2,7 +2,6 @@ import { type Egress, egressLabels } from "../../../lib/api/mod.ts";
 import type { OwnerReference } from "../../../lib/kube/mod.ts";
 import { GROUP_VERSION } from "../../../lib/names/mod.ts";
 
-/** Planned metadata of an object. */
 export interface PlannedMetadata {
   readonly labels: Readonly<Record<string, string>>;
   readonly ownerReferences: readonly OwnerReference[];

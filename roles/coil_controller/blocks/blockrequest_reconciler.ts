@@ -57,7 +57,6 @@ export interface BlockRequestReconcilerOptions {
   readonly now?: () => Date;
 }
 
-/** Answer to a request. */
 export type Answer =
   | { readonly result: "allocated"; readonly block: string }
   | {

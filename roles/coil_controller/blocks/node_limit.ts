@@ -12,7 +12,6 @@ const PODS_TTL_MS = 5 * 60_000;
 /** By then every cache has seen a new block. */
 const MEMORY_MS = 60_000;
 
-/** Dependencies of {@linkcode NodeLimit}. */
 export interface NodeLimitOptions {
   readonly client: Pick<KubeClient, "tryGet">;
   /** All blocks, with the index "node". */

@@ -22,7 +22,6 @@ export interface ApplyOptions extends NamespacedName {
   readonly signal: AbortSignal;
 }
 
-/** The result. */
 export interface Applied<T> {
   /** The object as it is now; absent when it is the one that watches know. */
   readonly object?: T;

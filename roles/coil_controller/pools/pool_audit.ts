@@ -34,7 +34,6 @@ const MOST_PODS = 100;
 /** After so many pods other work has its turn: there may be 150,000. */
 const PODS_AT_ONCE = 1_000;
 
-/** A finding of {@linkcode PoolAudit}. */
 export interface PoolFinding extends Finding {
   readonly code: AddressFindingCode;
 }

@@ -7,7 +7,6 @@ import type { PodFacts } from "../cluster/pod_source.ts";
 import type { PodAnnouncement } from "./announcement.ts";
 import type { NamespacedName } from "../../../lib/names/mod.ts";
 
-/** Result of ADD. */
 export interface Connected extends Attachment {
   readonly result: Result;
   /** The interface's MTU, where this call made it and nothing was there before; absent where that is not known. */

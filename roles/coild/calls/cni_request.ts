@@ -21,7 +21,6 @@ import type { NamespacedName } from "../../../lib/names/mod.ts";
  */
 const POD_ANNOTATIONS_CAPABILITY = "io.kubernetes.cri.pod-annotations";
 
-/** An ADD, parsed. */
 export interface AddRequest extends AttachmentKey {
   readonly netns: string;
   readonly network: string;
@@ -162,7 +161,6 @@ export function requireChained({ chained }: Pick<AddRequest, "chained">): void {
   );
 }
 
-/** A GC, parsed. */
 export interface GcRequest {
   readonly network: string;
   /** The attachments that stay. */

@@ -33,7 +33,6 @@ const log = getLogger("vpc");
 /** Between attempts at the start; what calls of AWS wait by themselves comes on top. */
 const START = { initialMs: 500, maxMs: 30_000 };
 
-/** How a {@linkcode NodeAccount} works. */
 export interface NodeAccountOptions {
   readonly options: VpcOptions;
   readonly env: Pick<Deno.Env, "get">;

@@ -31,7 +31,6 @@ function count(fallback: number, help: string) {
   return { type: "int", default: fallback, min: 0, max: MANY, help } as const;
 }
 
-/** The types of the flags. */
 export type VpcFlags = {
   readonly "vpc-mode": EnumFlag<VpcOptions["mode"]>;
   readonly "ip-family": EnumFlag<IpFamily>;
@@ -55,7 +54,6 @@ export type VpcFlags = {
   readonly "introspection-addr": StringFlag;
 };
 
-/** Flags of addresses of the VPC. */
 export const VPC_FLAGS: VpcFlags = {
   "vpc-mode": {
     type: "enum",

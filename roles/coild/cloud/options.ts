@@ -1,6 +1,5 @@
 import type { Family, Prefix } from "../../../lib/inet/mod.ts";
 
-/** Options of addresses of the VPC. */
 export interface VpcOptions {
   /** `auto`: prefixes where the instance type has them. */
   readonly mode: "auto" | "prefix" | "address";

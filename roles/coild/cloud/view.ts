@@ -15,7 +15,6 @@ import {
 } from "../../../lib/vpc/mod.ts";
 import type { Sight } from "./sight.ts";
 
-/** EC2's list of ENIs. */
 export interface Ec2Look {
   readonly enis: readonly NetworkInterface[];
   /** When it was asked for. */

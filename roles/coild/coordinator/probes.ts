@@ -1,7 +1,6 @@
 import type { Probes } from "../../../lib/coordinator/mod.ts";
 import type { ProbeKind, ProbeResult } from "./metrics.ts";
 
-/** Receives how a probe ended, and when. */
 export interface ProbeRecords {
   probed(kind: ProbeKind, result: ProbeResult, elapsedMs: number): void;
 }

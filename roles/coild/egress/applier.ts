@@ -8,7 +8,6 @@ import type { AppliedPlan, EgressPlane } from "./plane.ts";
 
 const log = getLogger("egress");
 
-/** How a plan is applied. */
 export interface ApplyPlanOptions extends CallOptions {
   readonly plane: EgressPlane;
   readonly client: {

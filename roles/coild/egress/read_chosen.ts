@@ -8,7 +8,6 @@ import {
 import { keepChoices } from "../gateways/kept_choices.ts";
 import type { EgressPlane } from "./plane.ts";
 
-/** Where to read. */
 export interface ReadChosenOptions {
   readonly gateways: readonly ClientGateway[];
   readonly netns: Netns;

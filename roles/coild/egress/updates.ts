@@ -45,7 +45,6 @@ export interface ClientUpdatesOptions {
   readonly namespaces: SeenNamespaces;
 }
 
-/** Outcome of an update. */
 export type UpdateOutcome =
   | "done"
   /** The first step is done; the next update does more. */

@@ -24,7 +24,6 @@ export interface RouteRepairOptions {
   readonly reports: Pick<RepairReports, "repaired">;
 }
 
-/** The result of a repair of pods. */
 export interface PodRepair {
   /** How many pods lacked something and have it now. */
   readonly repaired: number;

@@ -14,7 +14,6 @@ import {
 } from "../../../lib/ipam/mod.ts";
 import { AddressError, type AddressFinding } from "../base/errors.ts";
 
-/** Input of an explanation. */
 export interface AddressContext {
   readonly pod: NamespacedName;
   readonly pool: string;

@@ -61,14 +61,12 @@ export interface IpamSources {
   readonly teardown: { readonly pending: number };
 }
 
-/** The counts about egress. */
 export interface EgressFigures {
   readonly clients: number;
   /** Clients that something is wrong with, by what it is. */
   readonly conditions: ReadonlyMap<string, number>;
 }
 
-/** Sources of the other gauges. */
 export interface MetricSources {
   readonly readiness: { readonly isReady: boolean };
   readonly egress?: EgressFigures | undefined;

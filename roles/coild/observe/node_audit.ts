@@ -16,7 +16,6 @@ import {
 } from "../../../lib/telemetry/mod.ts";
 import type { NodeEvents } from "./node_events.ts";
 
-/** The reason of the Event. */
 const INCONSISTENT_REASON = "AddressesInconsistent";
 
 export interface NodeAuditOptions {

@@ -15,7 +15,6 @@ const SAME_MS = 500;
 /** After the first ones, one log record covers all repairs within this time. */
 const LOG_MS = 60_000;
 
-/** The reason of the Event. */
 const REPAIRED_REASON = "NodeNetworkRepaired";
 
 export interface RepairReportsOptions {

@@ -22,7 +22,6 @@ const log = getLogger("gc");
 /** How long one call may take: ADDs of what it looks at wait for it. */
 const RELEASE_MS = 8_000;
 
-/** The reason of the Event. */
 const FREED_REASON = "LeakedAddressesFreed";
 
 /** Attachments that one Event names: with both families, its message has room for these. */

@@ -26,7 +26,6 @@ export interface ListedAttachment extends AttachmentKey {
   readonly generation: number | undefined;
 }
 
-/** Input of the background work. */
 interface Remainder {
   readonly held: DisposableStack;
   readonly cutOff: CutOff | undefined;
@@ -39,7 +38,6 @@ interface Remainder {
   readonly isUndo?: boolean | undefined;
 }
 
-/** How a teardown begins. */
 interface TeardownStart {
   readonly pod?: NamespacedName;
 }

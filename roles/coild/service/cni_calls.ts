@@ -19,7 +19,6 @@ import type { MethodName } from "./method_names.ts";
 /** For calls that were ended to say so, and to undo what they did. */
 export const LAST_WORDS_MS = 200;
 
-/** Context of a call. */
 export interface CallContext {
   /** Aborted when the caller no longer waits for the answer. */
   readonly signal: AbortSignal;

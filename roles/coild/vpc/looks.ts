@@ -15,7 +15,6 @@ const IMDS_SOON = { initialMs: 100, maxMs: 2_000 };
 /** ENIs without an instance are looked for so long after the start, for what an earlier process has begun. */
 const START_MS = 15_000;
 
-/** Settings of {@linkcode CloudLooks}, and the parts it uses. */
 export interface CloudLooksOptions {
   readonly account: NodeAccount;
   /** Gets what is seen. */

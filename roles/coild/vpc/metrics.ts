@@ -20,7 +20,6 @@ const ACTIONS: readonly Action["kind"][] = [
   "unassign",
 ];
 
-/** Figures read at each scrape. */
 export interface VpcFigures {
   /** ENIs that the instance has. */
   readonly eniCount: number;
@@ -31,7 +30,6 @@ export interface VpcFigures {
   readonly waiting: number;
 }
 
-/** Metrics of the node's ENIs. */
 export class VpcMetrics {
   readonly #requests: Counter<"call" | "result">;
   readonly #seconds: Histogram<"call">;

@@ -15,7 +15,6 @@ const log = getLogger("vpc");
 /** How long a stop waits for calls that were sent, within the grace of the daemon. */
 const STOP_MS = 20_000;
 
-/** Settings of {@linkcode PlanCalls}, and the parts it uses. */
 export interface PlanCallsOptions {
   readonly account: NodeAccount;
   readonly view: CloudView;

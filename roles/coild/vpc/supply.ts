@@ -25,7 +25,6 @@ import { VpcSource } from "./source.ts";
 /** How long a block must have been empty before it goes back. */
 const RETURN_DELAY_MS = 30_000;
 
-/** Settings of the supply of VPC addresses, and the parts it uses. */
 export interface VpcSupplyOptions {
   readonly vpc: VpcOptions;
   readonly host: HostPort;

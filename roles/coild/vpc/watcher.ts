@@ -13,7 +13,6 @@ const log = getLogger("vpc");
 /** After a failure. What calls of AWS wait by themselves comes on top. */
 const FAILURE = { initialMs: 500, maxMs: 30_000 };
 
-/** How a {@linkcode Watcher} looks. */
 export interface WatcherOptions {
   /** What is looked at, for logs. */
   readonly what: string;

@@ -5,7 +5,6 @@ const THROTTLED_MS = 300_000;
 /** Calls that are needed are made again sooner; of one that is not, it may have been allowed since. */
 const DENIED_MS = 600_000;
 
-/** Problems with AWS calls. */
 export interface CallTroubles {
   /** Rights that were missing when their calls were last made, in the last minutes; for example "ec2:CreateTags". */
   readonly denied: readonly string[];

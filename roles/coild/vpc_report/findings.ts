@@ -4,7 +4,6 @@ import type { AddressFinding } from "../base/errors.ts";
 import type { FleetView } from "../vpc/fleet_view.ts";
 import type { CallTroubles } from "./calls_record.ts";
 
-/** Input of a finding. */
 export interface FindingFacts {
   readonly view: FleetView | undefined;
   readonly troubles: CallTroubles;

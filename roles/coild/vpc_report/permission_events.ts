@@ -4,10 +4,8 @@ import type { NodeEvents } from "../observe/node_events.ts";
 /** A call that is refused again within this time makes no Event. */
 const AGAIN_MS = 10 * 60_000;
 
-/** The reason of the Event. */
 const DENIED_REASON = "MissingPermissions";
 
-/** How {@linkcode PermissionEvents} work. */
 export interface PermissionEventsOptions {
   readonly nodeEvents: Pick<NodeEvents, "record">;
   /** Milliseconds that never go back; replaced in tests. */

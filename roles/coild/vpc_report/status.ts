@@ -11,7 +11,6 @@ import { type Eni, grantEni } from "../../../lib/vpc/mod.ts";
 import type { FleetView } from "../vpc/fleet_view.ts";
 import type { CallTroubles } from "./calls_record.ts";
 
-/** Input of a VPCNode's status. */
 export interface StatusFacts {
   /** Undefined until it is known which instance this is. */
   readonly view: FleetView | undefined;

@@ -24,7 +24,6 @@ const COUNTS_MS = 60_000;
 const READ_MS = 600_000;
 const REQUEST_TIMEOUT_MS = 10_000;
 
-/** How a {@linkcode VpcNodeKeeper} works. */
 export interface VpcNodeKeeperOptions {
   readonly client: Pick<KubeClient, "tryGet" | "create" | "patch">;
   /** The Node as it is; undefined while there is none, or before it was seen. */
