@@ -42,7 +42,7 @@ import { type EgressPlane, KERNEL_PLANE } from "./egress/plane.ts";
 import { type CoildOptions, parseCoildFlags } from "./flags.ts";
 import { connectPools } from "./pools_part.ts";
 import { CoildMetrics } from "./observe/metrics.ts";
-import type { NodeDependencies } from "./node_part.ts";
+import type { NodeDependencies, NodePart } from "./node_part.ts";
 import { PodEvents } from "./observe/pod_events.ts";
 import { CallsInFlight, onLong } from "./observe/calls_in_flight.ts";
 import { openAdminDoor } from "./server/admin_door.ts";
@@ -181,7 +181,7 @@ async function connect(
     lookMs,
   };
   const coordinator = enableCoordinator
-    ? await connectCoordinator(dependencies)
+    ? (await import("./coordinator_part.ts")).connectCoordinator(dependencies)
     : undefined;
   const served = await connectPods(dependencies, plane);
   return { ...dependencies, coordinator, ...served };
@@ -195,9 +195,7 @@ async function connectPods(
   const { events, locks, metrics, options, pods, registry } = dependencies;
   const { enableEgress, enableIpam } = options;
   if (!enableIpam && !enableEgress) return {};
-  const node = enableIpam
-    ? await connectAddressed(dependencies)
-    : await connectChained(dependencies);
+  const node = await connectNode(dependencies);
   const { attachments, readiness } = node;
   // mutate: only slower suites have clients of a whole coild.
   const egress = enableEgress
@@ -216,21 +214,13 @@ async function connectPods(
   return { node, egress, service };
 }
 
-// What only some flags need is loaded only with them.
-
-async function connectCoordinator(dependencies: NodeDependencies) {
-  const { connectCoordinator } = await import("./coordinator_part.ts");
-  return connectCoordinator(dependencies);
-}
-
-async function connectChained(dependencies: NodeDependencies) {
-  const { connectChained } = await import("./chained_part.ts");
-  return connectChained(dependencies);
-}
-
-/** Pods whose addresses coild gives. */
-async function connectAddressed(dependencies: NodeDependencies) {
-  const { vpc } = dependencies.options;
+/** What only some flags need is loaded only with them. */
+async function connectNode(dependencies: NodeDependencies): Promise<NodePart> {
+  const { enableIpam, vpc } = dependencies.options;
+  if (!enableIpam) {
+    const { connectChained } = await import("./chained_part.ts");
+    return connectChained(dependencies);
+  }
   if (vpc === undefined) return connectPools(dependencies);
   const { connectVpc } = await import("./vpc_part.ts");
   return connectVpc(dependencies, vpc);
