@@ -38,10 +38,6 @@ interface Remainder {
   readonly isUndo?: boolean | undefined;
 }
 
-interface TeardownStart {
-  readonly pod?: NamespacedName;
-}
-
 /**
  * Takes pods off the network in two steps: cut off at once, then, behind the
  * caller's back, what the kernel does slowly.
@@ -50,17 +46,11 @@ interface TeardownStart {
  * held till then, so a new ADD of the same key waits.
  */
 export class Teardown implements AsyncDisposable {
-  readonly #ipam: NodeIpam;
-  readonly #network: PodNetwork;
-  readonly #rests: TeardownOptions["rests"];
-  readonly #former: TeardownOptions["former"];
+  readonly #with: TeardownOptions;
   readonly #background = new TaskGroup();
 
-  constructor({ ipam, network, rests, former }: TeardownOptions) {
-    this.#ipam = ipam;
-    this.#network = network;
-    this.#rests = rests;
-    this.#former = former;
+  constructor(options: TeardownOptions) {
+    this.#with = options;
   }
 
   /** How many attachments are cut off and not gone yet. */
@@ -78,7 +68,7 @@ export class Teardown implements AsyncDisposable {
   async start(
     key: AttachmentKey,
     held: DisposableStack,
-    { pod }: TeardownStart = {},
+    { pod }: Pick<Remainder, "pod"> = {},
   ): Promise<void> {
     await this.#start(key, { held, pod, isUndo: false });
   }
@@ -87,15 +77,14 @@ export class Teardown implements AsyncDisposable {
     key: AttachmentKey,
     { held, pod, isUndo }: Pick<Remainder, "held" | "pod" | "isUndo">,
   ): Promise<void> {
-    const releasing = this.#ipam.beginRelease(key);
+    const { ipam, network, rests } = this.#with;
+    const releasing = ipam.beginRelease(key);
     let cutOff: CutOff | undefined;
     try {
-      if (releasing !== undefined) {
-        await this.#rests?.begin(releasing.addresses);
-      }
-      cutOff = await this.#network.beginTeardown(key, pod && { pod });
+      if (releasing !== undefined) await rests?.begin(releasing.addresses);
+      cutOff = await network.beginTeardown(key, pod && { pod });
     } catch (error) {
-      if (releasing !== undefined) this.#ipam.cancelRelease(releasing);
+      if (releasing !== undefined) ipam.cancelRelease(releasing);
       throw error;
     }
     if (cutOff === undefined && releasing === undefined) return;
@@ -114,16 +103,17 @@ export class Teardown implements AsyncDisposable {
     listed: ListedAttachment,
     held: DisposableStack,
   ): Promise<boolean> {
-    const before = this.#ipam.lookup(listed);
+    const { ipam, network, rests } = this.#with;
+    const before = ipam.lookup(listed);
     if (before?.generation === listed.generation && before !== undefined) {
-      await this.#rests?.begin(before.addresses);
+      await rests?.begin(before.addresses);
     }
-    const { isLast, teardown } = await this.#network.beginTeardownOf(listed);
-    const known = isLast ? this.#ipam.lookup(listed) : undefined;
+    const { isLast, teardown } = await network.beginTeardownOf(listed);
+    const known = isLast ? ipam.lookup(listed) : undefined;
     // Without another link, what has the addresses was the link just cut off.
     const isOver = known !== undefined &&
       (teardown !== undefined || known.generation === listed.generation);
-    const releasing = isOver ? this.#ipam.beginRelease(listed) : undefined;
+    const releasing = isOver ? ipam.beginRelease(listed) : undefined;
     if (teardown === undefined && releasing === undefined) return false;
     this.#finishLater(listed, { held, cutOff: teardown, releasing, isLast });
     return true;
@@ -133,16 +123,17 @@ export class Teardown implements AsyncDisposable {
     key: AttachmentKey,
     { held, cutOff, releasing, isLast = true, pod, isUndo = false }: Remainder,
   ): void {
+    const { ipam, former } = this.#with;
     const locked = held.move();
     this.#background.run(`teardown of ${key.containerId}`, async (signal) => {
       using _locked = locked;
       if (cutOff !== undefined) await this.#finish(key, cutOff, signal);
       if (!isLast) return;
       // The addresses may have been recovered after the DEL had begun.
-      const known = releasing ?? this.#ipam.beginRelease(key);
+      const known = releasing ?? ipam.beginRelease(key);
       if (known === undefined) return;
-      this.#ipam.finishRelease(known);
-      if (!isUndo) this.#former?.note(known, pod);
+      ipam.finishRelease(known);
+      if (!isUndo) former?.note(known, pod);
     });
   }
 
@@ -153,16 +144,14 @@ export class Teardown implements AsyncDisposable {
   async undo(
     key: AttachmentKey,
     held: DisposableStack,
-    { pod }: TeardownStart,
+    { pod }: Pick<Remainder, "pod">,
   ): Promise<void> {
     try {
       await this.#start(key, { held, pod, isUndo: true });
     } catch (error) {
       log.error(
         "Cannot undo a failed ADD; DEL or the next comparison retries",
-        {
-          err: error,
-        },
+        { err: error },
       );
     }
   }
@@ -177,7 +166,7 @@ export class Teardown implements AsyncDisposable {
     cutOff: CutOff,
     signal: AbortSignal,
   ): Promise<void> {
-    await retry(() => this.#network.finishTeardown(cutOff), {
+    await retry(() => this.#with.network.finishTeardown(cutOff), {
       signal,
       backoff: new Backoff({ initialMs: 50, maxMs: 5_000 }),
       shouldRetry: (error) => {
