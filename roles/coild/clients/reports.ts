@@ -117,18 +117,14 @@ export class EgressReports implements Disposable {
 
   /** Forgets an attachment, and what has not been reported of it. */
   forget(key: AttachmentKey): void {
-    const reports = this.#reports.get(keyText(key)) ??
-      new Map<string, Report>();
-    for (const report of reports.values()) cancel(report);
+    this.#reports.get(keyText(key))?.forEach(cancel);
     this.#reports.delete(keyText(key));
     this.#refusals.delete(keyText(key));
   }
 
   /** Cancels all Events that wait. */
   [Symbol.dispose](): void {
-    for (const reports of this.#reports.values()) {
-      for (const report of reports.values()) cancel(report);
-    }
+    for (const reports of this.#reports.values()) reports.forEach(cancel);
     this.#reports.clear();
   }
 

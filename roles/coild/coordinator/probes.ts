@@ -1,12 +1,11 @@
 import type { Probes } from "../../../lib/coordinator/mod.ts";
-import type { ProbeKind, ProbeResult } from "./metrics.ts";
-
-export interface ProbeRecords {
-  probed(kind: ProbeKind, result: ProbeResult, elapsedMs: number): void;
-}
+import type { CoordinatorMetrics, ProbeKind, ProbeResult } from "./metrics.ts";
 
 /** Probes that are counted and timed. */
-export function countedProbes(probes: Probes, records: ProbeRecords): Probes {
+export function countedProbes(
+  probes: Probes,
+  records: Pick<CoordinatorMetrics, "probed">,
+): Probes {
   const counted = async <T>(
     kind: ProbeKind,
     probe: () => Promise<T>,

@@ -117,9 +117,7 @@ export class CoordinatorUpkeep {
       if (!this.#failures.passes(err)) return;
       log.warn(
         "Failed to check routes, rules and neighbours of pods; retrying",
-        {
-          err,
-        },
+        { err },
       );
     }
   }

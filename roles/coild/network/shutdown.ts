@@ -30,13 +30,10 @@ export async function clearRoutesIfNodeGone(
     log.info("Emptied the export table: the Node object is gone", {
       node: name,
     });
-  } catch (error) {
+  } catch (err) {
     log.warn(
       "Kept the export table: cannot check whether the Node was deleted",
-      {
-        node: name,
-        err: error,
-      },
+      { node: name, err },
     );
   }
 }

@@ -31,18 +31,14 @@ export interface AddressContext {
  */
 export function explain(error: unknown, context: AddressContext): AddressError {
   const { pod, pool } = context;
-  const { text, event } = context.finding ?? { text: textOf(error, context) };
+  const { text, event } = context.finding ??
+    { text: findingOf(error, context) ?? messageOf(error) };
   const failed =
     `Cannot give pod "${pod.namespace}/${pod.name}" an address of pool "${pool}"`;
   return new AddressError(`${failed}: ${text}`, {
     cause: error,
     event: event && `${failed}: ${event}`,
   });
-}
-
-function textOf(error: unknown, context: AddressContext): string {
-  return findingOf(error, context) ??
-    messageOf(error);
 }
 
 /** Whether a pool has no address left for this node, which only more addresses or fewer pods change. */

@@ -39,13 +39,10 @@ function noteHolder(path: string): void {
   try {
     Deno.writeTextFileSync(path, `${Deno.pid}\n`);
   } catch (err) {
-    log.warn(
-      "Cannot write the process ID to the lock file; continuing",
-      {
-        path,
-        err,
-      },
-    );
+    log.warn("Cannot write the process ID to the lock file; continuing", {
+      path,
+      err,
+    });
   }
 }
 
