@@ -1,4 +1,5 @@
-import { Address, type DualStack, type Family } from "../../../lib/inet/mod.ts";
+import { internalAddresses } from "../../../lib/api/mod.ts";
+import type { Address, DualStack } from "../../../lib/inet/mod.ts";
 import {
   Informer,
   type KubeClient,
@@ -37,17 +38,8 @@ export function schedulingOf({ spec, status }: V1Node): NodeScheduling {
 
 /** Reads the facts from a Node object; addresses that do not parse are left out. */
 export function parseNode(node: V1Node): NodeFacts {
-  const addresses: Partial<Record<Family, Address>> = {};
-  for (const entry of node.status?.addresses ?? []) {
-    if (entry.type !== "InternalIP") continue;
-    const address = Address.tryParse(entry.address);
-    if (address !== undefined) addresses[address.family] = address;
-  }
-  return {
-    name: node.metadata?.name ?? "",
-    uid: node.metadata?.uid ?? "",
-    addresses,
-  };
+  const { name = "", uid = "" } = node.metadata ?? {};
+  return { name, uid, addresses: internalAddresses(node) };
 }
 
 /**
