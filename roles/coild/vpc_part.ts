@@ -1,9 +1,9 @@
 import type { Address } from "../../lib/inet/mod.ts";
-import type { NamespacedName } from "../../lib/names/mod.ts";
 import { RestTable, VpcHost } from "../../lib/vpc/mod.ts";
 import { connectIpam, type SupplyContext } from "./ipam_part.ts";
 import type { NodeDependencies, NodePart } from "./node_part.ts";
 import type { Supply } from "./blocks/supply.ts";
+import { podName } from "./cluster/pod_status.ts";
 import type { VpcOptions } from "./cloud/options.ts";
 import { supplyOfVpc } from "./vpc/supply.ts";
 import { CallsRecord } from "./vpc_report/calls_record.ts";
@@ -64,7 +64,7 @@ function connectSupply(
       records: supply.records ?? [],
       allocations: supply.allocations,
       resting: await supply.rests.list(),
-      podOf: (address: Address) => podNameOf(pods, address),
+      podOf: (address: Address) => pods.withAddress(address).map(podName)[0],
       now: new Date(),
     }),
   };
@@ -82,14 +82,4 @@ function connectSupply(
         serveIntrospection({ ...introspection, signal }).finished,
     },
   };
-}
-
-function podNameOf(
-  pods: NodeDependencies["pods"],
-  address: Address,
-): NamespacedName | undefined {
-  const [pod] = pods.withAddress(address);
-  if (pod === undefined) return undefined;
-  const { namespace = "", name = "" } = pod.metadata ?? {};
-  return { namespace, name };
 }

@@ -1,5 +1,5 @@
 import { valuesOf } from "../../../lib/inet/mod.ts";
-import type { V1Pod } from "../../../lib/kube/mod.ts";
+import { keyOf, type V1Pod } from "../../../lib/kube/mod.ts";
 import { type AttachmentKey, keyText } from "../../../lib/cni/mod.ts";
 import type { Attachment } from "./attachment.ts";
 import { podAddresses } from "../cluster/pod_status.ts";
@@ -30,8 +30,8 @@ export class AttachmentBook {
    * cache may still have a predecessor, whose annotations say something else.
    */
   of(pod: V1Pod): Attachment | undefined {
-    const { namespace = "", name = "", uid } = pod.metadata ?? {};
-    const found = this.#byPod.get(nameText({ namespace, name }));
+    const { uid } = pod.metadata ?? {};
+    const found = this.#byPod.get(keyOf(pod));
     if (found === undefined) return undefined;
     if (found.uid !== undefined && found.uid !== uid) return undefined;
     const isProven = found.uid !== undefined && found.byAddress === undefined;

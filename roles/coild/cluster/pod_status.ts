@@ -1,5 +1,12 @@
 import { Address, type DualStack, type Family } from "../../../lib/inet/mod.ts";
 import { hasEnded, type V1Pod } from "../../../lib/kube/mod.ts";
+import type { NamespacedName } from "../../../lib/names/mod.ts";
+
+/** A pod's name. */
+export function podName({ metadata }: V1Pod): NamespacedName {
+  const { namespace = "", name = "" } = metadata ?? {};
+  return { namespace, name };
+}
 
 /** Whether a pod has a network namespace of its own, and has not come to its end. */
 export function hasOwnNetwork(pod: V1Pod): boolean {

@@ -1,6 +1,7 @@
 import { abortable, Backoff, type KeyedMutex } from "../../../lib/async/mod.ts";
 import {
   Controller,
+  keyOf,
   type KubeMetrics,
   type ReconcileResult,
   type StoreChange,
@@ -20,7 +21,7 @@ import { gatewayRefusal } from "../cluster/gateway_pods.ts";
 import type { CoildMetrics } from "../observe/metrics.ts";
 import type { PodEvents } from "../observe/pod_events.ts";
 import type { PodSource } from "../cluster/pod_source.ts";
-import { hasOwnNetwork, podAddresses } from "../cluster/pod_status.ts";
+import { hasOwnNetwork, podAddresses, podName } from "../cluster/pod_status.ts";
 import { keyText } from "../../../lib/cni/mod.ts";
 import type { Attachment } from "../calls/attachment.ts";
 import { type NamespacedName, nameText } from "../../../lib/names/mod.ts";
@@ -91,7 +92,7 @@ export class EgressReconciler {
   /** Asks for a look at each pod whose annotations name an Egress, given by its key. */
   enqueueClients(egress: string): void {
     for (const pod of this.#with.pods.clientsOf(egress)) {
-      this.#controller.enqueue(nameOf(pod));
+      this.#controller.enqueue(keyOf(pod));
     }
   }
 
@@ -103,11 +104,11 @@ export class EgressReconciler {
     using _pods = pods.subscribe((change) => this.#onPod(change));
     using _namespaces = pods.subscribeNamespaces(({ key }) => {
       for (const pod of pods.inNamespace(key)) {
-        this.#controller.enqueue(nameOf(pod));
+        this.#controller.enqueue(keyOf(pod));
       }
     });
     using _egresses = source.subscribe((egress) => this.enqueueClients(egress));
-    for (const pod of pods.list()) this.#controller.enqueue(nameOf(pod));
+    for (const pod of pods.list()) this.#controller.enqueue(keyOf(pod));
     await this.#controller.run(signal);
   }
 
@@ -116,7 +117,7 @@ export class EgressReconciler {
     else this.#controller.enqueue(key);
     // An address that is free again, or taken, concerns who else has it.
     for (const other of this.#with.pods.withSameAddress(object)) {
-      this.#controller.enqueue(nameOf(other));
+      this.#controller.enqueue(keyOf(other));
     }
     // So does one that a gateway had, as far as the EndpointSlices say.
     for (const egress of this.#with.setup.egressesAt(podAddresses(object))) {
@@ -134,9 +135,9 @@ export class EgressReconciler {
       );
       const found = await attachments.find(living);
       for (const pod of living) {
-        const attachment = found.get(nameOf(pod));
+        const attachment = found.get(keyOf(pod));
         if (attachment === undefined || book.isOfAnother(attachment)) {
-          this.#note(nameOf(pod), { unfound: soughtOf(pod) });
+          this.#note(keyOf(pod), { unfound: soughtOf(pod) });
           continue;
         }
         // An ADD may have been faster.
@@ -240,16 +241,13 @@ export class EgressReconciler {
     const message = gatewayRefusal(pod);
     if (this.#notes.get(key)?.gateway === message) return;
     this.#note(key, { gateway: message });
-    const { namespace = "", name = "" } = pod.metadata ?? {};
-    this.#with.events.record({ namespace, name }, {
+    const name = podName(pod);
+    this.#with.events.record(name, {
       type: "Warning",
       reason: "EgressRefused",
       message,
     });
-    log.warn("Ignoring the egress annotation of a gateway pod", {
-      namespace,
-      name,
-    });
+    log.warn("Ignoring the egress annotation of a gateway pod", { ...name });
   }
 
   /** Once, not at each attempt. */
@@ -281,20 +279,20 @@ export class EgressReconciler {
 
   /** W33: it is unknown which of two pods has the address; no other pod waits for that. */
   #isAmbiguous(key: string, pod: V1Pod): boolean {
-    const others = this.#with.pods.withSameAddress(pod).map(nameOf).sort();
+    const others = this.#with.pods.withSameAddress(pod).map(keyOf).sort();
     // mutate: words for people.
     const text = others.join('", "');
     const isConflict = others.length > 0;
     if (isConflict && this.#notes.get(key)?.conflict !== text) {
-      const { namespace = "", name = "" } = pod.metadata ?? {};
+      const name = podName(pod);
       const message =
         `Pod "${text}" on this node has the same address as this pod; the egress of both stays unchanged until one of them is gone`;
-      this.#with.events.record({ namespace, name }, {
+      this.#with.events.record(name, {
         type: "Warning",
         reason: "AddressConflict",
         message,
       });
-      log.warn("Two pods have one address", { namespace, name, others });
+      log.warn("Two pods have one address", { ...name, others });
     }
     this.#note(key, { conflict: isConflict ? text : undefined });
     return isConflict;
@@ -333,9 +331,4 @@ export class EgressReconciler {
 function soughtOf(pod: V1Pod): string {
   // mutate: UIDs are of one length, so no blank is needed to tell these apart.
   return [pod.metadata?.uid, ...podAddresses(pod)].join(" ");
-}
-
-function nameOf({ metadata }: V1Pod): string {
-  const { namespace = "", name = "" } = metadata ?? {};
-  return nameText({ namespace, name });
 }

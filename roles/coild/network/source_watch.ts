@@ -1,5 +1,5 @@
 import type { Address } from "../../../lib/inet/mod.ts";
-import type { V1Namespace, V1Pod } from "../../../lib/kube/mod.ts";
+import { keyOf, type V1Namespace, type V1Pod } from "../../../lib/kube/mod.ts";
 import {
   asksForAnySource,
   type SourceChoice,
@@ -7,7 +7,7 @@ import {
 } from "../cluster/any_source.ts";
 import type { PodEvents } from "../observe/pod_events.ts";
 import type { PodSource } from "../cluster/pod_source.ts";
-import { nameText } from "../../../lib/names/mod.ts";
+import { podName } from "../cluster/pod_status.ts";
 
 export interface SourceWatchOptions {
   readonly pods: Pick<
@@ -60,8 +60,7 @@ export class SourceWatch {
   }
 
   #podChanged(pod: V1Pod, { asks }: { readonly asks: boolean }): boolean {
-    const { namespace = "", name = "" } = pod.metadata ?? {};
-    const key = nameText({ namespace, name });
+    const key = keyOf(pod);
     const asked = this.#asking.has(key);
     if (asks) this.#asking.add(key);
     else this.#asking.delete(key);
@@ -72,7 +71,7 @@ export class SourceWatch {
 
   /** Once for each time that it is refused. */
   #reportRefusal(pod: V1Pod): void {
-    const { namespace = "", name = "", uid = "" } = pod.metadata ?? {};
+    const { namespace = "", uid = "" } = pod.metadata ?? {};
     const { events, pods } = this.#with;
     if (pods.knownSourcesOf(pod) !== "refused") {
       this.#reported.delete(uid);
@@ -80,7 +79,7 @@ export class SourceWatch {
     }
     if (this.#reported.has(uid)) return;
     this.#reported.add(uid);
-    events.record({ namespace, name }, {
+    events.record(podName(pod), {
       type: "Warning",
       reason: "AnySourceRefused",
       message: sourceRefusal(namespace),

@@ -1,6 +1,7 @@
 import { valuesOf } from "../../../lib/inet/mod.ts";
 import { keyText } from "../../../lib/cni/mod.ts";
 import type { AllocationRecord } from "../../../lib/ipam/mod.ts";
+import { podName } from "../cluster/pod_status.ts";
 import type { PodSource } from "../cluster/pod_source.ts";
 import type { PodEvents } from "./pod_events.ts";
 
@@ -30,8 +31,7 @@ export class QuarantineEvents {
       if (this.#reported.has(key) || known.length > 0) reported.add(key);
       if (this.#reported.has(key)) continue;
       for (const pod of new Set(known)) {
-        const { namespace = "", name = "" } = pod.metadata ?? {};
-        events.record({ namespace, name }, {
+        events.record(podName(pod), {
           type: "Warning",
           // As of an ADD or CHECK of the pod.
           reason: "AddressQuarantined",

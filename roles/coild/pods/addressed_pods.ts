@@ -42,7 +42,7 @@ import type { GarbageCollector } from "./garbage.ts";
 import type { CoildMetrics } from "../observe/metrics.ts";
 import type { NetworkMemory } from "../network/memory.ts";
 import type { PodFacts, PodSource } from "../cluster/pod_source.ts";
-import { podAddresses } from "../cluster/pod_status.ts";
+import { podAddresses, podName } from "../cluster/pod_status.ts";
 import { allocateFromFirst } from "./pool_fallback.ts";
 import type { Teardown } from "./teardown.ts";
 import { AddressError } from "../base/errors.ts";
@@ -198,11 +198,11 @@ export class AddressedPods implements Attachments {
         .map((address) => links.get(address.toString()))
         .find((known) => known !== undefined && mayBeOf(known, pod));
       if (link === undefined) continue;
-      const { namespace = "", name = "", uid } = pod.metadata ?? {};
-      found.set(nameText({ namespace, name }), {
+      const name = podName(pod);
+      found.set(nameText(name), {
         key: keyOf(link),
-        pod: { namespace, name },
-        uid,
+        pod: name,
+        uid: pod.metadata?.uid,
         addresses: link.addresses,
         byAddress: true,
         openNetns: this.#opener(keyOf(link)),
@@ -281,10 +281,9 @@ function logAttached(
   log.info("Attached a pod", { pool, block, ...texts(allocation), veth });
 }
 
-function mayBeOf({ mac }: PodLink, { metadata }: V1Pod): boolean {
-  const { namespace = "", name = "", deletionTimestamp } = metadata ?? {};
-  return isMarkedFor(mac, { namespace, name }) ??
-    deletionTimestamp === undefined;
+function mayBeOf({ mac }: PodLink, pod: V1Pod): boolean {
+  return isMarkedFor(mac, podName(pod)) ??
+    pod.metadata?.deletionTimestamp === undefined;
 }
 
 function texts(

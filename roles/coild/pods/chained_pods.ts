@@ -28,7 +28,7 @@ import {
 import type { CoildMetrics } from "../observe/metrics.ts";
 import { NetworkMemory } from "../network/memory.ts";
 import type { PodFacts, PodSource } from "../cluster/pod_source.ts";
-import { podAddressesByFamily } from "../cluster/pod_status.ts";
+import { podAddressesByFamily, podName } from "../cluster/pod_status.ts";
 import { type Attachment, POD_INTERFACE } from "../calls/attachment.ts";
 import { type NamespacedName, nameText } from "../../../lib/names/mod.ts";
 
@@ -156,10 +156,9 @@ export class ChainedPods implements Attachments {
   ): Promise<ReadonlyMap<string, Attachment>> {
     const { network } = this.#with;
     const sought = pods.map((pod) => {
-      const { namespace = "", name = "", uid = "" } = pod.metadata ?? {};
+      const id = pod.metadata?.uid ?? "";
       const addresses = podAddressesByFamily(pod);
-      const chained = { id: uid, ifname: POD_INTERFACE, addresses };
-      return { ...chained, pod: { namespace, name } };
+      return { id, ifname: POD_INTERFACE, addresses, pod: podName(pod) };
     });
     const found = await network.find(sought.filter(({ id }) => id !== ""));
     return new Map(
