@@ -3,7 +3,7 @@ import {
   Backoff,
   Gate,
   jittered,
-  withTimeout,
+  sleep,
 } from "../../../lib/async/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
@@ -119,9 +119,7 @@ export class KernelSync {
       return undefined;
     } catch (err) {
       if (!this.#isFailing) {
-        log.error("Cannot set the clients in the kernel; retrying", {
-          err,
-        });
+        log.error("Cannot set the clients in the kernel; retrying", { err });
       }
       this.#isFailing = true;
       onSync?.("error");
@@ -151,15 +149,14 @@ export class KernelSync {
   }
 
   async #pause(hasFailed: boolean, signal: AbortSignal): Promise<void> {
-    const wait = (gate: Gate, ms: number): Promise<boolean> =>
-      withTimeout(ms, (s) => gate.wait({ signal: s }), { signal })
-        .then(() => true, () => false); // the time is over, or the signal aborted
     const leastMs = hasFailed ? this.#backoff.nextMs() : LEAST_PAUSE_MS;
-    await wait(new Gate(), leastMs);
+    // Aborted or not: run() looks.
+    await sleep(leastMs, { signal }).catch(() => {});
     if (hasFailed || signal.aborted) return;
     const { repairMs = REPAIR_MS } = this.#options;
-    const hasChanged = await wait(this.#changed, jittered(repairMs));
-    if (!hasChanged) this.#applied = undefined;
+    const waitMs = jittered(repairMs);
+    await this.#changed.waitAtMost(waitMs, { signal }).catch(() => {});
+    if (!this.#changed.isOpen) this.#applied = undefined;
   }
 }
 

@@ -30,9 +30,7 @@ export async function isOwnPodDeleted(query: OwnPodQuery): Promise<boolean> {
       return pod === undefined || pod.metadata?.deletionTimestamp !== undefined;
     } catch (err) {
       if (attempt === 1) {
-        log.warn("Cannot check whether this pod is being deleted", {
-          err,
-        });
+        log.warn("Cannot check whether this pod is being deleted", { err });
       }
       throw err;
     }

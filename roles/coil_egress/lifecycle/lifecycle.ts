@@ -1,5 +1,6 @@
 import { TaskGroup } from "../../../lib/async/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
+import type { KernelSync } from "../kernel/kernel_sync.ts";
 import {
   drain,
   type DrainOptions,
@@ -16,13 +17,7 @@ export interface EndOptions extends Omit<DrainOptions, "signal"> {
   readonly onDraining: () => void;
 }
 
-/** What is known of the kernel. */
-export interface SyncState {
-  /** Whether it has had all clients once. */
-  readonly hasSynced: boolean;
-  /** Whether it refused the last change. */
-  readonly isFailing: boolean;
-}
+type SyncState = Pick<KernelSync, "hasSynced" | "isFailing">;
 
 /**
  * The phase of the gateway's life; see
