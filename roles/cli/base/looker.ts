@@ -1,10 +1,9 @@
 import {
   KubeApiError,
   type KubeClient,
-  type ListFormat,
   type ResourceType,
 } from "../../../lib/kube/mod.ts";
-import { listPages } from "./pages.ts";
+import { listPages, type PageOptions } from "./pages.ts";
 
 /** Objects, or a node (`unknown`), that could not be read. */
 export interface Unseen {
@@ -15,13 +14,7 @@ export interface Unseen {
 }
 
 /** Which objects to look at. */
-interface Selection<T> {
-  readonly labelSelector?: string;
-  readonly fieldSelector?: string;
-  /** Only `metadata` is sent. */
-  readonly metadataOnly?: boolean;
-  readonly signal?: AbortSignal;
-  readonly format?: ListFormat<T>;
+interface Selection<T> extends Omit<PageOptions<T, T>, "keep" | "pageSize"> {
   /** Most clusters have none: that they cannot be read is not worth a word. */
   readonly isOptional?: boolean;
 }

@@ -15,6 +15,7 @@ import {
   UsageError,
 } from "../../../lib/flags/mod.ts";
 import {
+  keepFields,
   KubeApiError,
   type KubeClient,
   LIVE_PODS,
@@ -177,10 +178,7 @@ async function readView({ client, values }: Drain): Promise<DrainView> {
   const namespaces = await listPages(client, NAMESPACES, {
     pageSize,
     keep: ({ metadata }): V1Namespace => ({
-      metadata: {
-        name: metadata?.name ?? "",
-        annotations: metadata?.annotations ?? {},
-      },
+      metadata: keepFields(metadata, "name", "annotations"),
     }),
   });
   const pods = await listPages(client, PODS, {

@@ -15,10 +15,7 @@ import {
   keepFields,
   KubeApiError,
   type KubeClient,
-  type ListFormat,
   LIVE_PODS,
-  NAMESPACES,
-  NODES,
   POD_HEADS,
   PODS,
   type ResourceType,
@@ -26,7 +23,8 @@ import {
 } from "../../../lib/kube/mod.ts";
 import { NODE_LABEL, POOL_LABEL, VPC_POOL } from "../../../lib/names/mod.ts";
 import { CommandError } from "../base/errors.ts";
-import { listPages } from "../base/pages.ts";
+import { Looker } from "../base/looker.ts";
+import { listPages, type PageOptions } from "../base/pages.ts";
 
 /** Which blocks to read. */
 export interface BlockSelection {
@@ -37,31 +35,25 @@ export interface BlockSelection {
 /** What an object's label can hold: LabelValue of k8s.io/apimachinery/pkg/util/validation. */
 const LABEL_VALUE = /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/;
 
-export interface ReaderOptions {
-  /** Objects asked for at a time. */
-  readonly pageSize: number;
-  readonly signal?: AbortSignal;
-}
-
 /**
  * Reads what the commands show, page by page, and keeps of each object only
  * what is shown: a cluster may have 100,000 pods.
  */
 export class ClusterReader {
   readonly #client: Pick<KubeClient, "list" | "listItems" | "tryGet">;
-  readonly #options: ReaderOptions;
+  readonly #pageSize: number;
 
   constructor(
     client: Pick<KubeClient, "list" | "listItems" | "tryGet">,
-    options: ReaderOptions,
+    pageSize: number,
   ) {
     this.#client = client;
-    this.#options = options;
+    this.#pageSize = pageSize;
   }
 
   /** Lists all pools. */
   pools(): Promise<AddressPool[]> {
-    return this.#pages(ADDRESS_POOLS, {}, (pool) => pool);
+    return this.#pages(ADDRESS_POOLS, { keep: (pool) => pool });
   }
 
   /** Lists the blocks of a pool, of a node, of both, or all. */
@@ -77,19 +69,14 @@ export class ClusterReader {
     ];
     return this.#pages(ADDRESS_BLOCKS, {
       ...(terms.length === 0 ? {} : { labelSelector: terms.join() }),
-    }, transformBlock);
+      keep: transformBlock,
+    });
   }
 
   /** Lists the VPCNodes; an empty list if the cluster lacks the resource, or the user may not read it. */
   async vpcNodes(): Promise<VpcNode[]> {
-    try {
-      return await this.#pages(VPC_NODES, {}, transformVpcNode);
-    } catch (error) {
-      const isAbsent = error instanceof KubeApiError &&
-        (error.isNotFound || error.isForbidden);
-      if (isAbsent) return [];
-      throw error;
-    }
+    const looker = new Looker(this.#client, this.#pageSize);
+    return await looker.list(VPC_NODES, transformVpcNode) ?? [];
   }
 
   /**
@@ -98,29 +85,22 @@ export class ClusterReader {
    */
   async pods(): Promise<PodAddresses[]> {
     // The addresses of pods that have ended are free.
-    const selection = { fieldSelector: LIVE_PODS, format: POD_HEADS };
-    const pods = await this.#pages(PODS, selection, addressesOf);
+    const pods = await this.#pages(PODS, {
+      fieldSelector: LIVE_PODS,
+      format: POD_HEADS,
+      keep: addressesOf,
+    });
     return pods.flatMap((pod) => pod ?? []);
   }
 
-  /** Whether there is a Node of this name, as far as we may know. */
-  hasNode(name: string): Promise<boolean> {
-    return this.#has(NODES, name);
-  }
-
-  /** Whether there is a Namespace of this name, as far as we may know. */
-  hasNamespace(name: string): Promise<boolean> {
-    return this.#has(NAMESPACES, name);
-  }
-
-  async #has<T extends object>(
+  /** Whether there is an object of this name, as far as we may know. */
+  async has<T extends object>(
     type: ResourceType<T>,
     name: string,
   ): Promise<boolean> {
     if (!isPathSegment(name)) return false;
-    const { signal } = this.#options;
     try {
-      const options = { name, metadataOnly: true, signal };
+      const options = { name, metadataOnly: true };
       return await this.#client.tryGet(type, options) !== undefined;
     } catch (error) {
       // The ClusterRole view has no nodes.
@@ -131,18 +111,10 @@ export class ClusterReader {
 
   #pages<T extends object, R>(
     type: ResourceType<T>,
-    selection: {
-      readonly labelSelector?: string;
-      readonly fieldSelector?: string;
-      readonly format?: ListFormat<T>;
-    },
-    keep: (object: T) => R,
+    options: Omit<PageOptions<T, R>, "pageSize">,
   ): Promise<R[]> {
-    return listPages(this.#client, type, {
-      ...this.#options,
-      ...selection,
-      keep,
-    });
+    const pageSize = this.#pageSize;
+    return listPages(this.#client, type, { ...options, pageSize });
   }
 }
 
@@ -198,23 +170,16 @@ export function transformVpcNode({ metadata, ...rest }: VpcNode): VpcNode {
 }
 
 /** What the commands need of a block. */
-export function transformBlock(block: AddressBlock): AddressBlock {
-  const { apiVersion, kind, index, ipv4, ipv6, metadata } = block;
-  const { name = "", uid, labels = {}, creationTimestamp, deletionTimestamp } =
-    metadata;
+export function transformBlock(
+  { metadata, ...rest }: AddressBlock,
+): AddressBlock {
   return {
-    apiVersion,
-    kind,
-    index,
-    ...(ipv4 === undefined ? {} : { ipv4 }),
-    ...(ipv6 === undefined ? {} : { ipv6 }),
-    metadata: {
-      name,
-      labels,
-      ...(uid === undefined ? {} : { uid }),
-      ...(creationTimestamp === undefined ? {} : { creationTimestamp }),
-      ...(deletionTimestamp === undefined ? {} : { deletionTimestamp }),
-    },
+    ...rest,
+    metadata: keepFields(
+      metadata,
+      ...["name", "uid", "labels"] as const,
+      ...["creationTimestamp", "deletionTimestamp"] as const,
+    ),
   };
 }
 

@@ -6,6 +6,7 @@ import {
 } from "../../../lib/ipam/audit/mod.ts";
 import { tryPoolOf, vpcBlocksOf, type VpcNode } from "../../../lib/api/mod.ts";
 import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
+import { NAMESPACES, NODES } from "../../../lib/kube/mod.ts";
 import { NODE_LABEL, POOL_LABEL, VPC_POOL } from "../../../lib/names/mod.ts";
 import { ClusterReader, knownPools } from "./cluster_reader.ts";
 import {
@@ -76,7 +77,7 @@ async function show(
     namespace: values.namespace || undefined,
     output: values.output,
     headers: !values["no-headers"],
-    reader: new ClusterReader(client, { pageSize: values["page-size"] }),
+    reader: new ClusterReader(client, values["page-size"]),
     terminal,
   };
   await SHOW[subject](request);
@@ -163,12 +164,12 @@ async function checkNames(
   { node, namespace, reader }: Request,
   subject: string,
 ): Promise<void> {
-  if (node !== undefined && !await reader.hasNode(node)) {
+  if (node !== undefined && !await reader.has(NODES, node)) {
     throw new CommandError(
       `Cannot show ${subject} of Node "${node}": it does not exist`,
     );
   }
-  if (namespace !== undefined && !await reader.hasNamespace(namespace)) {
+  if (namespace !== undefined && !await reader.has(NAMESPACES, namespace)) {
     throw new CommandError(
       `Cannot show ${subject} of Namespace "${namespace}": it does not exist`,
     );

@@ -68,12 +68,12 @@ async function map(
     );
   }
   using client = await connect(values);
-  const reader = new ClusterReader(client, { pageSize: values["page-size"] });
-  const show = (source: MapSource) =>
-    format(mapOf(name, source, values.node), {
-      colours: terminal.colours ?? false,
-      output: values.output,
-    });
+  const reader = new ClusterReader(client, values["page-size"]);
+  const colours = terminal.colours ?? false;
+  const show = (source: MapSource) => {
+    const map = mapOf(name, source, values.node);
+    return formatReportAs(values.output, map, () => formatMap(map, { colours }));
+  };
   const { pools, vpcNodes } = await knownPools(reader, name);
   const [blocks, pods] = await Promise.all([reader.blocks(), reader.pods()]);
   const first = show({ pools, blocks, pods, vpcNodes });
@@ -110,20 +110,6 @@ function wholeMap(name: string, source: MapSource): PoolMap {
     if (!(error instanceof SyntaxError)) throw error;
     throw new CommandError(error.message, { cause: error });
   }
-}
-
-function format(
-  map: PoolMap,
-  { colours, output }: {
-    readonly colours: boolean;
-    readonly output: "text" | "json";
-  },
-): string {
-  return formatReportAs(
-    output,
-    map,
-    () => formatMap(map, { colours }),
-  );
 }
 
 interface Watch {
