@@ -8,7 +8,7 @@
  * @module
  */
 export { EvictionError } from "./base/errors.ts";
-export { WAITING_FLAGS, type WaitingValues } from "./base/flags.ts";
+export { WAITING_FLAGS } from "./base/flags.ts";
 export { addressesOf, type LivePod, livePodOf } from "./base/live_pod.ts";
 export { nextPod } from "./rounds/order.ts";
 export { Patience } from "./base/patience.ts";

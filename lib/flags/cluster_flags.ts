@@ -1,4 +1,4 @@
-import type { StringFlag } from "./spec.ts";
+import type { FlagValues, StringFlag } from "./spec.ts";
 
 /** The flags that say which cluster an admin's command works with. */
 export const CLUSTER_FLAGS: {
@@ -11,3 +11,6 @@ export const CLUSTER_FLAGS: {
   },
   "context": { type: "string", help: "Context of the kubeconfig" },
 };
+
+/** The values of {@linkcode CLUSTER_FLAGS}; empty when they are not given. */
+export type ClusterValues = FlagValues<typeof CLUSTER_FLAGS>;

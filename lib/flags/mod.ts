@@ -3,7 +3,7 @@
  *
  * @module
  */
-export { CLUSTER_FLAGS } from "./cluster_flags.ts";
+export { CLUSTER_FLAGS, type ClusterValues } from "./cluster_flags.ts";
 export {
   candidates,
   completion,

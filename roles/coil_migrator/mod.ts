@@ -3,17 +3,18 @@
  *
  * @module
  */
-import { EXIT, type ProgramInfo, UsageError } from "../../lib/flags/mod.ts";
+import {
+  EXIT,
+  type FlagSpec,
+  type FlagValues,
+  readCommandLine,
+  UsageError,
+} from "../../lib/flags/mod.ts";
 import { VERSION } from "../../lib/names/mod.ts";
 import { connect, etcdClient } from "./command/connect.ts";
 import { dump } from "./dump/dump.ts";
 import { explain } from "./command/errors.ts";
-import {
-  type CommandLine,
-  readDumpLine,
-  readReplaceLine,
-  readStatusLine,
-} from "./command/flags.ts";
+import { DUMP_FLAGS, REPLACE_FLAGS, STATUS_FLAGS } from "./command/flags.ts";
 import { replace } from "./replace/replace.ts";
 import { status } from "./status/status.ts";
 import { processTerminal, type Terminal } from "./command/terminal.ts";
@@ -37,7 +38,7 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   dump: {
     about: "Write v1's state to a manifest, then remove v1's workloads",
     run: (call) =>
-      withFlags(readDumpLine, call, {
+      withFlags(DUMP_FLAGS, call, {
         about:
           "Reads Coil v1's state from its etcd, writes a manifest for Coil v2, and then removes v1's workloads from the cluster. Pods keep their network. If interrupted, run it again.",
         run: async (values) => {
@@ -50,7 +51,7 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   replace: {
     about: "Replace v1's pods one by one, then release the reserved blocks",
     run: (call) =>
-      withFlags(readReplaceLine, call, {
+      withFlags(REPLACE_FLAGS, call, {
         about:
           "Evicts pods with addresses of Coil v1 one by one, and waits for each replacement; then removes the reserved blocks and restarts coild. Stops at the first pod that does not come back. If interrupted, run it again.",
         run: async (values) => {
@@ -62,7 +63,7 @@ const COMMANDS: Readonly<Record<string, Command>> = {
   status: {
     about: "Show the progress of a migration and the next step",
     run: (call) =>
-      withFlags(readStatusLine, call, {
+      withFlags(STATUS_FLAGS, call, {
         about:
           "Shows the progress of a migration from Coil v1. Changes nothing.",
         run: async (values) => {
@@ -143,17 +144,17 @@ class Interruption extends Error {
   }
 }
 
-async function withFlags<Values>(
-  read: (args: readonly string[], info: ProgramInfo) => CommandLine<Values>,
+async function withFlags<S extends FlagSpec>(
+  flags: S,
   { program, args, terminal }: Call,
-  command: {
+  { about, run }: {
     readonly about: string;
-    readonly run: (values: Values) => Promise<number>;
+    readonly run: (values: FlagValues<S>) => Promise<number>;
   },
 ): Promise<number> {
-  const { about } = command;
-  const line = read(args, { program, version: VERSION, about });
-  if (line.kind === "run") return await command.run(line.values);
+  const info = { program, version: VERSION, about };
+  const line = readCommandLine(flags, args, info);
+  if (line.kind === "run") return await run(line.values);
   terminal.out(line.text);
   return EXIT.ok;
 }

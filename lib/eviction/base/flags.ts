@@ -1,17 +1,11 @@
-import type { DurationFlag, FlagValues } from "../../flags/mod.ts";
+import type { DurationFlag } from "../../flags/mod.ts";
 
 /** The flags about how long a replacement of pods waits. */
-export type WaitingFlags = {
+export const WAITING_FLAGS: {
   readonly "eviction-timeout": DurationFlag;
   readonly "pod-timeout": DurationFlag;
   readonly "api-timeout": DurationFlag;
-};
-
-/** The values of {@linkcode WaitingFlags}. */
-export type WaitingValues = FlagValues<WaitingFlags>;
-
-/** Declares {@linkcode WaitingFlags}. */
-export const WAITING_FLAGS: WaitingFlags = {
+} = {
   "eviction-timeout": {
     type: "duration",
     default: 600_000,

@@ -1,5 +1,9 @@
 import { messageOf } from "../../../lib/errors/mod.ts";
-import { CLUSTER_FLAGS, type IntFlag } from "../../../lib/flags/mod.ts";
+import {
+  CLUSTER_FLAGS,
+  type ClusterValues,
+  type IntFlag,
+} from "../../../lib/flags/mod.ts";
 import { KubeClient } from "../../../lib/kube/mod.ts";
 import { VERSION } from "../../../lib/names/mod.ts";
 import { CommandError } from "./errors.ts";
@@ -23,10 +27,7 @@ export const POOL_NAMES = "ipam show pools --no-headers";
 
 /** @throws {CommandError} when the configuration is missing or cannot be used; it may be broken in any way. */
 export async function connect(
-  { kubeconfig, context }: {
-    readonly kubeconfig: string;
-    readonly context: string;
-  },
+  { kubeconfig, context }: ClusterValues,
 ): Promise<KubeClient> {
   try {
     return await KubeClient.load({

@@ -1,4 +1,4 @@
-import { EXIT } from "../../../lib/flags/mod.ts";
+import { type ClusterValues, EXIT } from "../../../lib/flags/mod.ts";
 
 /** A container of a pod of Coil's. */
 export interface CoilContainer {
@@ -38,10 +38,7 @@ const EXEC_MS = 30_000;
 
 /** Runs commands in pods by kubectl, which has every way to log in that its user has. */
 export function kubectlExec(
-  { kubeconfig, context }: {
-    readonly kubeconfig: string;
-    readonly context: string;
-  },
+  { kubeconfig, context }: ClusterValues,
   program: string = "kubectl",
 ): Exec {
   const connection = [

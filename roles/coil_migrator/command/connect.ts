@@ -4,11 +4,11 @@ import {
   type EtcdClientOptions,
   parseEndpoint,
 } from "../../../lib/etcd/mod.ts";
-import { UsageError } from "../../../lib/flags/mod.ts";
+import { type ClusterValues, UsageError } from "../../../lib/flags/mod.ts";
 import { KubeApiError, KubeClient, NAMESPACES } from "../../../lib/kube/mod.ts";
 import { VERSION } from "../../../lib/names/mod.ts";
 import { MigrateError } from "./errors.ts";
-import type { ClusterValues, EtcdValues } from "./flags.ts";
+import type { DumpValues } from "./flags.ts";
 
 /**
  * Connects to the API server and makes one request, so that what is wrong with it is known before anything is done.
@@ -58,9 +58,7 @@ async function load(kubeconfig: string, context: string): Promise<KubeClient> {
  * @throws {UsageError} when the flags contradict one another
  * @throws {MigrateError} when a file cannot be read
  */
-export async function etcdClient(
-  values: EtcdValues,
-): Promise<EtcdClient> {
+export async function etcdClient(values: DumpValues): Promise<EtcdClient> {
   const tls = await tlsOptions(values);
   const user = await userOf(values);
   return new EtcdClient({
@@ -78,7 +76,7 @@ export async function etcdClient(
   });
 }
 
-async function tlsOptions(values: EtcdValues) {
+async function tlsOptions(values: DumpValues) {
   const { "etcd-tls-ca": ca, "etcd-tls-cert": cert, "etcd-tls-key": key } =
     values;
   if ((cert === "") !== (key === "")) {
@@ -96,7 +94,7 @@ async function tlsOptions(values: EtcdValues) {
 }
 
 async function userOf(
-  values: EtcdValues,
+  values: DumpValues,
 ): Promise<EtcdClientOptions["user"]> {
   const { "etcd-username": name, "etcd-password": password } = values;
   const file = values["etcd-password-file"];

@@ -1,16 +1,7 @@
-import {
-  WAITING_FLAGS,
-  type WaitingValues,
-} from "../../../lib/eviction/mod.ts";
-import {
-  CLUSTER_FLAGS,
-  defineFlags,
-  type FlagSpec,
-  type ProgramInfo,
-  readCommandLine,
-} from "../../../lib/flags/mod.ts";
+import { WAITING_FLAGS } from "../../../lib/eviction/mod.ts";
+import { CLUSTER_FLAGS, type FlagValues } from "../../../lib/flags/mod.ts";
 
-const QUESTION = defineFlags({
+const QUESTION = {
   "yes": {
     type: "bool",
     short: "y",
@@ -20,9 +11,9 @@ const QUESTION = defineFlags({
     type: "bool",
     help: "Show what would be done without changing anything",
   },
-});
+} as const;
 
-const DUMP = defineFlags({
+const MANIFEST = {
   "output": {
     type: "string",
     default: "coil-v2.yaml",
@@ -30,7 +21,9 @@ const DUMP = defineFlags({
     help:
       "Output file for the manifest; - for stdout, which keeps v1's workloads",
   },
-  ...QUESTION,
+} as const;
+
+const DUMP = {
   "overwrite": {
     type: "bool",
     help: "Replace the file even if it was edited or is not a manifest",
@@ -94,11 +87,9 @@ const DUMP = defineFlags({
     type: "string",
     help: "File with the key of that certificate",
   },
-  ...CLUSTER_FLAGS,
-});
+} as const;
 
-const REPLACE = defineFlags({
-  ...QUESTION,
+const REPLACE = {
   "force": {
     type: "bool",
     help:
@@ -141,11 +132,9 @@ const REPLACE = defineFlags({
     default: 10_000,
     help: "Pause before the first pod of each next node",
   },
-  ...WAITING_FLAGS,
-  ...CLUSTER_FLAGS,
-});
+} as const;
 
-const STATUS = defineFlags({
+const STATUS = {
   "output": {
     type: "enum",
     default: "text",
@@ -157,90 +146,31 @@ const STATUS = defineFlags({
     type: "string",
     help: "Manifest to compare with the cluster",
   },
+} as const;
+
+type Cluster = typeof CLUSTER_FLAGS;
+
+/** Flags of `coil migrate dump`. */
+export const DUMP_FLAGS:
+  & typeof MANIFEST
+  & typeof QUESTION
+  & typeof DUMP
+  & Cluster = { ...MANIFEST, ...QUESTION, ...DUMP, ...CLUSTER_FLAGS };
+/** Flags of `coil migrate replace`. */
+export const REPLACE_FLAGS:
+  & typeof QUESTION
+  & typeof REPLACE
+  & typeof WAITING_FLAGS
+  & Cluster = { ...QUESTION, ...REPLACE, ...WAITING_FLAGS, ...CLUSTER_FLAGS };
+/** Flags of `coil migrate status`. */
+export const STATUS_FLAGS: typeof STATUS & Cluster = {
+  ...STATUS,
   ...CLUSTER_FLAGS,
-});
-
-/** Flags of `coil migrate dump`, for usage and documentation. */
-export const DUMP_FLAGS: FlagSpec = DUMP;
-/** Flags of `coil migrate replace`, for usage and documentation. */
-export const REPLACE_FLAGS: FlagSpec = REPLACE;
-/** Flags of `coil migrate status`, for usage and documentation. */
-export const STATUS_FLAGS: FlagSpec = STATUS;
-
-/** How to reach the API server. */
-export interface ClusterValues {
-  readonly kubeconfig: string;
-  readonly context: string;
-}
-
-/** How to reach v1's etcd. */
-export interface EtcdValues {
-  readonly "etcd-endpoints": readonly string[];
-  readonly "etcd-prefix": string;
-  readonly "etcd-timeout": number;
-  readonly "etcd-page-size": number;
-  readonly "etcd-username": string;
-  readonly "etcd-password": string;
-  readonly "etcd-password-file": string;
-  readonly "etcd-tls-ca": string;
-  readonly "etcd-tls-cert": string;
-  readonly "etcd-tls-key": string;
-}
+};
 
 /** Values of the flags of `coil migrate dump`. */
-export interface DumpValues extends ClusterValues, EtcdValues {
-  readonly output: string;
-  readonly yes: boolean;
-  readonly "dry-run": boolean;
-  readonly overwrite: boolean;
-  readonly "skip-uninstall": boolean;
-  readonly "uninstall-timeout": number;
-}
-
+export type DumpValues = FlagValues<typeof DUMP_FLAGS>;
 /** Values of the flags of `coil migrate replace`. */
-export interface ReplaceValues extends ClusterValues, WaitingValues {
-  readonly yes: boolean;
-  readonly "dry-run": boolean;
-  readonly force: boolean;
-  readonly parallel: number;
-  readonly "max-per-node": number;
-  readonly "max-per-namespace": number;
-  readonly namespace: readonly string[];
-  readonly node: readonly string[];
-  readonly interval: number;
-}
-
+export type ReplaceValues = FlagValues<typeof REPLACE_FLAGS>;
 /** Values of the flags of `coil migrate status`. */
-export interface StatusValues extends ClusterValues {
-  readonly output: "text" | "json";
-  readonly manifest: string;
-}
-
-/** A command line: to be run, or text to be printed. */
-export type CommandLine<Values> =
-  | { readonly kind: "run"; readonly values: Values }
-  | { readonly kind: "print"; readonly text: string };
-
-/** Reads the command line of `dump`. @throws {UsageError} */
-export function readDumpLine(
-  args: readonly string[],
-  info: ProgramInfo,
-): CommandLine<DumpValues> {
-  return readCommandLine(DUMP, args, info);
-}
-
-/** Reads the command line of `replace`. @throws {UsageError} */
-export function readReplaceLine(
-  args: readonly string[],
-  info: ProgramInfo,
-): CommandLine<ReplaceValues> {
-  return readCommandLine(REPLACE, args, info);
-}
-
-/** Reads the command line of `status`. @throws {UsageError} */
-export function readStatusLine(
-  args: readonly string[],
-  info: ProgramInfo,
-): CommandLine<StatusValues> {
-  return readCommandLine(STATUS, args, info);
-}
+export type StatusValues = FlagValues<typeof STATUS_FLAGS>;

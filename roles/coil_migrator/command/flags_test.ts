@@ -1,13 +1,8 @@
 import assert from "node:assert/strict";
-import { UsageError } from "../../../lib/flags/mod.ts";
+import { readCommandLine, UsageError } from "../../../lib/flags/mod.ts";
 import { flagsMarkdown } from "../../../lib/flags/testing.ts";
 import { etcdClient } from "./connect.ts";
-import {
-  DUMP_FLAGS,
-  readDumpLine,
-  REPLACE_FLAGS,
-  STATUS_FLAGS,
-} from "./flags.ts";
+import { DUMP_FLAGS, REPLACE_FLAGS, STATUS_FLAGS } from "./flags.ts";
 
 const INFO = { program: "coil migrate dump", version: "test", about: "" };
 
@@ -20,7 +15,7 @@ Deno.test("docs/roles/coil-migrator.md has the flags", async () => {
 });
 
 function connect(...args: readonly string[]) {
-  const line = readDumpLine(args, INFO);
+  const line = readCommandLine(DUMP_FLAGS, args, INFO);
   assert.ok(line.kind === "run");
   return etcdClient(line.values);
 }

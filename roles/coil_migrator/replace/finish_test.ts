@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
+import { readCommandLine } from "../../../lib/flags/mod.ts";
 import { KubeClient } from "../../../lib/kube/mod.ts";
 import { FakeTransport } from "../../../lib/kube/testing.ts";
-import { readReplaceLine } from "../command/flags.ts";
+import { REPLACE_FLAGS } from "../command/flags.ts";
 import { finish } from "./finish.ts";
 import { replaceContext } from "./context.ts";
 
@@ -91,7 +92,7 @@ class FakeCluster {
     },
   ): Promise<number> {
     const info = { program: "replace", version: "1", about: "" };
-    const line = readReplaceLine(["--yes"], info);
+    const line = readCommandLine(REPLACE_FLAGS, ["--yes"], info);
     assert.equal(line.kind, "run");
     if (line.kind !== "run") return -1;
     using client = new KubeClient(this.transport);
