@@ -28,43 +28,39 @@ export const SOCKET_HELP: string =
   }, if it exists`;
 
 /** What the coild of this node answers, asked at this socket or at the one that is there. @throws {CommandError} when it does not answer */
-export async function askHere(socket: string): Promise<NodeAddresses> {
-  return await orSilent(
-    askAddresses(socket || await findSocket(), asking()),
-  );
+export function askHere(socket: string): Promise<NodeAddresses> {
+  return ask(socket, askAddresses);
 }
 
 /** The calls of CNI under way at this node's coild. @throws {CommandError} when it does not answer */
-export async function callsHere(socket: string): Promise<readonly CallEntry[]> {
-  return await orSilent(askCalls(socket || await findSocket(), asking()));
+export function callsHere(socket: string): Promise<readonly CallEntry[]> {
+  return ask(socket, askCalls);
 }
 
 /** Who had an address of this node within a day. @throws {CommandError} when its coild does not answer */
-export async function formerHere(
+export function formerHere(
   socket: string,
   address: Address,
 ): Promise<readonly FormerHolder[]> {
-  const path = socket || await findSocket();
-  return await orSilent(askFormer(path, { address, ...asking() }));
+  return ask(socket, (path, limit) => askFormer(path, { address, ...limit }));
 }
 
 /** Has addresses of this node freed that its coild finds unused. @throws {CommandError} when it does not answer */
-export async function releaseHere(
+export function releaseHere(
   socket: string,
   request: ReleaseRequest,
 ): Promise<ReleaseAnswer> {
-  const path = socket || await findSocket();
-  return await orSilent(askRelease(path, { ...request, ...asking() }));
-}
-
-function asking(): { readonly signal: AbortSignal } {
-  return { signal: AbortSignal.timeout(ASK_MS) };
+  return ask(socket, (path, limit) => askRelease(path, { ...request, ...limit }));
 }
 
 /** @throws {CommandError} when coild does not answer */
-async function orSilent<A>(answer: Promise<A>): Promise<A> {
+async function ask<A>(
+  socket: string,
+  request: (path: string, limit: { signal: AbortSignal }) => Promise<A>,
+): Promise<A> {
+  const path = socket || await findSocket();
   try {
-    return await answer;
+    return await request(path, { signal: AbortSignal.timeout(ASK_MS) });
   } catch (error) {
     if (!(error instanceof CoildSilentError)) throw error;
     throw new CommandError(error.message, { cause: error });
