@@ -1,4 +1,4 @@
-import type { AddressFacts, Way } from "../../../lib/connectivity/mod.ts";
+import type { AddressFacts } from "../../../lib/connectivity/mod.ts";
 import type { Family } from "../../../lib/inet/mod.ts";
 import { type Diagnosis, NAMES } from "./diagnosis.ts";
 import type { Evidence } from "./evidence.ts";
@@ -59,9 +59,17 @@ function ofReach({ from, to, family }: Path, evidence: Evidence): Diagnosis {
     };
   }
   if (near === true && far === false) {
-    const isDefault = evidence.facts.get(from.node)?.addresses[address]?.way
-      ?.isDefault === true;
-    return isDefault ? byDefault(from.node, to.node, name) : {
+    const way = factsOf(from.node, to, family, evidence)?.way;
+    if (way?.isDefault === true) {
+      return {
+        cause: "route",
+        node: from.node,
+        text:
+          `there is no ${name} route to the pods of Node ${to.node}: packets go to the default gateway, which does not deliver them`,
+        see: "routes",
+      };
+    }
+    return {
       cause: "policy",
       node: from.node,
       text:
@@ -87,25 +95,15 @@ function ofReach({ from, to, family }: Path, evidence: Evidence): Diagnosis {
   };
 }
 
-function byDefault(node: string, other: string, name: string): Diagnosis {
-  return {
-    cause: "route",
-    node,
-    text:
-      `there is no ${name} route to the pods of Node ${other}: packets go to the default gateway, which does not deliver them`,
-    see: "routes",
-  };
-}
-
 /** What a node's kernel lacks for its own pod. */
 export function ofKernel(
   pod: TestPod,
   family: Family,
-  { facts }: Evidence,
+  evidence: Evidence,
 ): Diagnosis | undefined {
   const { node } = pod;
-  const known = facts.get(node);
-  const own = factsOf(pod, family, facts);
+  const known = evidence.facts.get(node);
+  const own = factsOf(node, pod, family, evidence);
   if (known === undefined || own === undefined) return undefined;
   const name = NAMES[family];
   if (own.podLink === undefined) {
@@ -141,13 +139,11 @@ function ofWay(
   { node }: TestPod,
   other: TestPod,
   { family }: Path,
-  { facts }: Evidence,
+  evidence: Evidence,
 ): Diagnosis | undefined {
-  const known = facts.get(node);
-  if (known === undefined || node === other.node) return undefined;
-  if (known.addresses[addressOf(other, family) ?? ""]?.way !== undefined) {
-    return undefined;
-  }
+  if (!evidence.facts.has(node) || node === other.node) return undefined;
+  const way = factsOf(node, other, family, evidence)?.way;
+  if (way !== undefined) return undefined;
   return {
     cause: "route",
     node,
@@ -162,7 +158,7 @@ function ofWay(
 export function ofSize(
   { trouble }: Failure,
   { from, to, family }: Path,
-  { facts }: Evidence,
+  evidence: Evidence,
 ): Diagnosis {
   const size = "size" in trouble ? trouble.size : undefined;
   const name = NAMES[family];
@@ -171,8 +167,8 @@ export function ofSize(
     : `${name} packets of ${size} bytes`;
   const ways = [[from, to], [to, from]] as const;
   for (const [here, there] of ways) {
-    const way = wayOf(here, there, family, facts);
-    const own = size ?? mtuOfPod(from, family, facts);
+    const way = factsOf(here.node, there, family, evidence)?.way;
+    const own = size ?? factsOf(from.node, from, family, evidence)?.way?.mtu;
     if (way === undefined || own === undefined || way.mtu >= own) continue;
     return {
       cause: "mtu",
@@ -194,28 +190,12 @@ export function ofSize(
   };
 }
 
-/** The MTU of the link to a pod, on its node. */
-function mtuOfPod(
-  pod: TestPod,
-  family: Family,
-  facts: Evidence["facts"],
-): number | undefined {
-  return factsOf(pod, family, facts)?.way?.mtu;
-}
-
+/** What the kernel of a node knows of a pod's address. */
 function factsOf(
+  node: string,
   pod: TestPod,
   family: Family,
-  facts: Evidence["facts"],
+  { facts }: Evidence,
 ): AddressFacts | undefined {
-  return facts.get(pod.node)?.addresses[addressOf(pod, family) ?? ""];
-}
-
-function wayOf(
-  { node }: TestPod,
-  other: TestPod,
-  family: Family,
-  facts: Evidence["facts"],
-): Way | undefined {
-  return facts.get(node)?.addresses[addressOf(other, family) ?? ""]?.way;
+  return facts.get(node)?.addresses[addressOf(pod, family) ?? ""];
 }
