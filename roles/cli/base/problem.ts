@@ -1,5 +1,5 @@
 import type { Problem } from "../../../lib/ipam/audit/mod.ts";
-import { type EnumFlag, EXIT } from "../../../lib/flags/mod.ts";
+import { count, type EnumFlag, EXIT } from "../../../lib/flags/mod.ts";
 import { CONNECTION_FLAGS } from "./connection.ts";
 import type { Unseen } from "./looker.ts";
 
@@ -54,9 +54,10 @@ export function formatProblems(
   );
   const rest = lines.length > 0 ? " in the rest" : "";
   if (lines.length > 0) lines.push("\n");
-  const count = problems.length;
-  if (count === 0) return `${lines.join("")}No problems found${rest}\n`;
-  lines.push(`${count} problem${count === 1 ? "" : "s"}:\n`);
+  if (problems.length === 0) {
+    return `${lines.join("")}No problems found${rest}\n`;
+  }
+  lines.push(`${count(problems.length, "problem")}:\n`);
   const byKind = Map.groupBy(problems, ({ object }) => object.split(" ")[0]);
   for (const [kind, all] of byKind) {
     for (const { object, message, next } of all.slice(0, SHOWN_OF_A_KIND)) {

@@ -1,3 +1,4 @@
+import { count } from "../../../lib/flags/mod.ts";
 import type { Finding, NodeFinding } from "../../../lib/ipam/audit/mod.ts";
 
 /** What an audit of the cluster or of a node finds. */
@@ -87,10 +88,9 @@ function deletePod(key: string): string {
 
 /** The repairs as text, before what remains. */
 export function formatRepairs(repairs: readonly Repair[]): string {
-  const count = repairs.length;
-  if (count === 0) return "";
+  if (repairs.length === 0) return "";
   const lines = repairs.map(({ object, message }) =>
     `  ${object}: ${message}\n`
   );
-  return `${count} repair${count === 1 ? "" : "s"}:\n${lines.join("")}\n`;
+  return `${count(repairs.length, "repair")}:\n${lines.join("")}\n`;
 }

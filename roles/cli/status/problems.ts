@@ -6,6 +6,7 @@ import {
   formatAge,
   type VpcNode,
 } from "../../../lib/api/mod.ts";
+import { count } from "../../../lib/flags/mod.ts";
 import { type Problem, requestProblem } from "../../../lib/ipam/audit/mod.ts";
 import {
   compareText,
@@ -90,7 +91,7 @@ function missing(snapshot: Snapshot): Problem[] {
 function ofPart(part: Part): Problem {
   const { namespace, name, component, node, reason, restarts } = part;
   const where = node === "" ? "" : ` on Node ${node}`;
-  const often = restarts === 0 ? "" : `, ${counted(restarts, "restart")}`;
+  const often = restarts === 0 ? "" : `, ${count(restarts, "restart")}`;
   const log = `kubectl -n ${namespace} logs ${name} -c ${part.container}`;
   return {
     object: `Pod ${namespace}/${name}`,
@@ -111,12 +112,10 @@ function short({ workloads = [], parts }: Snapshot): Problem[] {
       !part.isReady && part.namespace === namespace &&
       part.name.startsWith(`${name}-`)
     ) ?? false;
-    if (ready >= wanted || isExplained) {
-      return [];
-    }
+    if (ready >= wanted || isExplained) return [];
     return [{
       object: `${kind} ${namespace}/${name}`,
-      message: `${ready} of ${counted(wanted, "pod")} are ready`,
+      message: `${ready} of ${count(wanted, "pod")} are ready`,
       next: `kubectl -n ${namespace} describe ${kind.toLowerCase()} ${name}`,
     }];
   });
@@ -198,7 +197,6 @@ function ofEgress({ metadata, status }: Egress): Problem[] {
         `coil egress show sources ${namespace}/${name}`,
       ],
     ],
-    next: describe,
     describe,
   });
 }
@@ -215,7 +213,6 @@ function ofVpcNode({ metadata, status }: VpcNode): Problem[] {
       ["SubnetExhausted", "True"],
       ["MissingPermissions", "True"],
     ],
-    next: describe,
     describe,
   });
 }
@@ -229,15 +226,15 @@ const LESS_THAN_NOT_READY = new Set([
 function ofConditions(
   object: string,
   conditions: readonly Condition[] | undefined,
-  { bad, next, describe }: {
+  { bad, describe, next = describe }: {
     /** Each with what shows more of it, unless that is `next`. */
     readonly bad: readonly (readonly [
       type: string,
       status: Condition["status"],
       next?: string,
     ])[];
-    readonly next: string;
     readonly describe: string;
+    readonly next?: string;
   },
 ): Problem[] {
   if (conditions === undefined || conditions.length === 0) {
@@ -256,8 +253,4 @@ function ofConditions(
 
 function byName(a: Part, b: Part): number {
   return compareText(`${a.namespace}/${a.name}`, `${b.namespace}/${b.name}`);
-}
-
-function counted(count: number, noun: string): string {
-  return `${count} ${noun}${count === 1 ? "" : "s"}`;
 }

@@ -49,9 +49,7 @@ export function reportOf(
     );
     const byVersion = Object.groupBy(own, ({ version }) => version || "-");
     const versions = Object.fromEntries(
-      Object.entries(byVersion).map((
-        [version, of],
-      ) => [version, of?.length ?? 0]),
+      Object.entries(byVersion).map(([version, of = []]) => [version, of.length]),
     );
     return { kind, namespace, name, ready, wanted, versions };
   });
@@ -91,11 +89,11 @@ export function formatReport(report: StatusReport, now: Date): string {
 }
 
 function counts({ pools, egresses, nodes }: StatusReport): string {
-  const known = [["AddressPools", pools], ["Egresses", egresses], [
-    "Nodes",
-    nodes,
-  ]]
-    .filter(([, count]) => count !== undefined);
+  const known = Object.entries({
+    AddressPools: pools,
+    Egresses: egresses,
+    Nodes: nodes,
+  }).filter(([, count]) => count !== undefined);
   return known.length === 0
     ? ""
     : `${known.map(([what, count]) => `${what}: ${count}`).join(", ")}\n`;
