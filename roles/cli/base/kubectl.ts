@@ -1,10 +1,20 @@
 import { type ClusterValues, EXIT } from "../../../lib/flags/mod.ts";
+import type { V1Pod } from "../../../lib/kube/mod.ts";
 
 /** A container of a pod of Coil's. */
 export interface CoilContainer {
   readonly namespace: string;
   readonly name: string;
   readonly container: string;
+}
+
+/** The first container of a pod: the daemon's. */
+export function containerOf({ metadata, spec }: V1Pod): CoilContainer {
+  return {
+    namespace: metadata?.namespace ?? "",
+    name: metadata?.name ?? "",
+    container: spec?.containers[0]?.name ?? "",
+  };
 }
 
 /** Result of a command in a pod. */

@@ -3,7 +3,7 @@ import { EXIT } from "../../../lib/flags/mod.ts";
 import { forEachConcurrently } from "../../../lib/async/mod.ts";
 import { NODES, PODS, type V1Pod } from "../../../lib/kube/mod.ts";
 import { APP_COMPONENT_LABEL } from "../../../lib/names/mod.ts";
-import { type Exec, failureOf } from "../base/kubectl.ts";
+import { containerOf, type Exec, failureOf } from "../base/kubectl.ts";
 import type { Looker, Unseen } from "../base/looker.ts";
 import { LINUX, OF_COIL } from "../base/selections.ts";
 
@@ -57,8 +57,8 @@ export async function askNodes<A>(
   return { answers, unseen };
 }
 
-/** Whether it is a pod of coild's. */
-export function isCoild({ metadata }: V1Pod): boolean {
+/** Whether it is a pod of coild's, or the DaemonSet. */
+export function isCoild({ metadata }: Pick<V1Pod, "metadata">): boolean {
   return metadata?.labels?.[APP_COMPONENT_LABEL]?.endsWith("coild") ?? false;
 }
 
@@ -67,9 +67,7 @@ async function askNode<A>(
   { exec, args, parse }: NodesCommand<A>,
 ): Promise<A> {
   if (pod === undefined) throw new Error("no coild runs there");
-  const { namespace = "", name = "" } = pod.metadata ?? {};
-  const container = pod.spec?.containers[0]?.name ?? "";
-  const ran = await exec({ namespace, name, container }, args);
+  const ran = await exec(containerOf(pod), args);
   if (ran.code === EXIT.ok || ran.code === EXIT.problems) {
     return parse(ran.stdout);
   }

@@ -16,7 +16,7 @@ import {
   nameText,
 } from "../../../lib/names/mod.ts";
 import { CommandError } from "../base/errors.ts";
-import type { CoilContainer } from "../base/kubectl.ts";
+import { type CoilContainer, containerOf } from "../base/kubectl.ts";
 import { listPages } from "../base/pages.ts";
 import { LINUX, OF_COIL } from "../base/selections.ts";
 import { isCoild } from "../check/nodes.ts";
@@ -106,14 +106,9 @@ function nodeOf({ metadata, status }: V1Node): SiteNode {
 }
 
 function containersOf(pods: readonly V1Pod[]): Map<string, CoilContainer> {
-  return new Map(pods.map(({ metadata, spec }) => [
-    spec?.nodeName ?? "",
-    {
-      namespace: metadata?.namespace ?? "",
-      name: metadata?.name ?? "",
-      container: spec?.containers[0]?.name ?? "",
-    },
-  ]));
+  return new Map(
+    pods.map((pod) => [pod.spec?.nodeName ?? "", containerOf(pod)]),
+  );
 }
 
 async function imageOfCoild(
@@ -121,9 +116,7 @@ async function imageOfCoild(
   signal: AbortSignal,
 ): Promise<string> {
   const { items } = await client.listAll(DAEMON_SETS, { ...OF_COIL, signal });
-  const image = items.find(({ metadata }) =>
-    metadata?.labels?.[APP_COMPONENT_LABEL]?.endsWith("coild")
-  )?.spec?.template.spec?.containers[0]?.image;
+  const image = items.find(isCoild)?.spec?.template.spec?.containers[0]?.image;
   if (image !== undefined) return image;
   throw new CommandError(
     "Cannot find Coil's image: there is no DaemonSet of coild. Is Coil installed? If so, give the image: --image",

@@ -8,7 +8,7 @@ import {
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
 import { APP_COMPONENT_LABEL, nameText } from "../../../lib/names/mod.ts";
-import { type Exec, failureOf } from "../base/kubectl.ts";
+import { containerOf, type Exec, failureOf } from "../base/kubectl.ts";
 import { isCoild } from "../check/nodes.ts";
 import type { Collection } from "../archive/collection.ts";
 import { type LocalReport, parseLocal } from "./local.ts";
@@ -119,16 +119,14 @@ async function askPod(
   pod: V1Pod,
   { exec, signal }: Pick<PodsOptions, "exec" | "signal">,
 ): Promise<LocalReport> {
-  const { namespace = "", name = "", labels } = pod.metadata ?? {};
-  const main = pod.spec?.containers[0];
-  const container = main?.name ?? "";
-  if (!isRunning(pod, container)) {
-    throw new Error(`container "${container}" is not running`);
+  const target = containerOf(pod);
+  if (!isRunning(pod, target.container)) {
+    throw new Error(`container "${target.container}" is not running`);
   }
-  const port = main?.ports?.find((port) => port.name === "metrics");
-  const ran = await exec({ namespace, name, container }, [
+  const port = pod.spec?.containers[0]?.ports?.find((port) => port.name === "metrics");
+  const ran = await exec(target, [
     ...["sysdump", "--local"],
-    `--component=${labels?.[APP_COMPONENT_LABEL] ?? ""}`,
+    `--component=${pod.metadata?.labels?.[APP_COMPONENT_LABEL] ?? ""}`,
     `--metrics-port=${port?.containerPort ?? 0}`,
   ], { signal });
   if (ran.code === EXIT.usage) {
