@@ -182,7 +182,7 @@ async function checkCluster(
   const nodeProblems = ofNodes.flatMap(({ problems }) => problems);
   const { books, ...report } = await checkObjects(client, {
     pageSize,
-    now: () => terminal.now(),
+    terminal,
   });
   const unseen = [...report.unseen, ...asked.unseen];
   if (!repair) {
@@ -218,12 +218,17 @@ export function parseReport(text: string): Mended<NodeFinding> {
 /** What of the cluster's objects does not fit, and the objects. */
 export function checkObjects(
   client: Pick<KubeClient, "list" | "listItems">,
-  { pageSize, now }: {
+  { pageSize, terminal }: {
     readonly pageSize: number;
-    readonly now: () => Date;
+    readonly terminal: Pick<Terminal, "now">;
   },
 ): Promise<CheckReport<Finding> & { readonly books: Books }> {
-  return lastingReport(() => lookOnce(client, pageSize, now()));
+  return lastingReport(async () => {
+    const now = terminal.now();
+    const looker = new Looker(client, pageSize);
+    const books = await readBooks(looker);
+    return { books, problems: findingsOf(books, now), unseen: looker.unseen };
+  });
 }
 
 /** Repairs, and writes the Events. */
@@ -269,14 +274,4 @@ function lastingReport<
       ),
     }),
   });
-}
-
-async function lookOnce(
-  client: Pick<KubeClient, "list" | "listItems">,
-  pageSize: number,
-  now: Date,
-): Promise<CheckReport<Finding> & { readonly books: Books }> {
-  const looker = new Looker(client, pageSize);
-  const books = await readBooks(looker);
-  return { books, problems: findingsOf(books, now), unseen: looker.unseen };
 }

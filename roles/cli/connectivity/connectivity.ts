@@ -1,6 +1,5 @@
 import {
   defineFlags,
-  type EnumFlag,
   type FlagValues,
   UsageError,
 } from "../../../lib/flags/mod.ts";
@@ -21,7 +20,7 @@ import { CommandError } from "../base/errors.ts";
 import { catchInterruption } from "../base/interruption.ts";
 import { kubectlExec } from "../base/kubectl.ts";
 import type { Unseen } from "../base/looker.ts";
-import { exitCodeOf, PROBLEM_EXIT_CODES } from "../base/problem.ts";
+import { exitCodeOf, formatReportAs, PROBLEM_EXIT_CODES } from "../base/problem.ts";
 import { askAll, type Asked, type Asking } from "./ask.ts";
 import { gatherEvidence } from "./evidence.ts";
 import { MAX_NODES, planProbes, sampleNodes } from "./plan.ts";
@@ -43,16 +42,6 @@ import { type NotStarted, type Started, startPods } from "./start.ts";
 
 /** Pods have started by then, or do not. */
 const START_MS = 120_000;
-
-const OUTPUT: { readonly "output": EnumFlag<"text" | "json" | "junit"> } = {
-  "output": {
-    type: "enum",
-    default: "text",
-    values: ["text", "json", "junit"],
-    short: "o",
-    help: "Output format",
-  },
-};
 
 const FLAGS = defineFlags({
   "all": {
@@ -97,7 +86,13 @@ const FLAGS = defineFlags({
     min: 1_000,
     help: "Report the results so far after this time, and clean up",
   },
-  ...OUTPUT,
+  "output": {
+    type: "enum",
+    default: "text",
+    values: ["text", "json", "junit"],
+    short: "o",
+    help: "Output format",
+  },
   ...CONNECTION_FLAGS,
 });
 
@@ -129,10 +124,7 @@ async function connectivityTest(
     );
   }
   const egress = egressOf(values);
-  if (signal !== undefined) {
-    return await runTest({ values, egress, terminal }, signal);
-  }
-  using interruption = catchInterruption("Interrupted");
+  using interruption = catchInterruption("Interrupted", signal);
   return await runTest({ values, egress, terminal }, interruption.signal);
 }
 
@@ -320,8 +312,7 @@ function formatAs(
   output: Values["output"],
   report: ConnectivityReport,
 ): string {
-  if (output === "junit") return formatJunit(report);
-  return output === "json"
-    ? `${JSON.stringify(report, null, 2)}\n`
-    : formatReport(report);
+  return output === "junit"
+    ? formatJunit(report)
+    : formatReportAs(output, report, () => formatReport(report));
 }

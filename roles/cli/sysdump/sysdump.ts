@@ -118,9 +118,9 @@ async function sysdump(
     terminal.out(`${JSON.stringify(report)}\n`);
     return EXIT.ok;
   }
-  if (signal !== undefined) return await writeArchive(values, terminal, signal);
   using interruption = catchInterruption(
     "Interrupted: no archive was written",
+    signal,
   );
   return await writeArchive(values, terminal, interruption.signal);
 }
@@ -241,11 +241,8 @@ async function collectReports(
       return formatReport(reportOf(snapshot, problemsOf(snapshot, now)), now);
     },
     "ipam_check.txt": async () => {
-      const now = () => terminal.now();
-      const { problems, unseen } = await checkObjects(client, {
-        pageSize,
-        now,
-      });
+      const options = { pageSize, terminal };
+      const { problems, unseen } = await checkObjects(client, options);
       return formatProblems(problems, unseen);
     },
   };
