@@ -2,6 +2,7 @@
 // and its header shows whether it was changed since.
 import { createHash } from "node:crypto";
 import { parseAllDocuments, stringify } from "yaml";
+import type { KubeObject } from "../../../lib/kube/mod.ts";
 import type { Conversion } from "../convert/conversion.ts";
 import { findingLine } from "../convert/finding.ts";
 
@@ -59,7 +60,9 @@ export function inspectManifest(text: string): ManifestState {
   const rest = text.slice(match.index + line.length + 1);
   if (sha256(rest) === digest) return { state: "intact", digest };
   const expected = Number(count);
-  const found = countObjects(rest);
+  // Those that are cut in the middle have no kind or cannot be read.
+  const found = objectsIn(rest)
+    .filter((object) => "kind" in object && "metadata" in object).length;
   return found < expected
     ? { state: "cut short", expected, found }
     : { state: "edited" };
@@ -90,16 +93,14 @@ function objectsOf(
   return [...blocks, ...pools, ...namespaces];
 }
 
-/** Objects that are whole: those that are cut in the middle have no kind or cannot be read. */
-function countObjects(text: string): number {
+/** The objects of a manifest that can be read. */
+export function objectsIn(text: string): KubeObject[] {
   const documents = parseAllDocuments(text);
-  if (!Array.isArray(documents)) return 0;
-  return documents.filter((document) => {
-    if (document.errors.length > 0) return false;
-    const value: unknown = document.toJS();
-    return typeof value === "object" && value !== null && "kind" in value &&
-      "metadata" in value;
-  }).length;
+  if (!Array.isArray(documents)) return [];
+  return documents.flatMap((document) => {
+    const value: unknown = document.errors.length > 0 ? null : document.toJS();
+    return typeof value === "object" && value !== null ? [value] : [];
+  });
 }
 
 function sha256(text: string): string {

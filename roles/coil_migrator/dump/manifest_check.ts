@@ -1,4 +1,3 @@
-import { parseAllDocuments } from "yaml";
 import {
   ADDRESS_BLOCKS,
   ADDRESS_POOLS,
@@ -11,6 +10,7 @@ import {
   type KubeObject,
 } from "../../../lib/kube/mod.ts";
 import { MigrateError } from "../command/errors.ts";
+import { objectsIn } from "./manifest.ts";
 import { readManifest } from "./manifest_file.ts";
 
 /** How a manifest and the cluster differ. */
@@ -38,12 +38,10 @@ export async function compareManifest(
       state === "foreign" ? "not of coil migrate dump" : state
     }`,
   ];
-  const objects = readObjects(manifest.text);
   const present = await readPresent(client, signal);
   const missing: string[] = [];
-  for (const object of objects) {
+  for (const object of objectsIn(manifest.text).filter(isOurs)) {
     const key = keyOf(object);
-    if (!isOurs(object)) continue;
     const found = present.get(key);
     if (found === undefined) missing.push(key);
     else if (found !== contentOf(object)) {
@@ -59,24 +57,13 @@ function isOurs(object: KubeObject): object is Ours {
   return object.kind === "AddressPool" || object.kind === "AddressBlock";
 }
 
-function readObjects(text: string): KubeObject[] {
-  const documents = parseAllDocuments(text);
-  if (!Array.isArray(documents)) return [];
-  return documents.flatMap((document) => {
-    const value: unknown = document.errors.length > 0 ? null : document.toJS();
-    return typeof value === "object" && value !== null ? [value] : [];
-  });
-}
-
 async function readPresent(
   client: KubeClient,
   signal: AbortSignal,
 ): Promise<Map<string, string>> {
   const present = new Map<string, string>();
-  const add = (kind: Ours["kind"]) => (object: Ours) => {
-    const typed = { ...object, kind };
-    present.set(keyOf(typed), contentOf(typed));
-  };
+  const add = (kind: Ours["kind"]) => (object: Ours) =>
+    void present.set(keyOf({ ...object, kind }), contentOf(object));
   try {
     await client.listItems(ADDRESS_POOLS, { signal }, add("AddressPool"));
     await client.listItems(ADDRESS_BLOCKS, { signal }, add("AddressBlock"));
@@ -91,8 +78,7 @@ function keyOf({ kind, metadata }: KubeObject): string {
 }
 
 /** What a manifest says of an object, as text that can be compared. */
-function contentOf(object: KubeObject): string {
-  if (!isOurs(object)) return "";
+function contentOf(object: Ours): string {
   if ("spec" in object) {
     const { blockSizeBits, subnets } = object.spec;
     return JSON.stringify([blockSizeBits, subnets.map(({ ipv4 }) => ipv4)]);
