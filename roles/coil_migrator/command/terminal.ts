@@ -1,6 +1,7 @@
 import { onAbort } from "../../../lib/async/mod.ts";
 import type { ProgressTerminal } from "../../../lib/eviction/mod.ts";
 import { printAll } from "../../../lib/flags/mod.ts";
+import { MigrateError } from "./errors.ts";
 
 /** Where a command writes to, and who answers its questions. */
 export interface Terminal extends ProgressTerminal {
@@ -8,6 +9,21 @@ export interface Terminal extends ProgressTerminal {
   out(text: string): void;
   /** Asks for a yes; undefined when there is no user to ask. */
   ask(question: string, signal: AbortSignal): Promise<boolean | undefined>;
+}
+
+/** Asks whether to go on. @throws {MigrateError} when there is no user to ask */
+export async function confirm(
+  { terminal, signal }: {
+    readonly terminal: Terminal;
+    readonly signal: AbortSignal;
+  },
+  question: string,
+): Promise<boolean> {
+  const answer = await terminal.ask(question, signal);
+  if (answer !== undefined) return answer;
+  throw new MigrateError(
+    "Cannot ask for confirmation: stdin is not a terminal\nUse --yes to skip the question, or --dry-run to change nothing. Nothing was changed.",
+  );
 }
 
 /** The terminal that the process was started at. */

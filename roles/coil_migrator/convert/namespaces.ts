@@ -97,10 +97,9 @@ function pick(
   all: Readonly<Record<string, string>>,
   keys: readonly string[],
 ): Record<string, string> {
-  return Object.fromEntries(keys.flatMap((key) => {
-    const value = all[key];
-    return value === undefined ? [] : [[key, value]];
-  }));
+  return Object.fromEntries(
+    Object.entries(all).filter(([key]) => keys.includes(key)),
+  );
 }
 
 function sorted(

@@ -15,7 +15,7 @@ import {
   writeManifest,
 } from "./manifest_file.ts";
 import { timestamp, updateRecord } from "../cluster/record.ts";
-import type { Terminal } from "../command/terminal.ts";
+import { confirm, type Terminal } from "../command/terminal.ts";
 import { readV1State } from "../v1/reader.ts";
 import {
   findV1Workloads,
@@ -131,13 +131,14 @@ Move it away, name another file with --output, or replace it with --overwrite. N
 
 /** Asks only when something would be lost. */
 async function agreed(
-  { values, terminal, signal }: DumpContext,
+  context: DumpContext,
   { before, text, workloads }: {
     readonly before: PresentManifest | undefined;
     readonly text: string;
     readonly workloads: readonly V1Workload[];
   },
 ): Promise<boolean> {
+  const { values } = context;
   const replaces = before !== undefined && before.text !== text;
   if (values.yes || (workloads.length === 0 && !replaces)) return true;
   const what = [
@@ -146,11 +147,7 @@ async function agreed(
       ? [`write the manifest and delete the objects above`]
       : []),
   ].join(", ");
-  const answer = await terminal.ask(`Go on: ${what}?`, signal);
-  if (answer !== undefined) return answer;
-  throw new MigrateError(
-    "Cannot ask for confirmation: stdin is not a terminal\nUse --yes to skip the question, or --dry-run to change nothing. Nothing was changed.",
-  );
+  return await confirm(context, `Go on: ${what}?`);
 }
 
 async function save(

@@ -1,5 +1,6 @@
 import { EXIT } from "../../../lib/flags/mod.ts";
 import { MigrateError } from "../command/errors.ts";
+import { confirm } from "../command/terminal.ts";
 import {
   type LivePod,
   Progress,
@@ -38,24 +39,13 @@ export async function replace(options: ReplaceOptions): Promise<number> {
     terminal.err("Nothing was changed: --dry-run.\n");
     return EXIT.ok;
   }
-  if (!await agreed(options)) {
+  if (!values.yes && !await confirm(options, "Go on?")) {
     terminal.err("Aborted.\n");
     return EXIT.ok;
   }
   const context = replaceContext(options);
   await replaceAll(context, { todo, record, all: survey.toReplace.length });
   return await finish(context);
-}
-
-async function agreed(
-  { values, terminal, signal }: ReplaceOptions,
-): Promise<boolean> {
-  if (values.yes) return true;
-  const answer = await terminal.ask("Go on?", signal);
-  if (answer !== undefined) return answer;
-  throw new MigrateError(
-    "Cannot ask for confirmation: stdin is not a terminal\nUse --yes to skip the question, or --dry-run to change nothing. Nothing was changed.",
-  );
 }
 
 async function replaceAll(
