@@ -21,7 +21,7 @@ import {
 } from "../base/command.ts";
 import { connect, CONNECTION_FLAGS } from "../base/connection.ts";
 import { CommandError } from "../base/errors.ts";
-import { listPages } from "../base/pages.ts";
+import { listPages, type PageOptions } from "../base/pages.ts";
 import type { Column } from "../base/table.ts";
 import {
   TABLE_FLAGS,
@@ -69,26 +69,32 @@ async function show(
   const pod = values.pod || undefined;
   for (const name of [egress, pod]) checkName(name);
   using client = await connect(values);
-  const look = new EgressLook(client, values["page-size"]);
+  const pageSize = values["page-size"];
   const output: TableOutput = {
     output: values.output,
     headers: !values["no-headers"],
     terminal,
   };
   const clients = subject === "clients" || pod !== undefined
-    ? await look.clients()
+    ? clientRows(await all(client, EGRESS_CLIENT_SLICES, { pageSize }))
     : [];
   const used = pod === undefined
     ? undefined
     : new Set(clients.flatMap((row) => row.pod === pod ? row.egress : []));
   const selection = { egress, used };
-  if (egress !== undefined) await look.check(egress);
+  if (egress !== undefined) await checkEgress(client, egress);
   if (subject === "clients") {
     const rows = selectRows(clients, selection)
       .filter((row) => pod === undefined || row.pod === pod);
     return writeRows("clients", rows, { ...output, columns: clientColumns });
   }
-  const gateways = selectRows(await look.gateways(), selection);
+  const pods = await all(client, PODS, {
+    fieldSelector: LIVE_PODS,
+    labelSelector: EGRESS_SELECTOR,
+    pageSize,
+  });
+  const egresses = await all(client, EGRESSES, { pageSize });
+  const gateways = selectRows(gatewayRows(pods, egresses), selection);
   return subject === "gateways"
     ? writeRows("gateways", gateways, { ...output, columns: gatewayColumns })
     : writeRows("sources", sourceRows(gateways), {
@@ -103,58 +109,27 @@ function checkName(name: string | undefined): void {
   throw new UsageError(`"${name}" needs to be NAMESPACE/NAME`);
 }
 
-/** Reads what the rows are made of. */
-class EgressLook {
-  readonly #client: KubeClient;
-  readonly #pageSize: number;
-
-  constructor(client: KubeClient, pageSize: number) {
-    this.#client = client;
-    this.#pageSize = pageSize;
-  }
-
-  async clients(): Promise<ClientRow[]> {
-    return clientRows(await this.#all(EGRESS_CLIENT_SLICES));
-  }
-
-  async gateways(): Promise<GatewayRow[]> {
-    const pods = await this.#all(PODS, {
-      fieldSelector: LIVE_PODS,
-      labelSelector: EGRESS_SELECTOR,
+/** @throws {CommandError} when there is no Egress of this name */
+async function checkEgress(client: KubeClient, egress: string): Promise<void> {
+  const [namespace = "", name = ""] = egress.split("/");
+  // By a list: coil-controller, in whose pods this may run, may not get one.
+  if (isPathSegment(namespace) && isEgressName(name)) {
+    const { items } = await client.list(EGRESSES, {
+      namespace,
+      fieldSelector: `metadata.name=${name}`,
+      metadataOnly: true,
     });
-    return gatewayRows(pods, await this.#all(EGRESSES));
+    if (items.length > 0) return;
   }
+  throw new CommandError(`Cannot show Egress "${egress}": it does not exist`);
+}
 
-  /** @throws {CommandError} when there is no Egress of this name */
-  async check(egress: string): Promise<void> {
-    const [namespace = "", name = ""] = egress.split("/");
-    // By a list: coil-controller, in whose pods this may run, may not get one.
-    if (isPathSegment(namespace) && isEgressName(name)) {
-      const { items } = await this.#client.list(EGRESSES, {
-        namespace,
-        fieldSelector: `metadata.name=${name}`,
-        metadataOnly: true,
-      });
-      if (items.length > 0) return;
-    }
-    throw new CommandError(
-      `Cannot show Egress "${egress}": it does not exist`,
-    );
-  }
-
-  #all<T extends object>(
-    type: ResourceType<T>,
-    selection: {
-      readonly labelSelector?: string;
-      readonly fieldSelector?: string;
-    } = {},
-  ): Promise<T[]> {
-    return listPages(this.#client, type, {
-      ...selection,
-      pageSize: this.#pageSize,
-      keep: (object) => object,
-    });
-  }
+function all<T extends object>(
+  client: KubeClient,
+  type: ResourceType<T>,
+  options: Omit<PageOptions<T, T>, "keep">,
+): Promise<T[]> {
+  return listPages(client, type, { ...options, keep: (object) => object });
 }
 
 function clientColumns(): readonly Column<ClientRow>[] {
