@@ -71,10 +71,7 @@ async function main(args: readonly string[]): Promise<void> {
   if (name === "kubectl-coil" || name === "kubectl_complete-coil") {
     return await startPlugin(name, args);
   }
-  if (name !== "coil") {
-    const byName = roleOf(name);
-    if (byName === name) return await start(byName, args);
-  }
+  if (Object.hasOwn(ROLES, name)) return await start(name, args);
   const byArgument = isEgressCommand(args) ? undefined : roleOf(args[0]);
   if (byArgument !== undefined) return await start(byArgument, args.slice(1));
   if (!Deno.env.get("CNI_COMMAND") && args.length > 0) {
