@@ -1,3 +1,4 @@
+import { dirname } from "node:path";
 import { codeOf } from "../base/errors.ts";
 
 /** Files being written are called so until they are whole; no runtime reads them. */
@@ -56,12 +57,12 @@ export async function replaceByLink(
 
 /** A path in the same directory, which the next run removes if this one does not. */
 export function temporaryBeside(path: string): string {
-  return `${directoryOf(path)}/${TEMPORARY_PREFIX}${crypto.randomUUID()}`;
+  return `${dirname(path)}/${TEMPORARY_PREFIX}${crypto.randomUUID()}`;
 }
 
 /** Flushes the directory that a file is in, so that a rename outlives a power cut. */
 export async function syncDirectory(path: string): Promise<void> {
-  using directory = await Deno.open(directoryOf(path));
+  using directory = await Deno.open(dirname(path));
   try {
     await directory.sync();
   } catch (error) {
@@ -80,10 +81,6 @@ export async function removeLeftovers(directory: string): Promise<string[]> {
     removed.push(path);
   }
   return removed;
-}
-
-function directoryOf(path: string): string {
-  return path.slice(0, path.lastIndexOf("/")) || "/";
 }
 
 /** The caller has a better error to report; the next run tries again. */

@@ -1,4 +1,5 @@
 import { statfs } from "node:fs/promises";
+import { dirname } from "node:path";
 import { attempt, InstallError } from "../base/errors.ts";
 
 /** What else may be written at the same time: configurations, other tools. */
@@ -13,7 +14,7 @@ export async function requireSpace(
   path: string,
   { bytes, action }: { readonly bytes: number; readonly action: string },
 ): Promise<void> {
-  const directory = path.slice(0, path.lastIndexOf("/")) || "/";
+  const directory = dirname(path);
   const { bavail, bsize } = await attempt(
     `ask for the free space of "${directory}"`,
     () => statfs(directory),

@@ -33,7 +33,7 @@ export function planPlugin(
 ): readonly Step[] {
   const [path, second] = [pluginPath(places), formerPath(places)];
   const steps: Step[] = [];
-  const isPair = former.kind === "executable";
+  const isPair = former === "executable";
   if (plugin.kind !== "same") {
     const step = { kind: "installProgram", path, program } as const;
     steps.push(isPair ? { ...step, former: second } : step);
@@ -44,9 +44,7 @@ export function planPlugin(
     // An interrupted run has replaced the launcher, which may still be running.
     if (isPair) steps.push({ kind: "link", path: second });
   }
-  if (former.kind === "link") {
-    steps.push({ kind: "remove", path: second });
-  }
+  if (former === "link") steps.push({ kind: "remove", path: second });
   return steps;
 }
 
@@ -82,7 +80,7 @@ export function planPluginRemoval(
     steps.push({ kind: "rename", path: path + DISABLED_SUFFIX, to: path });
   } else if (coordinator === "ours") steps.push({ kind: "remove", path });
   if (plugin) steps.push({ kind: "remove", path: pluginPath(places) });
-  if (former.kind === "executable" || former.kind === "link") {
+  if (former === "executable" || former === "link") {
     steps.push({ kind: "remove", path: formerPath(places) });
   }
   return steps;

@@ -24,7 +24,7 @@ const PROGRAM: Program = {
 
 const SAME: InstalledState = { kind: "same", mode: 0o755 };
 const OTHER: InstalledState = { kind: "different", found: "x86_64, 1 bytes" };
-const NO_SECOND: FormerExecutable = { kind: "absent" };
+const NO_SECOND: FormerExecutable = "absent";
 const INSTALL = { kind: "installProgram", path: "/bin/coil", program: PROGRAM };
 const SECOND = "/bin/coil-executable";
 
@@ -41,23 +41,23 @@ for (
         { kind: "setMode", path: "/bin/coil", mode: 0o755 },
       ],
     ],
-    ["two files of a former version", OTHER, { kind: "executable" }, [
+    ["two files of a former version", OTHER, "executable", [
       { ...INSTALL, former: SECOND },
     ]],
-    ["only the second file", { kind: "absent" }, { kind: "executable" }, [
+    ["only the second file", { kind: "absent" }, "executable", [
       { ...INSTALL, former: SECOND },
     ]],
-    ["what an interrupted run left", SAME, { kind: "executable" }, [
+    ["what an interrupted run left", SAME, "executable", [
       { kind: "link", path: SECOND },
     ]],
-    ["the link of an earlier run", SAME, { kind: "link" }, [
+    ["the link of an earlier run", SAME, "link", [
       { kind: "remove", path: SECOND },
     ]],
-    ["another file and a link", OTHER, { kind: "link" }, [
+    ["another file and a link", OTHER, "link", [
       INSTALL,
       { kind: "remove", path: SECOND },
     ]],
-    ["somebody's second file", OTHER, { kind: "foreign" }, [INSTALL]],
+    ["somebody's second file", OTHER, "foreign", [INSTALL]],
   ] as const satisfies readonly (readonly [
     string,
     InstalledState,
@@ -97,9 +97,9 @@ Deno.test("planPluginRemoval() removes what is called before what it calls, and 
       .map(({ path }) => path);
   assert.deepEqual(plan(true, NO_SECOND), ["/bin/coil"]);
   assert.deepEqual(plan(false, NO_SECOND), []);
-  assert.deepEqual(plan(true, { kind: "executable" }), ["/bin/coil", SECOND]);
-  assert.deepEqual(plan(false, { kind: "link" }), [SECOND]);
-  assert.deepEqual(plan(true, { kind: "foreign" }), ["/bin/coil"]);
+  assert.deepEqual(plan(true, "executable"), ["/bin/coil", SECOND]);
+  assert.deepEqual(plan(false, "link"), [SECOND]);
+  assert.deepEqual(plan(true, "foreign"), ["/bin/coil"]);
   const link = "/bin/coordinator";
   assert.deepEqual(plan(true, NO_SECOND, "ours"), [link, "/bin/coil"]);
   assert.deepEqual(plan(true, NO_SECOND, "foreign"), ["/bin/coil"]);

@@ -67,12 +67,12 @@ export async function isInstalled(path: string): Promise<boolean> {
 
 /** State of the second file that the plugin had in former versions. */
 export type FormerExecutable =
-  | { readonly kind: "absent" }
-  | { readonly kind: "executable" }
+  | "absent"
+  | "executable"
   /** Leads to the plugin: an earlier run left it for calls that were under way. */
-  | { readonly kind: "link" }
+  | "link"
   /** Not the installer's. */
-  | { readonly kind: "foreign" };
+  | "foreign";
 
 /** State of a link to the plugin. */
 export type PluginLink = "absent" | "ours" | "foreign";
@@ -91,13 +91,11 @@ export async function examineLink(path: string): Promise<PluginLink> {
 export async function examineFormer(path: string): Promise<FormerExecutable> {
   return await attempt(`look at "${path}"`, async () => {
     const info = await ifThere(Deno.lstat(path));
-    if (info === undefined) return { kind: "absent" };
-    if (info.isSymlink && await Deno.readLink(path) === PLUGIN) {
-      return { kind: "link" };
-    }
-    if (!info.isFile) return { kind: "foreign" };
+    if (info === undefined) return "absent";
+    if (info.isSymlink && await Deno.readLink(path) === PLUGIN) return "link";
+    if (!info.isFile) return "foreign";
     using file = await Deno.open(path);
     const isElf = machineOf(await readStart(file)) !== undefined;
-    return { kind: isElf ? "executable" : "foreign" };
+    return isElf ? "executable" : "foreign";
   });
 }
