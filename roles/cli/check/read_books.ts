@@ -1,4 +1,4 @@
-import type { Books, Reference } from "../../../lib/ipam/audit/mod.ts";
+import type { Books } from "../../../lib/ipam/audit/mod.ts";
 import {
   ADDRESS_BLOCKS,
   ADDRESS_POOLS,
@@ -46,10 +46,7 @@ export async function readBooks(looker: Looker): Promise<Books> {
 async function readOthers(looker: Looker) {
   const metadataOnly = true;
   return {
-    namespaces: await looker.list(NAMESPACES, (namespace) => ({
-      pools: poolReferencesOf(namespace),
-      egresses: defaultEgressesOf(namespace),
-    }), { metadataOnly }),
+    namespaces: await looker.list(NAMESPACES, namespaceFacts, { metadataOnly }),
     blocks: await looker.list(ADDRESS_BLOCKS, transformBlock),
     pools: await looker.list(ADDRESS_POOLS, (pool) => pool),
     requests: await looker.list(BLOCK_REQUESTS, (request) => request),
@@ -63,26 +60,19 @@ async function readOthers(looker: Looker) {
   };
 }
 
-interface PodFacts {
-  readonly addresses: ReturnType<typeof addressesOf>;
-  readonly egresses: readonly Reference[];
-}
-
-function podFacts(pod: V1Pod): PodFacts {
+function podFacts(pod: V1Pod) {
+  const { namespace = "", name = "", annotations, deletionTimestamp } =
+    pod.metadata ?? {};
   // The address of a pod that ends may be free already, or have another pod.
-  const isEnding = pod.metadata?.deletionTimestamp !== undefined;
-  const addresses = isEnding ? undefined : addressesOf(pod);
-  return { addresses, egresses: isEnding ? [] : egressNamesOf(pod) };
-}
-
-function egressNamesOf({ metadata }: V1Pod): Reference[] {
-  const { namespace = "", name = "", annotations } = metadata ?? {};
+  if (deletionTimestamp !== undefined) {
+    return { addresses: undefined, egresses: [] };
+  }
+  const from = `Pod ${namespace}/${name}`;
   const next = `kubectl -n ${namespace} describe pod ${name}`;
-  return egressesIn(annotations).map((to) => ({
-    from: `Pod ${namespace}/${name}`,
-    next,
-    to,
-  }));
+  return {
+    addresses: addressesOf(pod),
+    egresses: egressesIn(annotations).map((to) => ({ from, next, to })),
+  };
 }
 
 /** Also names that no Egress can have. */
@@ -92,22 +82,14 @@ function egressesIn(annotations: Parameters<typeof parseEgressAnnotations>[0]) {
   );
 }
 
-function defaultEgressesOf({ metadata }: V1Namespace): Reference[] {
-  return egressesIn(metadata?.annotations)
-    .map((to) => ({ ...fromNamespace(metadata?.name), to }));
-}
-
-function poolReferencesOf({ metadata }: V1Namespace): Reference[] {
-  const { name, annotations } = metadata ?? {};
-  const annotation = annotations?.[POOL_ANNOTATION];
-  if (annotation === undefined) return [];
-  return poolNamesOf(annotation)
-    .map((to) => ({ ...fromNamespace(name), to }));
-}
-
-function fromNamespace(name = ""): Pick<Reference, "from" | "next"> {
+function namespaceFacts({ metadata }: V1Namespace) {
+  const { name = "", annotations } = metadata ?? {};
+  const from = `Namespace ${name}`;
+  const next = `kubectl describe namespace ${name}`;
+  const pools = annotations?.[POOL_ANNOTATION];
   return {
-    from: `Namespace ${name}`,
-    next: `kubectl describe namespace ${name}`,
+    pools: (pools === undefined ? [] : poolNamesOf(pools))
+      .map((to) => ({ from, next, to })),
+    egresses: egressesIn(annotations).map((to) => ({ from, next, to })),
   };
 }
