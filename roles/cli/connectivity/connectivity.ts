@@ -125,7 +125,9 @@ async function connectivityTest(
   }
   const egress = egressOf(values);
   using interruption = catchInterruption("Interrupted", signal);
-  return await runTest({ values, egress, terminal }, interruption.signal);
+  return await withAdvice(() =>
+    runTest({ values, egress, terminal }, interruption.signal)
+  );
 }
 
 /** @throws {UsageError} unless both flags are given and fit, or none */
@@ -160,21 +162,18 @@ async function runTest(
   using client = await connect(values);
   const endsAt = performance.now() + values.timeout;
   const say = (text: string) => terminal.err(`${text}\n`);
-  const site = await withAdvice(() =>
-    readSite(client, {
-      pageSize: values["page-size"],
-      image: values.image,
-      egress,
-      signal: interrupted,
-    })
-  );
-  const space = await withAdvice(() =>
-    Space.create({ client, name: values.namespace, signal: interrupted, say })
-  );
+  const site = await readSite(client, {
+    pageSize: values["page-size"],
+    image: values.image,
+    egress,
+    signal: interrupted,
+  });
+  const { namespace: name } = values;
+  const space = await Space.create({ client, name, signal: interrupted, say });
   let report: ConnectivityReport;
   try {
     const test = { ...options, client, site, endsAt, say };
-    report = await withAdvice(() => testIn(space, test, interrupted));
+    report = await testIn(space, test, interrupted);
   } finally {
     await (values.keep ? space.keep() : space.remove());
   }
