@@ -25,9 +25,7 @@ import {
 /** How much the clock of this machine may be ahead of a controller's. */
 const CLOCK_SKEW_MS = 30_000;
 
-const COILD = "coild";
 const IS_COILD = /coild$/;
-const CONTROLLER = "coil-controller";
 /** By this name, or by upstream's names of its halves. */
 const IS_CONTROLLER = /coil-(?:(?:ipam|egress)-)?controller$/;
 /** Parts of coil-controller that a change of its flags ends. */
@@ -70,12 +68,8 @@ function missing(snapshot: Snapshot): Problem[] {
     });
   }
   if (workloads === undefined || parts === undefined) return found;
-  for (
-    const [name, pattern] of [
-      [CONTROLLER, IS_CONTROLLER],
-      [COILD, IS_COILD],
-    ] as const
-  ) {
+  const daemons = { "coil-controller": IS_CONTROLLER, "coild": IS_COILD };
+  for (const [name, pattern] of Object.entries(daemons)) {
     const isThere = workloads.some((workload) => pattern.test(workload.name)) ||
       parts.some(({ component }) => pattern.test(component));
     if (isThere) continue;
