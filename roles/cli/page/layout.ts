@@ -14,12 +14,7 @@ export const LOOKS = ["free", "used", "reserved", "odd"] as const;
 export type Look = typeof LOOKS[number];
 
 /** One block, or neighbours that no node has. */
-export type Tile =
-  & { readonly x: number; readonly y: number }
-  & (
-    | { readonly kind: "block"; readonly block: BlockView }
-    | { readonly kind: "gap"; readonly blocks: number }
-  );
+export type Tile = Item & { readonly x: number; readonly y: number };
 
 /** The tiles of one of the pool's subnets or ENIs, below its title. */
 export interface Band {
