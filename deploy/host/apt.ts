@@ -94,7 +94,7 @@ export class PackageFetcher {
     const debs = path.join(this.#dir, "debs");
     await this.#aptShown(
       [...NOTHING_INSTALLED, ...this.#from, "download", ...names],
-      { cwd: debs },
+      debs,
     );
     const files: string[] = [];
     for (const name of names) files.push(await newest(debs, name));
@@ -201,12 +201,9 @@ export class PackageFetcher {
   }
 
   /** As `#apt`, and reports each package that comes. */
-  async #aptShown(
-    args: readonly string[],
-    options: { cwd?: string } = {},
-  ): Promise<void> {
+  async #aptShown(args: readonly string[], cwd: string): Promise<void> {
     const child = new Deno.Command("apt-get", {
-      ...options,
+      cwd,
       args: this.#aptArgs(["-q", ...args]),
       stdin: "null",
       stdout: "piped",

@@ -25,21 +25,6 @@ export async function lockFile(
   return handle;
 }
 
-/** Takes an exclusive lock between processes; undefined when another process has it. */
-export async function tryLockFile(
-  file: string,
-): Promise<Disposable | undefined> {
-  const handle = await Deno.open(file, { create: true, write: true });
-  try {
-    if (await handle.tryLock(true)) return handle;
-  } catch (err) {
-    handle.close();
-    throw err;
-  }
-  handle.close();
-  return undefined;
-}
-
 /** Removes what is in the directory and was not touched for `unusedMs`. Several processes may do it at once. */
 export async function removeUnused(
   directory: string,

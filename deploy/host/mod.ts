@@ -5,7 +5,7 @@
  * @module
  */
 export { PackageFetcher } from "./apt.ts";
-export { cacheDir, lockFile, removeUnused, tryLockFile } from "./cache.ts";
+export { cacheDir, lockFile, removeUnused } from "./cache.ts";
 export { CommandError, run, type RunOptions } from "./command.ts";
 export { TextLineStream } from "./lines.ts";
 export type { Log } from "./log.ts";
