@@ -59,36 +59,25 @@ export const OBJECTS: readonly ObjectReader[] = [
   all(DAEMON_SETS, OF_COIL),
   all(PODS, OF_COIL),
   all(CONFIG_MAPS, OF_COIL),
-  some(LEASES, leaseOf),
-  some(NODES, nodeOf),
-  some(NAMESPACES, namespaceOf),
-  some(EVENTS, eventOf),
+  all(LEASES, {}, leaseOf),
+  all(NODES, {}, nodeOf),
+  all(NAMESPACES, {}, namespaceOf),
+  all(EVENTS, {}, eventOf),
 ];
 
+/** Of each object what is kept of it; of some nothing. */
 function all<T extends object>(
   type: ResourceType<T>,
   selection: { readonly labelSelector?: string } = {},
-): ObjectReader {
-  return {
-    plural: type.plural,
-    read: (looker, { signal }) =>
-      looker.list(type, withoutSecrets, { ...selection, signal }),
-  };
-}
-
-/** Those of which something is kept. */
-function some<T extends object>(
-  type: ResourceType<T>,
-  keep: (object: T, context: ReadContext) => object | undefined,
+  keep: (object: T, context: ReadContext) => object | undefined = (all) => all,
 ): ObjectReader {
   return {
     plural: type.plural,
     read: async (looker, context) => {
-      const { signal } = context;
       const kept = await looker.list(
         type,
         (object) => withoutSecrets(keep(object, context)),
-        { signal },
+        { ...selection, signal: context.signal },
       );
       return kept?.filter((object) => object !== undefined);
     },
