@@ -40,9 +40,7 @@ export async function connect(
     const which = file === "" ? "" : ` "${file}"`;
     throw new CommandError(
       `Cannot read the kubeconfig${which}: ${messageOf(cause)}`,
-      {
-        cause,
-      },
+      { cause },
     );
   }
 }

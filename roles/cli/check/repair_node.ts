@@ -33,13 +33,10 @@ export async function repairNode(
       : [];
   }));
   const results = leaked.size === 0 ? [] : await release({
-    entries: [...leaked.values()].map((
-      { containerId, ifname, generation },
-    ) => ({
-      containerId,
-      ifname,
-      generation,
-    })),
+    entries: [...leaked.values()].map((entry) => {
+      const { containerId, ifname, generation } = entry;
+      return { containerId, ifname, generation };
+    }),
     dryRun,
   });
   const byKey = new Map(results.map((result) => [keyText(result), result]));

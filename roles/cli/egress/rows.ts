@@ -1,10 +1,8 @@
-import type {
-  Egress,
-  EgressClientSlice,
-  EgressGatewayStatus,
-  EgressTranslation,
-} from "../../../lib/api/mod.ts";
 import {
+  type Egress,
+  type EgressClientSlice,
+  type EgressGatewayStatus,
+  type EgressTranslation,
   gatewayLosses,
   lostToText,
   parseClientSliceName,

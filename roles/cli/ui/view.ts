@@ -1,7 +1,10 @@
 import type { AddressRow, BlockRow } from "../../../lib/ipam/audit/mod.ts";
-import { conditionOf, type Egress } from "../../../lib/api/mod.ts";
+import {
+  conditionOf,
+  type Egress,
+  type EgressClientSlice,
+} from "../../../lib/api/mod.ts";
 import { nameText } from "../../../lib/names/mod.ts";
-import type { EgressClientSlice } from "../../../lib/api/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
 import {
   type ClientRow,

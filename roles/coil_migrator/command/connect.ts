@@ -45,9 +45,7 @@ async function load(kubeconfig: string, context: string): Promise<KubeClient> {
     const which = file === "" ? "" : ` "${file}"`;
     throw new MigrateError(
       `Cannot read the kubeconfig${which}: ${messageOf(cause)}`,
-      {
-        cause,
-      },
+      { cause },
     );
   }
 }
@@ -118,9 +116,7 @@ async function readText(flag: string, file: string): Promise<string> {
   } catch (cause) {
     throw new MigrateError(
       `Cannot read --${flag} "${file}": ${messageOf(cause)}`,
-      {
-        cause,
-      },
+      { cause },
     );
   }
 }

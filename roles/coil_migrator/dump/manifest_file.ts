@@ -58,8 +58,6 @@ export async function writeNewFile(file: string, text: string): Promise<void> {
 function fileError(verb: string, file: string, cause: unknown): MigrateError {
   return new MigrateError(
     `Cannot ${verb} manifest "${file}": ${messageOf(cause)}`,
-    {
-      cause,
-    },
+    { cause },
   );
 }
