@@ -9,7 +9,6 @@ import {
   LIVE_PODS,
   PODS,
 } from "../../../lib/kube/mod.ts";
-import { VPC_POOL } from "../../../lib/names/mod.ts";
 import {
   type Call,
   type Command,
@@ -29,7 +28,7 @@ import {
   transformVpcNode,
 } from "../ipam/cluster_reader.ts";
 import { formatMap } from "./picture.ts";
-import { type MapSource, type PoolMap, poolMap, vpcMap } from "./pool_map.ts";
+import { type MapSource, type PoolMap, poolMaps } from "./pool_map.ts";
 
 /** How long changes are gathered before the next picture, and how often to ask for pools. */
 const REDRAW_MS = 1_000;
@@ -84,7 +83,15 @@ async function map(
 
 /** @throws {CommandError} when there is no such pool, or its subnets cannot be read */
 function mapOf(name: string, source: MapSource, node: string): PoolMap {
-  const whole = wholeMap(name, source);
+  const maps = poolMaps(source);
+  const whole = maps.find(({ pool }) => pool.name === name);
+  if (whole === undefined) {
+    const existing = maps.map(({ pool }) => pool.name);
+    throw noSuchPool(name, { verb: "show", existing });
+  }
+  const { blocks, message } = whole.pool;
+  // There is nothing to count where the subnets cannot be read.
+  if (blocks === undefined) throw new CommandError(message);
   const isShown = (row: { readonly node: string }) =>
     node === "" || row.node === node;
   return {
@@ -93,23 +100,6 @@ function mapOf(name: string, source: MapSource, node: string): PoolMap {
     blocks: whole.blocks.filter(isShown),
     outside: whole.outside.filter(isShown),
   };
-}
-
-function wholeMap(name: string, source: MapSource): PoolMap {
-  const object = source.pools.find(({ metadata }) => metadata.name === name);
-  if (object === undefined) {
-    const ofVpc = vpcMap(source);
-    if (name === VPC_POOL && ofVpc !== undefined) return ofVpc;
-    const existing = source.pools.map(({ metadata }) => metadata.name ?? "");
-    if (ofVpc !== undefined) existing.push(VPC_POOL);
-    throw noSuchPool(name, { verb: "show", existing });
-  }
-  try {
-    return poolMap(object, source);
-  } catch (error) {
-    if (!(error instanceof SyntaxError)) throw error;
-    throw new CommandError(error.message, { cause: error });
-  }
 }
 
 interface Watch {

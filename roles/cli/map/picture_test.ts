@@ -8,7 +8,7 @@ import {
 } from "../../../lib/ipam/audit/testing.ts";
 import { formatGrid } from "./grid.ts";
 import { formatMap } from "./picture.ts";
-import { poolMap, vpcMap } from "./pool_map.ts";
+import { type MapSource, type PoolMap, poolMaps } from "./pool_map.ts";
 
 const POOL = pool("default", [
   { ipv4: "10.2.0.0/21", ipv6: "fd02::/117" },
@@ -37,14 +37,24 @@ const PODS = [
   pod("other", "n1", { ipv4: "10.7.0.1" }),
 ];
 
-const MAP = poolMap(POOL, { pools: [POOL], blocks: BLOCKS, pods: PODS });
+function tryMapOf(name: string, source: MapSource): PoolMap | undefined {
+  return poolMaps(source).find(({ pool }) => pool.name === name);
+}
+
+function mapOf(name: string, source: MapSource): PoolMap {
+  const map = tryMapOf(name, source);
+  assert.ok(map);
+  return map;
+}
+
+const MAP = mapOf("default", { pools: [POOL], blocks: BLOCKS, pods: PODS });
 
 Deno.test("formatMap() shows what spec.reserved keeps from pods, in use or not", () => {
   const reserved = ["10.2.0.1-10.2.0.3", "fd02::9", "10.9.0.0/28"];
   const object = { ...POOL, spec: { ...POOL.spec, reserved } };
   const source = { pools: [object], blocks: BLOCKS, pods: PODS };
   assert.match(
-    formatMap(poolMap(object, source), { colours: false }),
+    formatMap(mapOf("default", source), { colours: false }),
     /^ {2}10\.2\.0\.0 {2}·rrr·····█·+$[^]*^ {2}10\.9\.0\.0 {2}█{31}·$/m,
   );
 });
@@ -101,7 +111,7 @@ Deno.test("formatMap() shows a full block and a nearly full one by sign and colo
     ] as const
   ) {
     const source = { pools: [POOL], blocks, pods: pods(count) };
-    const picture = formatMap(poolMap(POOL, source), { colours: true });
+    const picture = formatMap(mapOf("default", source), { colours: true });
     assert.ok(picture.includes(`10.9.0.0  ${cell}\n`), `${count}: ${picture}`);
   }
 });
@@ -123,7 +133,7 @@ Deno.test("a map says who holds which address, and what is in no block", () => {
 Deno.test("a pool of more blocks than numbers hold is drawn in a few lines", () => {
   const huge = pool("huge", [{ ipv6: "fd00::/48" }, { ipv6: "fd01::/48" }]);
   const blocks = [block(["huge", 1000, "n1"], { ipv6: "fd00::7d00/123" })];
-  const map = poolMap(huge, { pools: [huge], blocks, pods: [] });
+  const map = mapOf("huge", { pools: [huge], blocks, pods: [] });
   assert.deepEqual(map.subnets.map((subnet) => subnet.blocks), [2 ** 31, 0]);
   const picture = formatMap(map, { colours: false });
   assert.match(picture, /^ {2}fd00:: +992 blocks free$/m);
@@ -177,10 +187,8 @@ Deno.test("formatMap() draws pool vpc by ENI: single addresses together, prefixe
     ],
     vpcNodes: [{ ...node, status: { ...node.status, enis } }],
   };
-  const map = vpcMap(source);
-  assert.ok(map);
   assert.equal(
-    formatMap(map, { colours: false }),
+    formatMap(mapOf("vpc", source), { colours: false }),
     `Pool vpc: Available. 5 of 9 blocks of 1 address are allocated, 4 free; pods use 3 addresses.
 
 eni-n10 on n1, device 0: subnet-1, 1 of 3 used, 1 cooling
@@ -203,19 +211,19 @@ d deleting   r reserved   ! not as it should be
   );
   // Those of other pools do not change.
   assert.deepEqual(
-    poolMap(POOL, source).blocks.flatMap(({ addresses }) => addresses)
+    mapOf("default", source).blocks.flatMap(({ addresses }) => addresses)
       .map(({ pod, state }) => `${pod} ${state}`),
     ["web ok"],
   );
 });
 
-Deno.test("vpcMap() is undefined where no node shows its VPC", () => {
+Deno.test("poolMaps() has no pool vpc where no node shows its VPC", () => {
   const source = { pools: [], blocks: [], pods: [] };
-  assert.equal(vpcMap(source), undefined);
-  assert.equal(vpcMap({ ...source, vpcNodes: [] }), undefined);
+  assert.equal(tryMapOf("vpc", source), undefined);
+  assert.equal(tryMapOf("vpc", { ...source, vpcNodes: [] }), undefined);
 });
 
-Deno.test("vpcMap() has ENIs by node, the lowest device first", () => {
+Deno.test("poolMaps() has ENIs by node, the lowest device first", () => {
   const nodes = ["n2", "n1"].map((name) => {
     const node = vpcNode(name, [[], []]);
     return {
@@ -224,7 +232,7 @@ Deno.test("vpcMap() has ENIs by node, the lowest device first", () => {
     };
   });
   assert.deepEqual(
-    vpcMap({ pools: [], blocks: [], pods: [], vpcNodes: nodes })
+    tryMapOf("vpc", { pools: [], blocks: [], pods: [], vpcNodes: nodes })
       ?.enis?.map(({ node, device }) => `${node} ${device}`),
     ["n1 0", "n1 1", "n2 0", "n2 1"],
   );

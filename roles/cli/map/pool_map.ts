@@ -11,7 +11,6 @@ import {
   type AddressPool,
   indexedSubnets,
   type Pool,
-  poolOf,
   reservedPositions,
   tryBlockOf,
   tryPoolOf,
@@ -74,47 +73,36 @@ export interface PoolMap {
   readonly outside: readonly AddressRow[];
 }
 
-/**
- * Makes the map of a pool. Pure.
- *
- * @throws {SyntaxError} when the pool's subnets cannot be read
- */
-export function poolMap(object: AddressPool, source: MapSource): PoolMap {
-  return mapOf(poolOf(object), rowsOf(source));
-}
-
-/** Makes the map of pool `vpc`; undefined where no node shows its VPC. Pure. */
-export function vpcMap(source: MapSource): PoolMap | undefined {
-  return vpcMapOf(source, rowsOf(source));
-}
-
-function vpcMapOf(
-  { vpcNodes = [] }: MapSource,
-  rows: Rows,
-): PoolMap | undefined {
-  const [pool] = vpcPoolRows(vpcNodes);
-  if (pool === undefined) return undefined;
+/** The map of pool `vpc`; none where no node shows its VPC. */
+function vpcMaps({ vpcNodes = [] }: MapSource, rows: Rows): PoolMap[] {
   const enis = vpcNodes.flatMap(({ metadata: { name: node = "" }, status }) =>
     (status?.enis ?? []).map((eni): EniMap => ({ node, ...eni }))
   ).sort((a, b) => compareText(a.node, b.node) || a.device - b.device);
-  return { ...contentsOf(VPC_POOL, rows), pool, subnets: [], enis };
+  const contents = contentsOf(VPC_POOL, rows);
+  return vpcPoolRows(vpcNodes)
+    .map((pool) => ({ ...contents, pool, subnets: [], enis }));
 }
 
 /** Makes the maps of all pools, also of pool `vpc`; of one whose subnets cannot be read there is only its row. Pure. */
 export function poolMaps(source: MapSource): PoolMap[] {
   const rows = rowsOf(source);
-  const vpc = vpcMapOf(source, rows);
   return [
     ...rows.pools.map((pool) => {
       const object = source.pools.find(({ metadata }) =>
         metadata.name === pool.name
       );
-      const readable = object === undefined ? undefined : tryPoolOf(object);
-      return readable === undefined
-        ? { pool, subnets: [], blocks: [], outside: [] }
-        : mapOf(readable, rows);
+      const readable = object && tryPoolOf(object);
+      if (readable === undefined) {
+        return { pool, subnets: [], blocks: [], outside: [] };
+      }
+      const reserved = reservedPlaces(source.blocks, readable);
+      return {
+        pool,
+        subnets: subnetMaps(readable),
+        ...contentsOf(pool.name, rows, reserved),
+      };
     }),
-    ...vpc === undefined ? [] : [vpc],
+    ...vpcMaps(source, rows),
   ];
 }
 
@@ -123,7 +111,6 @@ interface Rows {
   readonly pools: readonly PoolRow[];
   readonly blocks: ReadonlyMap<string, readonly BlockRow[]>;
   readonly addresses: ReadonlyMap<string | undefined, readonly AddressRow[]>;
-  readonly objects: readonly AddressBlock[];
 }
 
 function rowsOf({ vpcNodes = [], ...source }: MapSource): Rows {
@@ -142,20 +129,6 @@ function rowsOf({ vpcNodes = [], ...source }: MapSource): Rows {
       }),
       ({ pool }) => pool,
     ),
-    objects: source.blocks,
-  };
-}
-
-function mapOf(pool: Pool, rows: Rows): PoolMap {
-  const row = rows.pools.find(({ name }) => name === pool.name);
-  if (row === undefined) {
-    throw new RangeError(`Cannot map AddressPool "${pool.name}": not listed`);
-  }
-  const reserved = reservedPlaces(rows.objects, pool);
-  return {
-    pool: row,
-    subnets: subnetMaps(pool),
-    ...contentsOf(pool.name, rows, reserved),
   };
 }
 
