@@ -1,5 +1,6 @@
 // Clients that choose their gateways themselves (gatewaySelection: Direct).
 import assert from "node:assert/strict";
+import { sleep, TaskGroup } from "../../lib/async/mod.ts";
 import { EGRESSES } from "../../lib/api/mod.ts";
 import type { Family } from "../../lib/inet/mod.ts";
 import { ENDPOINT_SLICES, EVENTS, PODS } from "../../lib/kube/mod.ts";
@@ -238,6 +239,39 @@ async function scrapeCoild({ nodes }: EgressCluster): Promise<string> {
     `http://${addresses.ipv4}:${COILD_METRICS_PORT}/metrics`,
   );
   return await response.text();
+}
+
+/** How often coild has looked at clients. */
+async function updates(cluster: EgressCluster): Promise<number> {
+  const metrics = await scrapeCoild(cluster);
+  const [, count] =
+    /^coil_coild_egress_updates_total\{result="ok"\} (\d+)$/m.exec(metrics) ??
+      [];
+  return Number(count);
+}
+
+async function slicesOfIpv6({ access }: EgressCluster): Promise<string[]> {
+  const { items } = await access.client.list(ENDPOINT_SLICES, {
+    namespace: GATEWAYS,
+    labelSelector: `kubernetes.io/service-name=${EGRESS}`,
+  });
+  return items.filter(({ addressType }) => addressType === "IPv6")
+    .map(({ metadata }) => metadata?.name ?? "");
+}
+
+/** Deletes them again and again: the controller creates them a second later (endpointSliceChangeMinSyncDelay). */
+function withoutSlicesOfIpv6(cluster: EgressCluster): TaskGroup {
+  const group = new TaskGroup();
+  group.run("slices", async (signal) => {
+    while (!signal.aborted) {
+      for (const name of await slicesOfIpv6(cluster)) {
+        const target = { namespace: GATEWAYS, name };
+        await cluster.access.client.delete(ENDPOINT_SLICES, target);
+      }
+      await sleep(50, { signal });
+    }
+  });
+  return group;
 }
 
 function textOf({ sent, answered, sources, error }: FlowReport): string {
@@ -493,46 +527,42 @@ egressTest("egress by gateways that the client chooses", {
         await awaitGateways(cluster, lost, other);
       },
 
-    "the EndpointSlices of IPv6 are away for a second: connections of both families go on":
+    "the EndpointSlices of IPv6 are away for seconds, coild restarted in between: every connection goes on, and new ones use the same gateways":
       async (cluster) => {
         const gateways = await cluster.gatewaysReady(EGRESS, 2);
         await awaitGateways(cluster, ...gateways);
-        await using stack = new AsyncDisposableStack();
-        const flows: TcpFlow[] = [];
-        for (const family of VM_FAMILIES) {
-          const options = { address: OUTSIDE[family].near, intervalMs: 100 };
-          for (let i = 0; i < 4; i++) {
-            const flow = await TcpFlow.open(client.sockets, options);
-            flows.push(stack.use(flow));
-          }
-        }
+        await using flows = await flowsThroughAll(cluster);
         const before = await tableOf(client);
         assert.equal(choicesIn(before), VM_FAMILIES.length, before);
-        const { client: api } = cluster.access;
-        const slicesOfIpv6 = async () => {
-          const { items } = await api.list(ENDPOINT_SLICES, {
-            namespace: GATEWAYS,
-            labelSelector: `kubernetes.io/service-name=${EGRESS}`,
-          });
-          return items.filter(({ addressType }) => addressType === "IPv6")
-            .map(({ metadata }) => metadata?.name ?? "");
+        const names = gateways.map(({ pod }) => pod.name).sort();
+        const expectAsBefore = async () => {
+          assert.deepEqual(await gatewaysOfNew(cluster, MANY / 2), names);
+          await expectUntouched(flows);
+          assert.equal(await tableOf(client), before);
         };
-        assert.ok((await slicesOfIpv6()).length > 0);
-        await eventually("the client's table without IPv6", async () => {
-          // The controller creates them again a second later (endpointSliceChangeMinSyncDelay).
-          for (const name of await slicesOfIpv6()) {
-            await api.delete(ENDPOINT_SLICES, { namespace: GATEWAYS, name });
-          }
-          return choicesIn(await tableOf(client)) < VM_FAMILIES.length;
-        });
+        {
+          await using gap = withoutSlicesOfIpv6(cluster);
+          const seen = await updates(cluster);
+          await eventually(
+            "coild to see it",
+            async () => await updates(cluster) >= seen + 2,
+          );
+          await expectAsBefore();
+          const [node] = cluster.nodes;
+          await cluster.daemonOf(node).kill9();
+          await cluster.startCoild(node);
+          await eventually(
+            "coild to know its client",
+            async () => await updates(cluster) > 0,
+          );
+          await expectAsBefore();
+          assert.deepEqual(gap.running, ["slices"]);
+        }
         await eventually(
-          "the client's table to be as before",
-          async () => {
-            assert.equal(await tableOf(client), before);
-            return true;
-          },
+          "the EndpointSlices of IPv6",
+          async () => (await slicesOfIpv6(cluster)).length > 0,
         );
-        await expectUntouched({ flows });
+        await expectAsBefore();
       },
 
     "to the Service and back, coild restarted in between: every connection goes on":

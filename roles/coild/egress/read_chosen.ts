@@ -29,10 +29,11 @@ export async function readChosen(
   { gateways, netns, plane, health }: ReadChosenOptions,
 ): Promise<ChosenBefore> {
   const { chosen, lost } = await plane.choices(plan, { netns });
-  health.recall(markedOf(gateways, lost));
   const known = byName(gateways.flatMap((each) => {
     const senders = chosen.get(each.name);
     return senders === undefined ? [] : [{ ...each, direct: [], senders }];
   }));
-  return { kept: keepChoices(gateways, known), known };
+  const kept = keepChoices(gateways, known);
+  health.recall(markedOf(kept, lost));
+  return { kept, known };
 }

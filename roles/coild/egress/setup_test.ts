@@ -21,7 +21,10 @@ const BOTH = { ...CLIENT, "egress.coil.cybozu.com/dmz": "internet" };
 const ATTACHMENT: Attachment = {
   key: { containerId: "c1", ifname: "eth0" },
   pod: { namespace: "team", name: "web" },
-  addresses: { ipv4: Address.parse("10.64.0.1") },
+  addresses: {
+    ipv4: Address.parse("10.64.0.1"),
+    ipv6: Address.parse("fd64::1"),
+  },
   openNetns: () => Promise.resolve(Netns.open("/proc/self/ns/net")),
 };
 
@@ -149,7 +152,9 @@ class Site {
       kind: "Egress",
       metadata,
       spec: {
-        destinations: [namespace === "nat" ? "0.0.0.0/0" : "192.0.2.0/24"],
+        destinations: namespace === "nat"
+          ? ["0.0.0.0/0", "::/0"]
+          : ["192.0.2.0/24"],
         gatewaySelection: this.#selection,
       },
     };
@@ -159,11 +164,17 @@ class Site {
       endpoints: senders.map((each) => ({
         addresses: [each],
         conditions: { ready: !this.unready.has(each), serving: true },
-        targetRef: { uid: `${this.generation}-of-${each}` },
+        targetRef: { uid: this.#podAt(each) },
       })),
     };
-    const service = { metadata, spec: { clusterIPs: ["10.96.0.9"] } };
+    const clusterIPs = ["10.96.0.9", "fd96::9"];
+    const service = { metadata, spec: { clusterIPs } };
     return { egress, service, slices: [slice] };
+  }
+
+  /** Of both families: "10.64.0.9" and "fd64::9" are of one pod. */
+  #podAt(address: string): string {
+    return `${this.generation}-of-${/\d+$/.exec(address)}`;
   }
 
   async setUp(attachment: Attachment & { freshMtu?: number } = ATTACHMENT) {
@@ -277,22 +288,58 @@ Deno.test("connections through a gateway that went while coild did not run are e
   assert.deepEqual(empty.taken(), ["choices", "apply", "report"]);
 });
 
-Deno.test("connections of a family of which the API server has no gateway stay, before and after a start", async () => {
-  const both = [...SENDERS, "fd64::9", "fd64::10"];
+const IPV6 = ["fd64::9", "fd64::10"];
+
+Deno.test("while the API server has no gateway of one family a client's network and connections stay, before and after a start", async () => {
+  const both = [...SENDERS, ...IPV6];
   const site = new Site("Direct");
   site.senders = both;
   await site.setUp();
   assert.equal(await site.update(BOTH), "done");
-  site.senders = SENDERS;
-  assert.equal(await site.update(BOTH), "done");
-  site.senders = both;
-  assert.equal(await site.update(BOTH), "done");
+  site.taken();
+  for (const senders of [SENDERS, both, IPV6, both]) {
+    site.senders = senders;
+    assert.equal(await site.update(BOTH), "done");
+    assert.deepEqual(site.taken(), ["report"]);
+  }
   const started = new Site("Direct");
   for (const each of both) started.chosen.add(each);
+  const [lost = ""] = IPV6;
+  started.lost.add(gatewayMark(Address.parse(lost)));
+  started.senders = SENDERS;
   assert.equal(await started.update(CLIENT), "done");
-  for (const { done } of [site, started]) {
-    assert.deepEqual(done.filter((each) => each.startsWith("end")), []);
-  }
+  const start = ["choices", `recall ${lost}`, "apply", "report"];
+  assert.deepEqual(started.taken(), [...start, `end connections ${lost}`]);
+  assert.deepEqual(new Set(started.choices), new Set(both));
+  // They are probed, and what is learned counts.
+  const probed = started.setup.chosenFrom.flatMap(({ gateways }) => gateways);
+  assert.deepEqual(new Set(probed.map(String)), new Set(both));
+  const [, other = ""] = IPV6;
+  started.health.avoided.add(other);
+  started.health.lost.add(other);
+  assert.equal(await started.update(CLIENT), "again");
+  assert.deepEqual(started.taken(), ["choose"]);
+  assert.equal(await started.update(CLIENT), "done");
+  assert.deepEqual(started.taken(), ["report", `end connections ${other}`]);
+});
+
+Deno.test("a gateway that goes while the API server has none of one family is gone in both at once", async () => {
+  const site = new Site("Direct");
+  site.senders = [...SENDERS, ...IPV6];
+  await site.setUp();
+  assert.equal(await site.update(BOTH), "done");
+  site.taken();
+  const [stays = ""] = SENDERS;
+  site.senders = [stays];
+  assert.equal(await site.update(BOTH), "again");
+  assert.equal(await site.update(BOTH), "done");
+  assert.deepEqual(site.taken(), [
+    "choose",
+    "end connections 10.64.0.10 fd64::10",
+    "apply",
+    "report",
+  ]);
+  assert.deepEqual(new Set(site.choices), new Set([stays, "fd64::9"]));
 });
 
 Deno.test("a gateway that the cache lacks after a start, and the API server has, is waited for", async () => {

@@ -82,7 +82,7 @@ export class ClientUpdates {
     const gateways = keepChoices(filled, known);
     const plan = this.#with.planner.plan(attachment, gateways);
     // What is lost may change on the way: some are recalled.
-    const leave = () =>
+    const leave = (gateways: readonly ClientGateway[]) =>
       this.#with.endings.leave(attachment, {
         gateways,
         lost: lostOf(gateways, this.#with.health),
@@ -96,7 +96,7 @@ export class ClientUpdates {
     if (isDone && isPlanned) {
       const settled = { ...selection, gateways };
       this.#with.book.settle(attachment, { plan, selection: settled });
-      return await leave();
+      return await leave(gateways);
     }
     const step = { plan, gateways, endsGone: gone.length > 0, signal };
     const chosen = isPlanned ? undefined : await this.#choose(attachment, step);
@@ -130,7 +130,7 @@ export class ClientUpdates {
         ...unknownGateways(unknown, { refused, others: gateways }),
       ],
     });
-    const outcome = await leave();
+    const outcome = await leave(before.kept);
     const isWhole = owed().length === 0 && !awaitsAddress;
     return outcome === "done" && !isWhole ? "later" : outcome;
   }

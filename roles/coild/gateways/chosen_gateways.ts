@@ -51,9 +51,10 @@ export function readyOf(gateways: readonly ClientGateway[]): Address[] {
 
 /**
  * The gateways that their Egress has no more, and whose connections are to be
- * ended; so are those of one whose address another pod has now. None of a family
- * in which the Egress has no gateway left: that may be a gap of the API server's,
- * which has EndpointSlices of their own for each family.
+ * ended; so are those of one whose address another pod has now. In a family in
+ * which the Egress has no gateway left, only those whose pods are known not to be
+ * among its gateways: the others may be in a gap of the API server's, which has
+ * EndpointSlices of their own for each family.
  */
 export function goneOf(
   gateways: readonly ClientGateway[],
@@ -65,11 +66,15 @@ export function goneOf(
     const before = known.get(gateway.name);
     if (gateway.keepsLost === true || before === undefined) return [];
     const families = new Set(chosenOf(gateway).map(({ family }) => family));
+    const pods = new Set(gateway.uids?.values());
     return chosenOf(before).filter((each) => {
       const name = each.toString();
       const uid = before.uids?.get(name);
-      const isReplaced = uid !== undefined && (uids.get(name) ?? uid) !== uid;
-      return families.has(each.family) && (isReplaced || !left.has(name));
+      if (left.has(name)) {
+        return uid !== undefined && (uids.get(name) ?? uid) !== uid;
+      }
+      const isKnown = uid !== undefined && pods.size > 0 && !pods.has(uid);
+      return families.has(each.family) || isKnown;
     });
   }));
 }

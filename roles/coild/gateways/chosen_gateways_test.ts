@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { Address } from "../../../lib/inet/mod.ts";
+import type { ClientGateway } from "../../../lib/egress/mod.ts";
 import { gatewayFor } from "../../../lib/egress/testing.ts";
 import {
   chosenGroups,
@@ -87,6 +88,23 @@ Deno.test("goneOf() has none of a family in which an Egress has no gateway left"
   assert.deepEqual(gone(of(nat, A6)), []);
   // A gateway of another Egress says nothing of this one's.
   assert.deepEqual(gone(of(nat, A4, B4), of(other, C4, B6)), []);
+});
+
+Deno.test("goneOf() has a gateway of a family in which none is left if its pod is none of the Egress'", () => {
+  const of = (pods: Readonly<Record<string, string>>, ...all: Address[]) =>
+    gatewayFor("internet/nat", [], {
+      direct: all,
+      senders: [],
+      uids: new Map(Object.entries(pods)),
+    });
+  const both = { [`${A4}`]: "a", [`${B4}`]: "b", [`${A6}`]: "a" };
+  const before = of({ ...both, [`${B6}`]: "b" }, A4, B4, A6, B6);
+  const gone = (now: ClientGateway) =>
+    goneOf([now], byName([before])).map(String);
+  // What the other family's pod has is kept before this is asked.
+  assert.deepEqual(gone(of({ [`${A4}`]: "a" }, A4)), [`${B4}`, `${B6}`]);
+  assert.deepEqual(gone(of({}, A4)), [`${B4}`]);
+  assert.deepEqual(gone(of({})), []);
 });
 
 Deno.test("goneOf() has a gateway whose address another pod of the Egress has now", () => {
