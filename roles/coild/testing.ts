@@ -10,6 +10,8 @@ import type {
   ClientPlan,
   EndedConnections,
   KnownChoices,
+  MarkedGateway,
+  OrphanMark,
   OpenProbeSocket,
 } from "../../lib/egress/mod.ts";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
@@ -105,11 +107,17 @@ class FakePlane implements EgressPlane {
     return Promise.resolve([Prefix.parse("0.0.0.0/0")]);
   }
 
-  endConnections(gateways: readonly Address[]): Promise<EndedConnections> {
+  endConnections(
+    gateways: readonly MarkedGateway[],
+  ): Promise<EndedConnections> {
     const { endFailure } = this;
     if (endFailure !== undefined) return Promise.reject(endFailure);
     this.done.push(`end ${gateways.join()}`);
     return Promise.resolve({ aborted: 1, forgotten: 2 });
+  }
+
+  orphans(): Promise<readonly OrphanMark[]> {
+    return Promise.resolve([]);
   }
 
   choices(): Promise<KnownChoices> {

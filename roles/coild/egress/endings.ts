@@ -1,6 +1,7 @@
 import type {
   ClientGateway,
   EndedConnections,
+  MarkedGateway,
 } from "../../../lib/egress/mod.ts";
 import { type AttachmentKey, keyText } from "../../../lib/cni/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
@@ -8,27 +9,33 @@ import type { Netns } from "../../../lib/linux/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { Attachment } from "../calls/attachment.ts";
 import type { CallOptions } from "../calls/attachments.ts";
-import { chosenFrom, endingOf } from "../gateways/chosen_gateways.ts";
+import {
+  chosenFrom,
+  endingOf,
+  type GatewayHealthView,
+  lostOf,
+} from "../gateways/chosen_gateways.ts";
 import type { EgressPlane } from "./plane.ts";
 import type { SeenNamespaces } from "./seen_namespaces.ts";
 
 const log = getLogger("egress");
 
-/** For so long it is tried to end a pod's connections through a gateway that is gone. */
+/** For so long it is tried to end a pod's connections through a gateway. */
 const OWED_MS = 60_000;
 
 /** A gateway through which a pod may have connections that were to be ended. */
 interface Owed {
-  readonly gateway: Address;
+  readonly gateway: MarkedGateway;
   readonly untilMs: number;
 }
 
 export interface ConnectionEndingsOptions {
   readonly plane: Pick<EgressPlane, "endConnections">;
+  readonly health: Pick<GatewayHealthView, "lost">;
   /** Called when connections of a pod through gateways that are lost or gone were ended. */
   readonly onEnded: (
     ended: EndedConnections,
-    gateways: readonly Address[],
+    gateways: readonly MarkedGateway[],
   ) => void;
   /** Called when a pod no longer uses gateways that are lost, once for each loss. */
   readonly onSwitched: (lost: readonly Address[]) => void;
@@ -42,7 +49,7 @@ export class ConnectionEndings {
   readonly #namespaces: SeenNamespaces;
   /** Lost gateways that a client no longer uses. */
   readonly #left = new Map<string, ReadonlySet<string>>();
-  /** Gateways that are gone, by pods whose connections through them could not be ended. */
+  /** Gateways that are lost or gone, by pods whose connections through them could not be ended. */
   readonly #owed = new Map<string, readonly Owed[]>();
   /** Pods of which a program keeps the kernel, and a thread of coild, from ending a connection. */
   readonly #held = new Set<string>();
@@ -52,16 +59,16 @@ export class ConnectionEndings {
     this.#namespaces = namespaces;
   }
 
-  /** Leaves lost gateways, once for each loss, when new connections go elsewhere. */
+  /** Leaves lost gateways, once for each loss, when new connections go elsewhere. "later" while the pod owes an end of connections. */
   async leave(
     attachment: Attachment,
-    { gateways, lost, isNew, signal }: CallOptions & {
+    { gateways, isNew, signal }: CallOptions & {
       readonly gateways: readonly ClientGateway[];
-      readonly lost: readonly Address[];
       /** Whether the pod had no gateways before. */
       readonly isNew: boolean;
     },
-  ): Promise<"done" | "not found"> {
+  ): Promise<"done" | "later" | "not found"> {
+    const lost = lostOf(gateways, this.#with.health);
     const left = this.#left.get(keyText(attachment.key)) ?? new Set();
     const due = lost.filter((each) => !left.has(each.toString()));
     const ending = new Set(endingOf(gateways).map(String));
@@ -73,7 +80,7 @@ export class ConnectionEndings {
     }
     this.noteLeft(attachment, lost);
     if (due.length > 0 && !isNew) this.#with.onSwitched(due);
-    return "done";
+    return this.owed(attachment, gateways).length > 0 ? "later" : "done";
   }
 
   /** Takes note that a pod uses none of these. */
@@ -83,11 +90,15 @@ export class ConnectionEndings {
     else this.#left.set(keyText(key), new Set(lost.map(String)));
   }
 
-  /** The gateways of earlier {@linkcode endGone} calls that failed. One that the pod has again is forgotten: it may have new connections. */
-  owed({ key }: Attachment, gateways: readonly ClientGateway[]): Address[] {
+  /** The gateways of earlier {@linkcode end} calls that failed. One that the pod has and that is not lost is forgotten: it may have new connections. */
+  owed(
+    { key }: Attachment,
+    gateways: readonly ClientGateway[],
+  ): MarkedGateway[] {
     const owed = this.#owed.get(keyText(key)) ?? [];
-    const there = new Set(chosenFrom(gateways).map(String));
-    const left = owed.filter(({ gateway }) => !there.has(gateway.toString()));
+    const well = new Set(chosenFrom(gateways).map(String))
+      .difference(this.#with.health.lost);
+    const left = owed.filter(({ gateway }) => !well.has(`${gateway}`));
     this.#noteOwed(keyText(key), left);
     return left.map(({ gateway }) => gateway);
   }
@@ -99,20 +110,23 @@ export class ConnectionEndings {
   }
 
   /**
-   * Ends a pod's connections through gateways that are gone. While the kernel
-   * refuses, or a program holds it up, they are {@linkcode owed} for a minute.
+   * Ends a pod's connections through these gateways. While the kernel refuses,
+   * or a program holds it up, they are {@linkcode owed} for a minute.
    */
-  async endGone(
+  async end(
     attachment: Attachment,
-    gateways: readonly Address[],
+    gateways: readonly MarkedGateway[],
     options: CallOptions & { readonly netns: Netns },
   ): Promise<void> {
     const key = keyText(attachment.key);
+    const due = new Map(gateways.map((each) => [`${each}`, each]));
     const before = this.#owed.get(key) ?? [];
-    this.#owed.delete(key);
+    const known = new Map(before.map((each) => [`${each.gateway}`, each]));
+    const others = before.filter(({ gateway }) => !due.has(`${gateway}`));
+    this.#noteOwed(key, others);
     let err: unknown;
     try {
-      if (await this.end(attachment, gateways, options)) return;
+      if (await this.#endNow(attachment, [...due.values()], options)) return;
     } catch (error) {
       options.signal.throwIfAborted();
       err = error;
@@ -120,34 +134,30 @@ export class ConnectionEndings {
     const { pod } = attachment;
     if (before.length === 0 && err !== undefined) {
       log.warn(
-        "Cannot end a pod's connections through gateways that are gone; trying again",
-        { ...pod, gateways: gateways.map(String), err },
+        "Cannot end a pod's connections through gateways that are lost or gone; trying again",
+        { ...pod, gateways: [...due.values()].map(gatewayText), err },
       );
     }
     const nowMs = this.#with.nowMs?.() ?? performance.now();
-    const owed = gateways.map((gateway) =>
-      before.find((each) => each.gateway.equals(gateway)) ??
-        { gateway, untilMs: nowMs + OWED_MS }
+    const owed = [...due].map(([name, gateway]) =>
+      known.get(name) ?? { gateway, untilMs: nowMs + OWED_MS }
     );
     const { left = [], over = [] } = Object.groupBy(
       owed,
       ({ untilMs }) => untilMs > nowMs ? "left" : "over",
     );
-    this.#noteOwed(key, left);
+    this.#noteOwed(key, [...others, ...left]);
     if (over.length === 0) return;
     log.warn(
-      "Gave up ending a pod's connections through gateways that are gone; programs that wait for an answer go on waiting",
-      { ...pod, gateways: over.map(({ gateway }) => `${gateway}`), err },
+      "Gave up ending a pod's connections through gateways that are lost or gone; programs that wait for an answer go on waiting",
+      { ...pod, gateways: over.map(({ gateway }) => gatewayText(gateway)), err },
     );
   }
 
-  /**
-   * Ends a pod's connections through these gateways; not while an earlier end of
-   * some is still under way. Returns whether all were ended.
-   */
-  async end(
+  /** Not while an earlier end of some is still under way. Returns whether all were ended. */
+  async #endNow(
     { key, pod }: Attachment,
-    gateways: readonly Address[],
+    gateways: readonly MarkedGateway[],
     { netns, signal }: CallOptions & { readonly netns: Netns },
   ): Promise<boolean> {
     const held = keyText(key);
@@ -156,23 +166,20 @@ export class ConnectionEndings {
     const { plane, onEnded } = this.#with;
     const done = await plane.endConnections(gateways, { netns, signal });
     onEnded(done, gateways);
+    const fields = { ...pod, gateways: gateways.map(gatewayText) };
     if (done.held !== undefined) {
       this.#held.add(held);
       void done.held.then(() => this.#held.delete(held)); // never rejects
       log.warn(
         "Cannot end a pod's connections: one of its programs keeps a socket locked",
-        { ...pod, gateways: gateways.map(String) },
+        fields,
       );
       return false;
     }
     if (done.forgotten === 0) return true;
     log.info(
       "Ended a pod's connections through gateways that are lost or gone",
-      {
-        ...pod,
-        ...done,
-        gateways: gateways.map(String),
-      },
+      { ...fields, ...done },
     );
     return true;
   }
@@ -181,4 +188,11 @@ export class ConnectionEndings {
     this.#left.delete(keyText(key));
     this.#owed.delete(keyText(key));
   }
+}
+
+/** For the log. */
+function gatewayText(gateway: MarkedGateway): string {
+  return typeof gateway === "number"
+    ? `mark 0x${gateway.toString(16)}`
+    : gateway.toString();
 }

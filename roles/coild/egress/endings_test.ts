@@ -37,6 +37,7 @@ Deno.test("ConnectionEndings.end() asks no more of a pod while a program of it h
           : { aborted: 1, forgotten: 1 };
       },
     },
+    health: { lost: new Set() },
     onEnded: (ended) => void reported.push(ended.held !== undefined),
     onSwitched: () => {},
   }, new SeenNamespaces());
@@ -57,17 +58,21 @@ Deno.test("ConnectionEndings.end() asks no more of a pod while a program of it h
 /** What ends connections as the test says. */
 function endingsOf(
   endConnections: () => Promise<EndedConnections>,
-  nowMs?: () => number,
+  { nowMs, lost = new Set() }: {
+    readonly nowMs?: () => number;
+    readonly lost?: ReadonlySet<string>;
+  } = {},
 ): ConnectionEndings {
   return new ConnectionEndings({
     plane: { endConnections },
+    health: { lost },
     ...(nowMs && { nowMs }),
     onEnded: () => {},
     onSwitched: () => {},
   }, new SeenNamespaces());
 }
 
-Deno.test("ConnectionEndings.endGone() tries each gateway for a minute, however often, and says the first error and the last", async () => {
+Deno.test("ConnectionEndings.end() tries each gateway for a minute, however often, and says the first error and the last", async () => {
   using netns = Netns.current();
   const { signal } = new AbortController();
   const said: string[] = [];
@@ -75,13 +80,13 @@ Deno.test("ConnectionEndings.endGone() tries each gateway for a minute, however 
   let atMs = 0;
   const endings = endingsOf(
     () => Promise.reject(new Error(`no memory at ${atMs}`)),
-    () => atMs,
+    { nowMs: () => atMs },
   );
   const pod = attachment("a");
   const outcomes: string[] = [];
   const endAt = async (ms: number, ...gateways: readonly Address[]) => {
     atMs = ms;
-    await endings.endGone(pod, gateways, { netns, signal });
+    await endings.end(pod, gateways, { netns, signal });
     outcomes.push(endings.owed(pod, []).join());
   };
   for (let ms = 0; ms < 20; ms++) await endAt(ms, GATEWAY);
@@ -96,7 +101,7 @@ Deno.test("ConnectionEndings.endGone() tries each gateway for a minute, however 
   assert.deepEqual(ofGateway, [true, true, false]);
 });
 
-Deno.test("ConnectionEndings.endGone() is to be tried again after a program held the kernel up, and is not at the end of coild", async () => {
+Deno.test("ConnectionEndings.end() is to be tried again after a program held the kernel up, and is not at the end of coild", async () => {
   using netns = Netns.current();
   const stop = new AbortController();
   const { signal } = stop;
@@ -108,7 +113,7 @@ Deno.test("ConnectionEndings.endGone() is to be tried again after a program held
     return answers.pop() ?? { aborted: 1, forgotten: 1 };
   });
   const pod = attachment("a");
-  const end = () => endings.endGone(pod, [GATEWAY], { netns, signal });
+  const end = () => endings.end(pod, [GATEWAY], { netns, signal });
   const owed: string[] = [];
   for (let tries = 1; tries <= 3; tries++) {
     await end();
@@ -128,8 +133,51 @@ Deno.test("ConnectionEndings.owed() forgets a gateway that the pod has again", a
   configureLogging({ write: () => {} });
   const endings = endingsOf(() => Promise.reject(new Error("no memory")));
   const pod = attachment("a");
-  await endings.endGone(pod, [GATEWAY, OTHER], { netns, signal });
+  await endings.end(pod, [GATEWAY, OTHER], { netns, signal });
   const back = gatewayFor("nat/a", [], { direct: [GATEWAY] });
   assert.deepEqual(endings.owed(pod, [back]), [OTHER]);
   assert.deepEqual(endings.owed(pod, []), [OTHER]);
+});
+
+Deno.test("ConnectionEndings.leave() tries to end connections of a lost gateway for a minute, and says so twice, beside those of one that is gone", async () => {
+  const { signal } = new AbortController();
+  const said: string[] = [];
+  configureLogging({ write: (line) => void said.push(line) });
+  let atMs = 0;
+  const lost = new Set([`${GATEWAY}`]);
+  const endings = endingsOf(
+    () => Promise.reject(new Error("no memory")),
+    { nowMs: () => atMs, lost },
+  );
+  const pod = attachment("a");
+  const gateways = [gatewayFor("nat/a", [], { direct: [GATEWAY] })];
+  const leave = () => endings.leave(pod, { gateways, isNew: false, signal });
+  const owed = () => endings.owed(pod, gateways);
+  using netns = Netns.current();
+  assert.equal(await leave(), "later");
+  assert.deepEqual(owed(), [GATEWAY]);
+  atMs = 30_000;
+  // It has been left already.
+  assert.equal(await leave(), "later");
+  await endings.end(pod, [OTHER], { netns, signal });
+  assert.deepEqual(owed(), [GATEWAY, OTHER]);
+  atMs = 60_000;
+  await endings.end(pod, owed(), { netns, signal });
+  assert.deepEqual(owed(), [OTHER]);
+  assert.equal(said.length, 2, said.join("\n"));
+  atMs = 90_000;
+  await endings.end(pod, owed(), { netns, signal });
+  assert.equal(await leave(), "done");
+});
+
+Deno.test("ConnectionEndings has a gateway of which the mark alone is known in the log as that", async () => {
+  using netns = Netns.current();
+  const { signal } = new AbortController();
+  const said: string[] = [];
+  configureLogging({ write: (line) => void said.push(line) });
+  const endings = endingsOf(() =>
+    Promise.resolve({ aborted: 1, forgotten: 1 })
+  );
+  await endings.end(attachment("a"), [0x8000_00ff], { netns, signal });
+  assert.match(said.join(), /mark 0x800000ff/);
 });

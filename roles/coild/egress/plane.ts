@@ -10,6 +10,9 @@ import {
   inspectClient,
   type KnownChoices,
   listChoices,
+  type MarkedGateway,
+  type OrphanMark,
+  orphanMarks,
   prepareKernel,
 } from "../../../lib/egress/mod.ts";
 import { type Address, type Family, Prefix } from "../../../lib/inet/mod.ts";
@@ -62,9 +65,15 @@ export interface EgressPlane {
 
   /** Ends the pod's connections through these gateways, and no others. */
   endConnections(
-    gateways: readonly Address[],
+    gateways: readonly MarkedGateway[],
     options: PlaneOptions,
   ): Promise<EndedConnections>;
+
+  /** The marks of the pod's connections through other gateways than these. */
+  orphans(
+    gateways: readonly Address[],
+    options: PlaneOptions,
+  ): Promise<readonly OrphanMark[]>;
 
   /** What the pod's network has of gateways that it chooses from, behind the plan's tunnels. */
   choices(plan: ClientPlan, options: PlaneOptions): Promise<KnownChoices>;
@@ -78,6 +87,7 @@ export const KERNEL_PLANE: EgressPlane = {
   inspect: inspectClient,
   choices: ({ tunnels }, options) => listChoices(tunnels, options),
   endConnections,
+  orphans: orphanMarks,
   async refused({ netns }) {
     using socket = RouteSocket.open({ netns });
     const destinations: Prefix[] = [];

@@ -23,7 +23,7 @@ import {
   InvalidEgressError,
   InvalidNetworkError,
 } from "../base/errors.ts";
-import { lostOf } from "../gateways/chosen_gateways.ts";
+import { type GatewayHealthView, lostOf } from "../gateways/chosen_gateways.ts";
 import type { PodFacts } from "../cluster/pod_source.ts";
 import {
   type Addressed,
@@ -39,6 +39,7 @@ export interface EgressSetupOptions
   readonly plane: EgressPlane;
   readonly announcer: Pick<Announcer, "announce">;
   readonly reports: EgressReports;
+  readonly health: GatewayHealthView;
 }
 
 /**

@@ -3,7 +3,7 @@ import type {
   ClientPlan,
   GatewaySelection,
 } from "../../../lib/egress/mod.ts";
-import { type Address, distinct } from "../../../lib/inet/mod.ts";
+import type { Address } from "../../../lib/inet/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
 import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
@@ -22,7 +22,6 @@ import type { ClientStates } from "../clients/client_states.ts";
 import {
   type GatewayHealthView,
   goneOf,
-  lostOf,
 } from "../gateways/chosen_gateways.ts";
 import { keepChoices } from "../gateways/kept_choices.ts";
 import { fillIn, unknownGateways } from "../gateways/unknown_egresses.ts";
@@ -81,22 +80,16 @@ export class ClientUpdates {
     const { gateways: filled, unknown } = fillIn(selection, known);
     const gateways = keepChoices(filled, known);
     const plan = this.#with.planner.plan(attachment, gateways);
-    // What is lost may change on the way: some are recalled.
-    const leave = (gateways: readonly ClientGateway[]) =>
-      this.#with.endings.leave(attachment, {
-        gateways,
-        lost: lostOf(gateways, this.#with.health),
-        isNew: known.size === 0,
-        signal,
-      });
-    const owed = () => this.#with.endings.owed(attachment, gateways);
+    const { endings } = this.#with;
+    const isNew = known.size === 0;
     const gone = goneOf(gateways, known);
-    const isDone = unknown.length + gone.length + owed().length === 0;
+    const owed = endings.owed(attachment, gateways);
+    const isDone = unknown.length + gone.length + owed.length === 0;
     const isPlanned = isSettled(state, planText(plan));
     if (isDone && isPlanned) {
       const settled = { ...selection, gateways };
       this.#with.book.settle(attachment, { plan, selection: settled });
-      return await leave(gateways);
+      return await endings.leave(attachment, { gateways, isNew, signal });
     }
     const step = { plan, gateways, endsGone: gone.length > 0, signal };
     const chosen = isPlanned ? undefined : await this.#choose(attachment, step);
@@ -110,17 +103,14 @@ export class ClientUpdates {
     // What was chosen before a start is known from the kernel alone.
     const before = state === undefined
       ? await readChosen(plan, { ...this.#with, gateways, netns })
-      : { kept: gateways, known };
+      : { kept: gateways, known, orphans: [] };
     const ending = goneOf(before.kept, before.known);
     if (state === undefined && ending.length > 0) {
       await this.#expectGone(ending, { annotations, signal, ...before });
     }
     // While their packets take the old way; on another one only those that send would notice.
-    await this.#with.endings.endGone(
-      attachment,
-      distinct([...ending, ...owed()]),
-      { netns, signal },
-    );
+    const due = [...ending, ...before.orphans, ...owed];
+    await endings.end(attachment, due, { netns, signal });
     const { awaitsAddress } = await this.#converge(attachment, {
       netns,
       signal,
@@ -130,9 +120,12 @@ export class ClientUpdates {
         ...unknownGateways(unknown, { refused, others: gateways }),
       ],
     });
-    const outcome = await leave(before.kept);
-    const isWhole = owed().length === 0 && !awaitsAddress;
-    return outcome === "done" && !isWhole ? "later" : outcome;
+    const outcome = await endings.leave(attachment, {
+      gateways: before.kept,
+      isNew,
+      signal,
+    });
+    return outcome === "done" && awaitsAddress ? "later" : outcome;
   }
 
   /**
