@@ -166,8 +166,9 @@ function returnTime(
     const spreadMs = Math.min(PAUSED_MS, returnDelayMs);
     return Math.max(emptySince, since) + spreadMs * jitter;
   }
+  // Of a pool that is low within that time, though not all at its end: a job that ends leaves blocks on many nodes.
   const [at, spreadMs] = state === "low"
-    ? [emptySince + soonMs, soonMs]
+    ? [emptySince + soonMs * (1 + jitter) / 2, soonMs]
     : [after(returnDelayMs), returnDelayMs];
   // When a pool gets scarcer, not all that have been empty for long go at once.
   return Math.min(latest, Math.max(at, since + spreadMs * jitter));

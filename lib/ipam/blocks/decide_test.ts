@@ -232,9 +232,11 @@ for (
     ["after its delay", {}, 3_600_000],
     ["sooner than others", { jitter: 0 }, 1_800_000],
     ["later than others", { jitter: 0.75 }, 4_500_000],
-    ["after 30 s while the pool is low", { lowForMs: 900_000 }, 30_000],
-    ["not later for that", { delayMs: 10_000, lowForMs: 900_000 }, 10_000],
-    ["after 30 s when the pool has just become low", { lowForMs: 0 }, 30_000],
+    ["within 30 s while the pool is low", { lowForMs: 900_000 }, 22_500],
+    ["sooner than others then", { jitter: 0, lowForMs: 900_000 }, 15_000],
+    ["later than others then", { jitter: 0.9, lowForMs: 900_000 }, 28_500],
+    ["not later for that", { delayMs: 10_000, lowForMs: 900_000 }, 7_500],
+    ["within 30 s when the pool has just become low", { lowForMs: 0 }, 22_500],
   ] as const
 ) {
   Deno.test(`decide() gives a block back ${what}`, () => {
