@@ -8,7 +8,7 @@ import {
   fromSources,
   inPod,
 } from "../apiserver/coild_lab.ts";
-import { assertSoon, eventually, sleep } from "../lab/mod.ts";
+import { assertSoon, atRest, eventually, sleep } from "../lab/mod.ts";
 import { assertReachable } from "./probe.ts";
 
 const HEARING = new URL("./hearing_main.ts", import.meta.url).pathname;
@@ -61,7 +61,7 @@ Deno.test("a node's pods survive another program that changes its network", asyn
     ]);
     return texts.map((text) => text.split("\n").sort().join("\n")).join("\n");
   }
-  const whole = await state();
+  const whole = await atRest("the node's network", state);
   const beganAtMs = performance.now();
 
   /** Attacks under traffic of both families. */

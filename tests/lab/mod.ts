@@ -16,4 +16,4 @@ export { assertSoon, assertWithin, lagWhile, writing } from "./lag.ts";
 export { inNetns, type LabFamily, listNetns } from "./network.ts";
 export { LabNode } from "./node.ts";
 export { LabProcess } from "./process.ts";
-export { awaitedLater, eventually, sleep } from "./wait.ts";
+export { atRest, awaitedLater, eventually, sleep } from "./wait.ts";

@@ -54,3 +54,31 @@ export async function eventually<T>(
     await sleep(Math.max(options.intervalMs ?? 50, pauseMs));
   }
 }
+
+/** What has been the same for so long, and in so many looks: a machine that is slow is slow to look, too. */
+const REST_MS = 2_000;
+const REST_LOOKS = 10;
+
+/**
+ * What `read` returns when it no longer changes. What is to be seen again later is taken by this: what
+ * still converges never comes back.
+ *
+ * @throws {Error} when it has not come to rest after {@linkcode PATIENCE_MS}
+ */
+export async function atRest<T extends string | number>(
+  what: string,
+  read: () => Promise<T> | T,
+  { restMs = REST_MS }: { readonly restMs?: number } = {},
+): Promise<T> {
+  let last: T | undefined;
+  let sinceMs = 0;
+  let looks = 0;
+  const { value } = await eventually(`${what} to be at rest`, async () => {
+    const value = await read();
+    if (value !== last) [last, sinceMs, looks] = [value, performance.now(), 0];
+    looks++;
+    const isLong = performance.now() - sinceMs >= restMs;
+    return isLong && looks >= REST_LOOKS && { value };
+  });
+  return value;
+}

@@ -3,6 +3,7 @@ import { PODS, SERVICES } from "../../lib/kube/mod.ts";
 import {
   assertSoon,
   assertWithin,
+  atRest,
   eventually,
   inNetns,
   lagWhile,
@@ -109,15 +110,15 @@ function expectUnbroken({ tcp, udp, lagMs }: Reports): void {
 
 /** Runs while nothing may change in the clients: a link that is recreated has another index. */
 async function withLinksAsTheyAre(run: () => Promise<void>): Promise<void> {
-  const links = () =>
-    Promise.all(
-      clients.map(({ pod }) =>
-        inNetns(pod.sandbox.netns, "ip", ["-o", "link", "show"])
-      ),
+  const links = async () => {
+    const texts = clients.map(({ pod }) =>
+      inNetns(pod.sandbox.netns, "ip", ["-o", "link", "show"])
     );
-  const before = await links();
+    return (await Promise.all(texts)).join("\n");
+  };
+  const before = await atRest("the clients' links", links);
   await run();
-  assert.deepEqual(await links(), before);
+  assert.equal(await links(), before);
 }
 
 /** Datagrams find another gateway by themselves. */
