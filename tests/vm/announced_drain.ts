@@ -58,7 +58,10 @@ export async function announceDrain(
 }
 
 /** Waits until new connections of the client go to so many gateways; returns when. By this process: one of `nft` each time would take longer than what is measured. */
-async function awaitReady(client: Client, count: number): Promise<number> {
+export async function awaitReady(
+  client: Client,
+  count: number,
+): Promise<number> {
   const table = await tableOf(client);
   const [set] = /ready_fou4_\w+/.exec(table) ?? [];
   if (set === undefined) throw new Error(`no set of gateways in ${table}`);

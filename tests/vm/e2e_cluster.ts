@@ -74,6 +74,11 @@ interface Program {
 /** Upstream's coild waits in vain for an answer that came before it listened; the next ADD asks again. */
 const PEER_STARTS = 5;
 
+/** What changes nothing of gateways but that they are new. */
+const RESTARTED: Partial<EgressSpec> = {
+  template: { metadata: { annotations: { restarted: "yes" } } },
+};
+
 /** A gateway's answer takes a busy machine longer than a second at first. */
 const ANNOUNCE = ["--egress-announce-timeout=10s"];
 
@@ -259,12 +264,14 @@ export class EgressCluster implements AsyncDisposable {
     }, { timeoutMs: READY_MS, intervalMs: 100 });
   }
 
-  /** Has all gateways of an Egress replaced, and waits until so many new ones serve, and no other is there. */
-  async replaceGateways(egress: string, count: number): Promise<void> {
+  /** Has all gateways of an Egress replaced, by a change of what they are made of, and waits until so many new ones serve, and no other is there. */
+  async replaceGateways(
+    egress: string,
+    count: number,
+    change: Partial<EgressSpec> = RESTARTED,
+  ): Promise<void> {
     const before = this.gatewaysOf(egress);
-    await this.patchEgress(egress, {
-      template: { metadata: { annotations: { restarted: "yes" } } },
-    });
+    await this.patchEgress(egress, change);
     // Each waits for its flows, as long as the drain time allows.
     await eventually("new gateways only", () => {
       const now = this.gatewaysOf(egress);

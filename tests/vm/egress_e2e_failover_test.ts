@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { PODS } from "../../lib/kube/mod.ts";
 import { inNetns, sleep } from "../lab/mod.ts";
 import { eventually } from "../lab/wait.ts";
-import { announceDrain } from "./announced_drain.ts";
+import { announceDrain, awaitReady } from "./announced_drain.ts";
 import type { Client, EgressCluster } from "./e2e_cluster.ts";
 import type { Gateway } from "./e2e_kubelet.ts";
 import { egressTest } from "./e2e_stage.ts";
@@ -273,8 +273,13 @@ egressTest("egress failover", {
           "connections to work",
           async () => await failure() === undefined,
         );
-        // Nothing is left of the former gateways.
-        assert.deepEqual(await lostSets(clients.ipv4), []);
+        await eventually(
+          "nothing to be left of the former gateways",
+          async () => {
+            assert.deepEqual(await lostSets(clients.ipv4), []);
+            return true;
+          },
+        );
       },
 
     "the API server is away, and its EndpointSlices are stale: a gateway is lost as ever":
@@ -282,6 +287,8 @@ egressTest("egress failover", {
         const doomed = await doomedOf(cluster);
         const [{ netns }] = cluster.nodes;
         const { ipv4: client } = clients;
+        // Of gateways that came a moment ago coild has to know before it is cut off.
+        await awaitReady(client, 2);
         await withTable(
           netns,
           CUT_OFF,

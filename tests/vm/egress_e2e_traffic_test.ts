@@ -60,6 +60,20 @@ async function expectGateway(
   }
 }
 
+/** Waits until a connection of the client's leaves by a gateway of this Egress. */
+async function askedBy(
+  cluster: EgressCluster,
+  { sockets }: Client,
+  { egress, address }: { readonly egress: string; readonly address: string },
+): Promise<void> {
+  await eventually(`${address} to be asked by ${egress}`, async () => {
+    const source = await askTcp(sockets, address);
+    const gateways = addressesOf(cluster, egress);
+    assert.ok(gateways.includes(source), `${source} is none of ${gateways}`);
+    return true;
+  });
+}
+
 async function eventuallyEchoes(flows: readonly TcpFlow[]): Promise<void> {
   const before = flows.map((flow) => flow.report.answered);
   await eventually(
@@ -325,9 +339,10 @@ egressTest("egress end to end", {
         // The other Egress is none of that.
         await askTcp(first.sockets, OUTSIDE.ipv4.near);
         gateway?.process.signal("SIGCONT");
-        await eventually("an answer", async () => {
-          return await askTcp(first.sockets, address) !== "";
-        });
+        // Each family has endpoints of its own.
+        for (const { far } of Object.values(OUTSIDE)) {
+          await askedBy(cluster, first, { egress: "far", address: far });
+        }
       },
 
     "an annotation that comes, changes and goes while the pod lives": async (
@@ -338,17 +353,16 @@ egressTest("egress end to end", {
       const [own = ""] = late.pod.addresses;
       assert.equal(await askTcp(late.sockets, address), own);
       await cluster.annotate(late, "near");
-      const near = addressesOf(cluster, "near");
-      await eventually(
-        "a gateway's address",
-        async () => near.includes(await askTcp(late.sockets, address)),
-      );
+      await askedBy(cluster, late, { egress: "near", address });
       await cluster.annotate(late, "far");
       await eventually(
         "its own address again",
         async () => await askTcp(late.sockets, address) === own,
       );
-      await askTcp(late.sockets, OUTSIDE.ipv4.far);
+      await askedBy(cluster, late, {
+        egress: "far",
+        address: OUTSIDE.ipv4.far,
+      });
       await cluster.annotate(late, null);
       await eventually(
         "its own address outside, too",
@@ -376,7 +390,8 @@ egressTest("egress end to end", {
         const tunnels = await tunnelsOf(client);
         assert.ok(tunnels.length === 2 && tunnels.every(isFixed), `${tunnels}`);
         const single = VM_FAMILIES.map((family) => OUTSIDE[family].near);
-        await cluster.patchEgress("edited", {
+        // Its gateway is another one then, whose source ports are automatic, too.
+        await cluster.replaceGateways("edited", 1, {
           destinations: [`${single[0]}/32`, `${single[1]}/128`],
           fouSourcePortAuto: true,
         });
@@ -389,12 +404,8 @@ egressTest("egress end to end", {
           return true;
         });
         assert.deepEqual(await tunnelsOf(other), others);
-        // Its gateway is another one now, whose source ports are automatic, too.
-        await cluster.gatewaysReady("edited", 1);
-        const gateways = addressesOf(cluster, "edited");
         for (const address of single) {
-          const source = await askTcp(client.sockets, address);
-          assert.ok(gateways.includes(source), source);
+          await askedBy(cluster, client, { egress: "edited", address });
         }
         await cluster.removeClient(client);
         await cluster.removeClient(other);
@@ -421,7 +432,7 @@ egressTest("egress end to end", {
         egresses: "near",
       });
       const { near } = OUTSIDE.ipv4;
-      const [own = ""] = client.pod.addresses;
+      const [own = "", own6 = ""] = client.pod.addresses;
       await cluster.patchEgress("near", {
         destinations: [OUTSIDE_NETWORKS.ipv6.near],
       });
@@ -429,12 +440,9 @@ egressTest("egress end to end", {
         "its own address",
         async () => await askTcp(client.sockets, near) === own,
       );
-      assert.notEqual(await askTcp(client.sockets, OUTSIDE.ipv6.near), own);
+      assert.notEqual(await askTcp(client.sockets, OUTSIDE.ipv6.near), own6);
       await cluster.patchEgress("near", { destinations: networks("near") });
-      await eventually(
-        "a gateway's address",
-        async () => await askTcp(client.sockets, near) !== own,
-      );
+      await askedBy(cluster, client, { egress: "near", address: near });
       await cluster.removeClient(client);
       await expectNoLeak(client.pod.addresses);
     },

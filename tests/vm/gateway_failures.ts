@@ -3,7 +3,7 @@ import { PODS } from "../../lib/kube/mod.ts";
 import { run } from "../lab/mod.ts";
 import type { EgressCluster } from "./e2e_cluster.ts";
 import type { Gateway } from "./e2e_kubelet.ts";
-import { addTable } from "./nft_tables.ts";
+import { addTable, removeTables } from "./nft_tables.ts";
 
 /**
  * What happens to gateways: the process hangs; the kernel hangs; the node's link is
@@ -40,12 +40,9 @@ export async function failGateways(
       await each(({ process }) => process.signal("SIGSTOP"));
       return () => each(({ process }) => process.signal("SIGCONT"));
     case "hung": {
-      const removals = await Promise.all(
-        gateways.map((gateway) => addTable(netnsOf(gateway), HUNG)),
-      );
-      return async () => {
-        await Promise.all(removals.map((remove) => remove()));
-      };
+      await each((gateway) => addTable(netnsOf(gateway), HUNG));
+      // One that answers while another one does not yet is a witness that the other is lost.
+      return () => removeTables(gateways.map(netnsOf), HUNG.name);
     }
     case "link": {
       const link = (state: "down" | "up") =>

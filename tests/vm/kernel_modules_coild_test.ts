@@ -62,8 +62,12 @@ Deno.test("a kernel without tunnels: coild says so and serves the other pods, un
     name: "served",
     egresses: EGRESS,
   });
-  const source = await askTcp(client.sockets, OUTSIDE.ipv4.near);
   const addresses = cluster.gatewaysOf(EGRESS).flatMap((g) => g.pod.addresses);
+  // It is refused until coild knows that the gateway is ready.
+  const source = await eventually(
+    "an answer",
+    () => askTcp(client.sockets, OUTSIDE.ipv4.near),
+  );
   assert.ok(addresses.includes(source), `${source} is none of ${addresses}`);
 });
 

@@ -1,4 +1,6 @@
 // Tables of nftables in network namespaces: that of a client, and those that tests add.
+import { Netns } from "../../lib/linux/mod.ts";
+import { NetfilterSocket } from "../../lib/netlink/mod.ts";
 import { inNetns } from "../lab/mod.ts";
 import type { Client } from "./e2e_cluster.ts";
 
@@ -24,4 +26,17 @@ export async function addTable(
   return async () => {
     await inNetns(netns, "nft", ["delete", "table", "inet", name]);
   };
+}
+
+/** Removes a table from several namespaces at once: processes of `nft` would come one after the other. */
+export async function removeTables(
+  namespaces: readonly string[],
+  name: string,
+): Promise<void> {
+  await using stack = new AsyncDisposableStack();
+  const sockets = namespaces.map((each) => {
+    using netns = Netns.open(`/run/netns/${each}`);
+    return stack.use(NetfilterSocket.open({ netns }));
+  });
+  await Promise.all(sockets.map((socket) => socket.deleteTable(name)));
 }
