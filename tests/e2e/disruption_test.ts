@@ -10,7 +10,7 @@ import { assertAgreement } from "./agreement.ts";
 import { killCoild } from "./coild_container.ts";
 import { Installation } from "./installation.ts";
 import { buildNextImage, digestOfPlugin } from "./next_image.ts";
-import { podSpec, type RunningPod } from "./pods.ts";
+import { isReady, podSpec, type RunningPod } from "./pods.ts";
 import { Traffic } from "./traffic.ts";
 import { uninstall } from "./uninstall.ts";
 
@@ -238,25 +238,24 @@ Deno.test(
         template: { metadata: { labels }, spec: podSpec() },
       },
     });
-    const available = () =>
-      eventually("4 pods", async () => {
-        const { status } = await site.client.get(DEPLOYMENTS, {
-          name,
-          namespace: "default",
-        });
-        return status?.availableReplicas === 4;
-      }, PATIENCE);
-    await available();
+    await eventually("4 pods", async () => {
+      const { status } = await site.client.get(DEPLOYMENTS, {
+        name,
+        namespace: "default",
+      });
+      return status?.availableReplicas === 4;
+    }, PATIENCE);
     await site.plane.kubectl(
       ...["drain", "node2", "--ignore-daemonsets", "--delete-emptydir-data"],
       ...["--force", "--timeout=300s"],
     );
-    await available();
-    for (
-      const { spec } of await site.pods.list({ labelSelector: `app=${name}` })
-    ) {
-      assert.equal(spec?.nodeName, "node1");
-    }
+    // The Deployment's status may still be that of before.
+    await eventually("4 pods on node1 alone", async () => {
+      const pods = await site.pods.list({ labelSelector: `app=${name}` });
+      const nodes = pods.filter(isReady).map(({ spec }) => spec?.nodeName);
+      assert.deepEqual(nodes, Array(4).fill("node1"));
+      return true;
+    }, PATIENCE);
     await assertAgreement(site);
 
     await site.node(2).powerOff();

@@ -6,7 +6,12 @@ import { POOL_ANNOTATION } from "../../lib/names/mod.ts";
 import { Cluster, type ClusterNode } from "../lab/cluster/mod.ts";
 import { startBirds } from "../lab/bird_sessions.ts";
 import { ensureHelm } from "../lab/helm.ts";
-import { type ControlPlane, type LabFamily, run } from "../lab/mod.ts";
+import {
+  type ControlPlane,
+  eventually,
+  type LabFamily,
+  run,
+} from "../lab/mod.ts";
 import { noteRights } from "../lab/rights_log.ts";
 import { BRIDGE_CONFIGURATION, BRIDGE_FILE } from "./bridge_network.ts";
 import { PodRunner } from "./pods.ts";
@@ -174,6 +179,12 @@ export class Installation implements AsyncDisposable {
     await this.createPool(name, subnet, options);
     await this.client.create(NAMESPACES, {
       metadata: { name, annotations: { [POOL_ANNOTATION]: name } },
+    });
+    const account = `/api/v1/namespaces/${name}/serviceaccounts/default`;
+    // Without it pods are refused.
+    await eventually(`the service account of ${name}`, async () => {
+      await this.plane.request("GET", account);
+      return true;
     });
   }
 
