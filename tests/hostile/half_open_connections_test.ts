@@ -5,7 +5,7 @@ import {
   inPod,
   type Sandbox,
 } from "../apiserver/coild_lab.ts";
-import { eventually, type LabProcess, run } from "../lab/mod.ts";
+import { atRest, eventually, type LabProcess, run } from "../lab/mod.ts";
 
 const MAIN = new URL("../../main.ts", import.meta.url).pathname;
 const FLOOD = new URL("./flood_main.ts", import.meta.url).pathname;
@@ -41,17 +41,6 @@ async function openOf(
   const ss = ["ss", "-Htnp", "state", "connected", `sport = :${port}`] as const;
   const lines = (await node.run(...ss)).split("\n");
   return lines.filter((line) => line.includes(`pid=${pid},`)).length;
-}
-
-/** When the daemon has opened what it needs. */
-async function settledFilesOf(daemon: LabProcess): Promise<number> {
-  let before = -1;
-  return await eventually("the daemon's files to be as many as before", () => {
-    const count = filesOf(daemon);
-    const isSettled = count === before;
-    before = count;
-    return isSettled && count;
-  }, { intervalMs: 1_000 });
 }
 
 function mebibytesOf({ pid }: LabProcess): number {
@@ -190,7 +179,7 @@ Deno.test("a pod's half-open connections stop no daemon", async (t) => {
       async () => {
         const serves = () => get(url).then(() => true, () => false);
         await eventually(`${name} to serve`, serves);
-        const files = await settledFilesOf(daemon);
+        const files = await atRest("the daemon's files", () => filesOf(daemon));
         await limitFiles(daemon, files + SPARE_FILES);
         {
           await using _flood = await attack.start(ports, 300);

@@ -148,7 +148,9 @@ netnsTest(
       const seen = await lab.seen();
       return seen.includes(`${AT.gateway.ipv4} x 100`);
     });
-    assert.equal((await lab.counted())["limited_ipv4"], 100);
+    await eventually("those of the others to be refused again", async () => {
+      return (await lab.counted())["limited_ipv4"] === 100;
+    });
   },
 );
 

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { valuesOf } from "../../lib/inet/mod.ts";
 import { hostVethName, linkLocalOf } from "../../lib/podnet/mod.ts";
+import { eventually } from "../lab/mod.ts";
 import {
   addPod,
   addressesOf,
@@ -24,10 +25,13 @@ netnsTest(
       const addresses = addressesOf(n, family);
       const { pod, request, result } = await addPod(node, n, { addresses });
 
-      const [eth0] = await pod.ipJson("link", "show", "eth0");
-      assert.equal(eth0?.["address"], result.podMac);
-      assert.equal(eth0?.["mtu"], 1400);
-      assert.equal(eth0?.["operstate"], "UP");
+      // The kernel says so a moment after the other end is up.
+      const eth0 = await eventually("eth0 to be up", async () => {
+        const [link] = await pod.ipJson("link", "show", "eth0");
+        return link?.["operstate"] === "UP" && link;
+      });
+      assert.equal(eth0["address"], result.podMac);
+      assert.equal(eth0["mtu"], 1400);
       const [veth] = await node.host.ipJson("link", "show", result.hostName);
       assert.equal(veth?.["address"], result.hostMac);
       assert.equal(veth?.["mtu"], 1400);
