@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { ANNOTATION, EgressLab } from "./coild_egress_lab.ts";
+import { ANNOTATION, EgressLab, isServed } from "./coild_egress_lab.ts";
 
 const TEAM = "team";
 
@@ -28,6 +28,8 @@ Deno.test("a namespace's annotation is the default Egress of its pods", async (t
         assert.equal(now === undefined, pod === out, JSON.stringify(now));
         await egress.setStatus(pod, { ips });
       }
+      // Gateways come by a watch, which may be behind the ADD.
+      await egress.until("its gateways", client, isServed);
     },
   );
 

@@ -305,6 +305,9 @@ Deno.test("packets of pods with addresses of their VPC go their ways, each thing
   using server = Netns.open(`/run/netns/${second.pod.netns}`);
   // Never accepts: the kernel completes connections.
   using _listener = listenIn(server, "ipv6", { port: POD_PORT });
+  // What is compared with later on is what it comes to: an address more is on its way.
+  await vpc.site.expectLayout(node, [3, 2]);
+  await vpc.site.quiet();
   await serveNodePort(node, second);
   await refuseTranslated(vpc);
 

@@ -275,6 +275,8 @@ Deno.test("coil-controller fills the status of SpiderCoordinator", async (t) => 
 
   await t.step("multi-pool: the pools of Cilium", async () => {
     await stage.setType("cilium");
+    // Which are the last known values then.
+    await stage.until({ overlayPodCIDR: ["10.3.0.0/16"] });
     await stage.configMap("cilium-config", { ipam: "multi-pool" });
     await stage.until({
       phase: "Synced",

@@ -278,9 +278,7 @@ Deno.test("coil ipam check --local --repair frees what nothing uses, and nothing
     { ipv4: "10.117.0.0/24", ipv6: "fd02::117:0/120" },
   ]);
   lab.granter.start();
-  await using coild = await lab.startCoild(lab.node(), [
-    "--block-request-timeout=60s",
-  ]);
+  await using coild = await lab.startCoild();
   const { socketPath, node } = coild;
 
   const add = (name: string) => addReportedPod(lab, coild, name);
@@ -323,6 +321,16 @@ Deno.test("coil ipam check --local --repair frees what nothing uses, and nothing
       await sleep(jittered(1_000));
     }
   };
+  /** Deletes a pod's object, and waits until coild no longer has it in its cache. */
+  const deletePod = async (pod: Sandbox) => {
+    await lab.deletePod(pod);
+    await eventually(`${pod.name} to be unknown`, async () => {
+      const { pods = [] } = await patiently(() =>
+        askAddresses(socketPath, { signal: AbortSignal.timeout(30_000) })
+      );
+      return pods.every(({ name }) => name !== pod.name);
+    });
+  };
   /** As when the host's end goes, which takes the pod's end along. */
   const loseInterface = async (pod: Sandbox) => {
     const [address = ""] = (await entryOf(pod)).addresses;
@@ -337,7 +345,7 @@ Deno.test("coil ipam check --local --repair frees what nothing uses, and nothing
     const pod = await add("lost");
     const { addresses } = await entryOf(pod);
     await loseInterface(pod);
-    await lab.deletePod(pod);
+    await deletePod(pod);
     const dry = await repair("--dry-run");
     assert.equal(
       dry.out,
