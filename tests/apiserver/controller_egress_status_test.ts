@@ -487,6 +487,15 @@ Deno.test("with Kubernetes' own controllers: pods are counted, and everything go
     await lab.plane.kubectl(
       ...["-n", "internet", "create", "quota", "none", "--hard=pods=2"],
     );
+    // Its pods are counted before it refuses one, and it is in force before.
+    await eventually("the quota", async () => {
+      const path = "/api/v1/namespaces/internet/pods?dryRun=All";
+      const probe = lab.plane.request("POST", path, {
+        metadata: { name: "probe" },
+        spec: { containers: [{ name: "c", image: "none" }] },
+      });
+      return /exceeded quota/.test(await probe.then(() => "", String));
+    });
     await lab.change(KEY, { replicas: 3 });
     const { message } = await eventually("the failure", async () => {
       const condition = await lab.condition(KEY, "Degraded");
@@ -586,7 +595,7 @@ Deno.test("coil-controller starts no gateway whose clients it cannot write", asy
         apiVersion: "coil.cybozu.com/v2",
         kind: "EgressClientSlice",
         metadata: { name: "probe" },
-      }).then(() => false, () => true),
+      }).then(() => false, (error) => /no slices here/.test(`${error}`)),
   );
   await plane.request("POST", "/api/v1/namespaces/default/pods", {
     metadata: {
