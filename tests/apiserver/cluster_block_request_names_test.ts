@@ -6,8 +6,7 @@ import { CoildLab } from "./coild_lab.ts";
 
 const REQUESTS = "/apis/coil.cybozu.com/v2/blockrequests";
 const EVENTS = "/api/v1/namespaces/default/events";
-/** A busy machine needs its time between a request and its answer. */
-const ARGS = ["--low-water=0", "--block-request-timeout=60s"];
+const ARGS = ["--low-water=0"];
 /** As upstream's coild would name it: of pool `default-node1`, node `x`, and others. */
 const [FIRST, SECOND, THIRD] = ["req", "req2", "req3"]
   .map((start) => `${start}-default-node1`) as [string, string, string];

@@ -15,10 +15,7 @@ import { hasFormer, writeFormer } from "./former_sources.ts";
 
 const POLICIES = new URL("../../deploy/policies", import.meta.url).pathname;
 /** A block has one address: each ADD asks for one, each DEL returns one. */
-const ARGS = [
-  ...["--low-water=0", "--cooldown=0s", "--block-return-delay=0s"],
-  "--block-request-timeout=60s",
-];
+const ARGS = ["--low-water=0", "--cooldown=0s", "--block-return-delay=0s"];
 
 interface Attached {
   readonly coild: Coild;

@@ -18,9 +18,7 @@ Deno.test("coil ipam check sees what is on nodes", async (t) => {
     { ipv4: "10.100.0.0/24", ipv6: "fd02::100:0/120" },
   ]);
   lab.granter.start();
-  const start = () =>
-    lab.startCoild(lab.node(), ["--block-request-timeout=60s"]);
-  let coild = await start();
+  let coild = await lab.startCoild();
   const { socketPath, node } = coild;
 
   const add = (name: string) => addReportedPod(lab, coild, name);
@@ -109,7 +107,7 @@ Deno.test("coil ipam check sees what is on nodes", async (t) => {
       assert.deepEqual([said.code, said.err], [0, ""]);
       assert.equal(ageless(said.out), session?.output);
       await coild.process.kill9();
-      coild = await start();
+      coild = await lab.startCoild();
       assert.equal(
         ageless((await explain()).out),
         session?.output,

@@ -102,9 +102,7 @@ Deno.test("coil sysdump writes what can be had into one archive, and says what i
     import.meta.url,
   );
   lab.granter.start();
-  await using coild = await lab.startCoild(lab.node(), [
-    "--block-request-timeout=60s",
-  ]);
+  await using coild = await lab.startCoild();
   const pod = await lab.createPod("shopfront", { namespace: "shop" });
   const addresses = await coild.addresses(pod);
   await eventually("the namespace's pool", () => addresses.length === 2);
