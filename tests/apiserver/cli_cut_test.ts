@@ -22,12 +22,17 @@ const COMMANDS = [
   "egress show sources",
 ];
 
+interface Budget {
+  /** Requests that are still answered. */
+  left: number;
+}
+
 /** The API server, until it has answered some requests; from then on each connection ends amid its answer. */
 class Passage implements AsyncDisposable {
   readonly #server: Server;
   readonly #client: Deno.HttpClient;
-  /** Requests that are still answered. */
-  left = Infinity;
+  /** Of the command that runs: requests of one before may still be on their way. */
+  budget: Budget = { left: Infinity };
 
   private constructor(
     plane: ControlPlane,
@@ -35,13 +40,14 @@ class Passage implements AsyncDisposable {
   ) {
     this.#client = Deno.createHttpClient({ caCerts: [plane.ca] });
     this.#server = createServer(identity, async (request, response) => {
+      const { budget } = this;
       const answer = await fetch(plane.url + request.url, {
         method: request.method ?? "GET",
         headers: { authorization: request.headers.authorization ?? "" },
         client: this.#client,
       });
       const body = await answer.bytes();
-      const isWhole = --this.left >= 0;
+      const isWhole = --budget.left >= 0;
       response.writeHead(answer.status, { "content-length": body.length });
       if (isWhole) response.end(body);
       else {
@@ -97,7 +103,7 @@ Deno.test(
       kubeconfigText(passage.url, { caFile: plane.caFile, user }),
     );
     const run = (command: string, answers: number) => {
-      passage.left = answers;
+      passage.budget = { left: answers };
       return coil([...command.split(" "), `--kubeconfig=${kubeconfig}`]);
     };
     await t.step("coil sysdump goes on, and says what is missing", async () => {
@@ -105,7 +111,7 @@ Deno.test(
       const dump = (answers: number) => run(`sysdump -o ${file}`, answers);
       const whole = await dump(1_000);
       assert.ok([0, 3].includes(whole.code), whole.err);
-      const requests = 1_000 - passage.left;
+      const requests = 1_000 - passage.budget.left;
       for (const answers of [0, Math.floor(requests / 2), requests - 1]) {
         await Deno.remove(file).catch(() => {});
         const { code, out, err } = await dump(answers);
@@ -122,7 +128,7 @@ Deno.test(
         for (let answers = 0;; answers++) {
           const { code, out, err } = await run(command, answers);
           const where = `after ${answers} answers: ${out}${err}`;
-          if (passage.left >= 0) {
+          if (passage.budget.left >= 0) {
             assert.ok(answers > 0);
             assert.equal(code, whole.code, where);
             break;

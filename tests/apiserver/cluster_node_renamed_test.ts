@@ -14,7 +14,7 @@ import { patchStatus } from "./patch_status.ts";
 const OLD = "node1";
 const NEW = "renamed";
 const ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount";
-const ARGS = ["--low-water=0", "--cooldown=0s", "--block-request-timeout=60s"];
+const ARGS = ["--low-water=0", "--cooldown=0s", "--block-request-timeout=130s"];
 
 /** Makes the machine's Node under its new name, as its kubelet does, and takes the old one away, as an administrator does. */
 async function rename(lab: CoildLab, machine: LabNode): Promise<void> {
@@ -99,11 +99,16 @@ Deno.test("a node is renamed: old pods keep their network, new ones get blocks o
     );
   });
 
+  let pods = 0;
   await t.step(
     "new pods get addresses that no old pod of the machine has, although it is given the old block again",
     async () => {
       const used = new Set(addresses);
-      for (const name of ["c", "d"]) {
+      const given = async () => (await blocksOf(lab, NEW)).sort();
+      for (const name of ["c", "d", "e"]) {
+        // A controller that learns late that the old block is free gives it last.
+        if (name === "e" && (await given()).includes("default-0")) break;
+        pods++;
         await lab.plane.request("POST", "/api/v1/namespaces/default/pods", {
           apiVersion: "v1",
           kind: "Pod",
@@ -124,9 +129,9 @@ Deno.test("a node is renamed: old pods keep their network, new ones get blocks o
         await inPod(pod, "ip", "link", "show", "eth0");
       }
       for (const address of addresses) await reaches(machine, address);
-      assert.deepEqual((await blocksOf(lab, NEW)).sort(), [
-        ...["default-0", "default-1"],
-      ]);
+      // Of the old block's two addresses none is free.
+      const expected = ["default-0", "default-1", "default-2"].slice(0, pods);
+      assert.deepEqual(await given(), expected);
     },
   );
 
@@ -143,7 +148,7 @@ Deno.test("a node is renamed: old pods keep their network, new ones get blocks o
       for (const address of addresses) {
         assert.ok(!routes.includes(`${address} `), routes);
       }
-      assert.equal(routes.trim().split("\n").length, 2, routes);
+      assert.equal(routes.trim().split("\n").length, pods, routes);
     },
   );
 });

@@ -386,7 +386,8 @@ Deno.test("coild serves the coordinator and nothing else", async (t) => {
       const [row] = JSON.parse(
         await inPod(owner, "ip", "-j", "link", "show", "eth0"),
       );
-      const detectOptions = { retries: 1, timeout: "100ms" };
+      // An answer ends the wait.
+      const detectOptions = { retries: 1, timeout: "2s" };
       const config = { detectIPConflict: true, detectOptions };
       for (let i = 0; i < 2; i++) {
         assert.match(

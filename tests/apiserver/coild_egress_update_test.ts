@@ -389,20 +389,27 @@ Deno.test("coild keeps its egress clients up to date", async (t) => {
     async () => {
       await egress.createEgress("flap", { destinations: [NET] });
       const { pod } = await egress.runServed(coild, "flap", "flap");
+      // One is waited for; on a slow machine others may be as long.
+      let most = 1;
       for (let i = 0; i < 3; i++) {
+        const begunMs = performance.now();
         await egress.setGateways("flap", []);
         await egress.until("refusal", pod, (now) => now?.routes.length === 1);
         if (i === 1) await egress.event(pod, "EgressUnavailable");
         await egress.setGateways("flap", [{ address: "10.9.0.4" }]);
         await egress.until("the way", pod, (now) => now?.routes.length === 2);
+        const tookMs = performance.now() - begunMs;
+        if (i !== 1 && tookMs >= EVENT_DELAY_MS) most++;
         if (i === 1) await egress.event(pod, "EgressAvailable", "Normal");
       }
       await sleep(QUIET_MS + 2 * EVENT_DELAY_MS);
       const events = await egress.events(pod);
-      assert.deepEqual(
-        events.map(({ reason, count }) => `${reason} ${count}`).sort(),
-        ["EgressAvailable 1", "EgressUnavailable 1"],
-      );
+      assert.deepEqual(events.map(({ reason }) => reason).sort(), [
+        ...["EgressAvailable", "EgressUnavailable"],
+      ]);
+      for (const { reason, count } of events) {
+        assert.ok(count <= most, `${reason} ${count} times, not ${most}`);
+      }
       await coild.del(pod);
       await lab.deletePod(pod);
     },

@@ -11,6 +11,7 @@ import {
   REASON_OUT_OF_BLOCKS,
   REASON_POOL_NOT_FOUND,
 } from "../../lib/api/mod.ts";
+import { REQUEST_LABEL } from "../../lib/names/mod.ts";
 import type { ControlPlane } from "../lab/mod.ts";
 import { sleep } from "../lab/mod.ts";
 import { patchStatus } from "./patch_status.ts";
@@ -75,6 +76,12 @@ export class BlockGranter implements AsyncDisposable {
       return await fail(REASON_OUT_OF_BLOCKS);
     }
     const blocks = await this.#list<AddressBlock>("addressblocks");
+    // An earlier answer may have been cut off after the block was made.
+    const made = blocks.find((b) => b.metadata.labels?.[REQUEST_LABEL] === uid);
+    if (made !== undefined) {
+      const name = made.metadata.name ?? "";
+      return await this.#status(request, completedStatus(name, now));
+    }
     const used = new Set(
       blocks.filter((b) =>
         b.metadata.labels?.["coil.cybozu.com/pool"] === poolName

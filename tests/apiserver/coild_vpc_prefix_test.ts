@@ -210,7 +210,7 @@ Deno.test("coild --addresses=vpc gives pods addresses of prefixes on several ENI
     pods.coild = await vpc.start(SMALL);
     await eventually("the ENI to be deleted, after the refusal", async () => {
       const changes = await vpc.site.changes();
-      return changes[call] === 2;
+      return (changes[call] ?? 0) >= 2;
     });
     await vpc.site.expectLayout(node, [2, 1]);
     const { DetachNetworkInterface } = await vpc.site.changes();

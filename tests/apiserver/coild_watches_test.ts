@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { eventually } from "../lab/mod.ts";
 import { collectionsOf } from "./audited.ts";
-import { EgressLab } from "./coild_egress_lab.ts";
+import { EgressLab, NAMESPACE } from "./coild_egress_lab.ts";
 
 const USER = "system:serviceaccount:kube-system:coild";
 const ALL = { destinations: ["0.0.0.0/0", "::/0"] };
@@ -50,15 +50,11 @@ Deno.test("W13: coild lists and watches what its node needs, and Egresses only w
 
   await t.step("with a client", async () => {
     await coild.add(await egress.createClient("client", "internet"));
-    const [first = ""] = (await read()).filter((line) =>
-      line.includes("/egresses")
-    );
-    const namespace = first.split("/").at(-2);
     const selector =
       "app.kubernetes.io/name=coil,app.kubernetes.io/component=egress";
     const more = [
-      `watch /apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices ${selector}`,
-      `watch ${GROUP}/namespaces/${namespace}/egresses`,
+      `watch /apis/discovery.k8s.io/v1/namespaces/${NAMESPACE}/endpointslices ${selector}`,
+      `watch ${GROUP}/namespaces/${NAMESPACE}/egresses`,
     ];
     await eventually("its namespace's watches", async () => {
       const lines = (await read()).filter((line) => line !== request);

@@ -148,10 +148,14 @@ Deno.test("coil-controller's leader deletes ENIs that nodes have left, with the 
 
   await t.step("its rights are what it uses", async () => {
     const user = `system:serviceaccount:${ACCOUNT}`;
-    const used = usedRights(await stage.plane.auditRequests({ user }));
-    assert.deepEqual(used.filter(({ isGranted }) => !isGranted), []);
     const granted = await grantedTo(ACCOUNT, "vpc");
     assert.ok(granted.size > 0);
-    assert.deepEqual(compareRights(ACCOUNT, { used, granted }).spare, []);
+    // Its Events come after what they tell of.
+    await eventually("all rights to be used", async () => {
+      const used = usedRights(await stage.plane.auditRequests({ user }));
+      assert.deepEqual(used.filter(({ isGranted }) => !isGranted), []);
+      assert.deepEqual(compareRights(ACCOUNT, { used, granted }).spare, []);
+      return true;
+    });
   });
 });

@@ -270,7 +270,10 @@ if (await hasFormer()) {
           "the refusal",
           async () => /forbidden/.test(await gateway.process.logs()),
         );
-        assert.equal(await status(gateway), 500);
+        await eventually(
+          "word that it is not ready",
+          async () => await status(gateway) === 500,
+        );
         assert.equal(await gateway.clients(), "");
       },
     );
