@@ -5,7 +5,7 @@ import {
   fromSources,
 } from "../apiserver/coild_lab.ts";
 import { PLANE_DIR_ENV } from "../apiserver/recorded_plane.ts";
-import type { LabNode } from "../lab/mod.ts";
+import { eventually, type LabNode } from "../lab/mod.ts";
 import { descriptorsOf } from "./descriptors.ts";
 
 /** Of coild with a data plane that writes files: this kernel may have no Foo over UDP. */
@@ -29,7 +29,7 @@ export class Daemon {
   #coild: Coild | undefined;
   #starting: Promise<void> | undefined;
   #isAway = false;
-  /** Descriptors that it had when it was ready, before any call. */
+  /** Descriptors that it had once it was ready and had opened all, before any call. */
   descriptors: readonly string[] = [];
 
   constructor(lab: CoildLab, node: LabNode, planeDir: string) {
@@ -86,6 +86,15 @@ export class Daemon {
 
   async stop(): Promise<void> {
     await this.#coild?.process.stop({ graceMs: 25_000 });
+  }
+
+  /** Notes what it has open, when that has not changed for a while. */
+  async noteDescriptors(): Promise<void> {
+    await eventually("its descriptors to stay as they are", async () => {
+      const before = this.descriptors;
+      this.descriptors = (await this.readDescriptors()).sort();
+      return this.descriptors.join() === before.join();
+    }, { intervalMs: 1_000 });
   }
 
   /** What it has open. */

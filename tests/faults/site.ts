@@ -83,9 +83,7 @@ export class Site implements AsyncDisposable {
     const site = new Site(egress);
     await site.startController();
     await Promise.all(site.daemons.map((daemon) => daemon.ready()));
-    for (const daemon of site.daemons) {
-      daemon.descriptors = await daemon.readDescriptors();
-    }
+    await Promise.all(site.daemons.map((daemon) => daemon.noteDescriptors()));
     site.pods = await site.#createPods();
     undo.move();
     return site;
