@@ -196,7 +196,7 @@ Deno.test("Router compares all routes when somebody else may have changed some",
 Deno.test("Router rests after a long comparison, and changes single routes all the same", async () => {
   const slow = async (routes: GatewayRoutes) => {
     compared.push(routes);
-    await sleep(50);
+    await sleep(250);
     return DONE;
   };
   const compared: unknown[] = [];
@@ -219,7 +219,7 @@ Deno.test("Router rests after a long comparison, and changes single routes all t
       for (let n = 0; n < 1_000 && changed.length < index; n++) await sleep(5);
     }
   });
-  // 50 ms of work: a second without another, although one is asked for.
+  // 250 ms of work: five seconds without another, although one is asked for.
   assert.equal(compared.length, 1);
   assert.equal(changed.length, 3);
 });

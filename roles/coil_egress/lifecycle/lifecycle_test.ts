@@ -98,7 +98,7 @@ Deno.test("Lifecycle.end() without flows waits for those that are on their way",
 for (const flows of [[7], [undefined]]) {
   Deno.test(`Lifecycle.end() ends with its time although ${flows[0] ?? "nobody knows how many"} flows remain`, async () => {
     lines = loggedLines();
-    const f = fixture({ pod: () => DELETED, flows, timeoutMs: 60 });
+    const f = fixture({ pod: () => DELETED, flows, timeoutMs: 500 });
     await f.end();
     assert.ok(f.looks() >= 2, "not at the first look");
     assert.match(lines.join("\n"), /Stopping although flows may remain/);

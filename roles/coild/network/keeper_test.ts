@@ -194,15 +194,18 @@ Deno.test("NetworkKeeper looks again at pods that were being worked on", async (
 Deno.test("NetworkKeeper looks again once, however many looks found pods being worked on", async () => {
   await using world = new World();
   await world.begun();
+  const startMs = performance.now();
   for (let i = 1; i <= 5; i++) {
     world.busy = 1;
     world.tell({ kind: "route", table: 116 });
     await world.until(() => world.looks.length >= i);
   }
   await world.until(() => world.looks.length > 5);
+  const tookMs = performance.now() - startMs;
   await sleep(1_500);
-  const { length } = world.looks; // one more, or two if the five took a second
-  assert.ok(length <= 7, `${length} looks`);
+  const { length } = world.looks; // one more, and another for each second
+  const most = 6 + Math.ceil(tookMs / 1_000);
+  assert.ok(length <= most, `${length} looks in ${tookMs} ms`);
 });
 
 Deno.test("NetworkKeeper says once what fails again and again", async () => {
@@ -224,7 +227,8 @@ Deno.test("NetworkKeeper slows down when somebody removes things again and again
   world.tell({ kind: "rule", family: "ipv4" });
   await sleep(2_000);
   const count = world.repaired.length;
-  assert.ok(count >= 2 && count <= 20, `${count} repairs in 2 s`);
+  assert.ok(count <= 20, `${count} repairs in 2 s`);
+  await world.until(() => world.repaired.length >= 2);
 });
 
 Deno.test("NetworkKeeper is not ready while something of a family in use cannot be put back", async () => {

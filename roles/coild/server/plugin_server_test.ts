@@ -381,7 +381,8 @@ Deno.test("a plugin that sends no request, or does not take its answer, is not w
     socketPath,
     signal: stop.signal,
     onOutcome: (outcome) => outcomes.push(outcome),
-    stallMs: 40,
+    // Longer than this process may be held up: all connections stall then.
+    stallMs: 500,
   });
   const connect = () =>
     Deno.connect({ transport: "unix", path: `${socketPath}.cni` });
