@@ -11,8 +11,8 @@ import type {
   EndedConnections,
   KnownChoices,
   MarkedGateway,
-  OrphanMark,
   OpenProbeSocket,
+  OrphanMark,
 } from "../../lib/egress/mod.ts";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
 import {

@@ -146,5 +146,7 @@ async function exists(file: string): Promise<boolean> {
 }
 
 function cannotWrite(file: string, cause: unknown): CommandError {
-  return new CommandError(`Cannot write "${file}": ${messageOf(cause)}`, { cause });
+  return new CommandError(`Cannot write "${file}": ${messageOf(cause)}`, {
+    cause,
+  });
 }

@@ -50,7 +50,10 @@ export function releaseHere(
   socket: string,
   request: ReleaseRequest,
 ): Promise<ReleaseAnswer> {
-  return ask(socket, (path, limit) => askRelease(path, { ...request, ...limit }));
+  return ask(
+    socket,
+    (path, limit) => askRelease(path, { ...request, ...limit }),
+  );
 }
 
 /** @throws {CommandError} when coild does not answer */

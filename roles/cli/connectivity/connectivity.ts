@@ -20,7 +20,11 @@ import { CommandError } from "../base/errors.ts";
 import { catchInterruption } from "../base/interruption.ts";
 import { kubectlExec } from "../base/kubectl.ts";
 import type { Unseen } from "../base/looker.ts";
-import { exitCodeOf, formatReportAs, PROBLEM_EXIT_CODES } from "../base/problem.ts";
+import {
+  exitCodeOf,
+  formatReportAs,
+  PROBLEM_EXIT_CODES,
+} from "../base/problem.ts";
 import { askAll, type Asked, type Asking } from "./ask.ts";
 import { gatherEvidence } from "./evidence.ts";
 import { MAX_NODES, planProbes, sampleNodes } from "./plan.ts";

@@ -71,7 +71,11 @@ async function map(
   const colours = terminal.colours ?? false;
   const show = (source: MapSource) => {
     const map = mapOf(name, source, values.node);
-    return formatReportAs(values.output, map, () => formatMap(map, { colours }));
+    return formatReportAs(
+      values.output,
+      map,
+      () => formatMap(map, { colours }),
+    );
   };
   const { pools, vpcNodes } = await knownPools(reader, name);
   const [blocks, pods] = await Promise.all([reader.blocks(), reader.pods()]);

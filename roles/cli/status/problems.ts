@@ -106,7 +106,9 @@ function short({ workloads = [], parts }: Snapshot): Problem[] {
       !part.isReady && part.namespace === namespace &&
       part.name.startsWith(`${name}-`)
     ) ?? false;
-    if (ready >= wanted || isExplained) return [];
+    if (ready >= wanted || isExplained) {
+      return [];
+    }
     return [{
       object: `${kind} ${namespace}/${name}`,
       message: `${ready} of ${count(wanted, "pod")} are ready`,

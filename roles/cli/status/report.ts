@@ -49,7 +49,9 @@ export function reportOf(
     );
     const byVersion = Object.groupBy(own, ({ version }) => version || "-");
     const versions = Object.fromEntries(
-      Object.entries(byVersion).map(([version, of = []]) => [version, of.length]),
+      Object.entries(byVersion).map((
+        [version, of = []],
+      ) => [version, of.length]),
     );
     return { kind, namespace, name, ready, wanted, versions };
   });

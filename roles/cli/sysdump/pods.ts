@@ -123,7 +123,9 @@ async function askPod(
   if (!isRunning(pod, target.container)) {
     throw new Error(`container "${target.container}" is not running`);
   }
-  const port = pod.spec?.containers[0]?.ports?.find((port) => port.name === "metrics");
+  const port = pod.spec?.containers[0]?.ports?.find((port) =>
+    port.name === "metrics"
+  );
   const ran = await exec(target, [
     ...["sysdump", "--local"],
     `--component=${pod.metadata?.labels?.[APP_COMPONENT_LABEL] ?? ""}`,

@@ -150,7 +150,11 @@ export class ConnectionEndings {
     if (over.length === 0) return;
     log.warn(
       "Gave up ending a pod's connections through gateways that are lost or gone; programs that wait for an answer go on waiting",
-      { ...pod, gateways: over.map(({ gateway }) => gatewayText(gateway)), err },
+      {
+        ...pod,
+        gateways: over.map(({ gateway }) => gatewayText(gateway)),
+        err,
+      },
     );
   }
 

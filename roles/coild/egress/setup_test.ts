@@ -1,6 +1,10 @@
 import assert from "node:assert/strict";
 import type { Egress } from "../../../lib/api/mod.ts";
-import { type EgressFacts, gatewayMark, type OrphanMark } from "../../../lib/egress/mod.ts";
+import {
+  type EgressFacts,
+  gatewayMark,
+  type OrphanMark,
+} from "../../../lib/egress/mod.ts";
 import { Address } from "../../../lib/inet/mod.ts";
 import type { V1EndpointSlice } from "../../../lib/kube/mod.ts";
 import { Netns, openLibc } from "../../../lib/linux/mod.ts";
@@ -496,7 +500,7 @@ Deno.test("connections through a lost gateway are ended later where they cannot 
     assert.equal(await site.update(BOTH), "later");
     assert.deepEqual(site.taken(), [ending, "apply", "report"]);
     site.refusal = undefined;
-    if (isBack) for (const set of [avoided, lost]) set.delete(gateway);
+    if (isBack) { for (const set of [avoided, lost]) set.delete(gateway); }
     assert.equal(await site.update(BOTH), isBack ? "again" : "done");
     assert.deepEqual(
       site.taken(),

@@ -19,10 +19,7 @@ import {
   planText,
 } from "../clients/client_state.ts";
 import type { ClientStates } from "../clients/client_states.ts";
-import {
-  type GatewayHealthView,
-  goneOf,
-} from "../gateways/chosen_gateways.ts";
+import { type GatewayHealthView, goneOf } from "../gateways/chosen_gateways.ts";
 import { keepChoices } from "../gateways/kept_choices.ts";
 import { fillIn, unknownGateways } from "../gateways/unknown_egresses.ts";
 import { applyPlan } from "./applier.ts";

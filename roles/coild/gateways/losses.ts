@@ -1,5 +1,9 @@
 import { type Clock, systemClock } from "../../../lib/async/mod.ts";
-import type { EndedConnections, GatewayLoss, MarkedGateway } from "../../../lib/egress/mod.ts";
+import type {
+  EndedConnections,
+  GatewayLoss,
+  MarkedGateway,
+} from "../../../lib/egress/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { GatewayMetrics } from "../observe/gateway_metrics.ts";

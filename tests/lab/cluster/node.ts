@@ -11,7 +11,7 @@ import {
   recordProcess,
   spawnProcess,
 } from "../process.ts";
-import { eventually, sleep } from "../wait.ts";
+import { eventually } from "../wait.ts";
 import { createCgroup, labCgroup, removeCgroup } from "./cgroups.ts";
 import {
   containerdConfig,
