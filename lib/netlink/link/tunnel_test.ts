@@ -11,7 +11,7 @@ import {
 } from "../mod.ts";
 import { linkAddDummy } from "../../../tests/lab/netlink_requests.ts";
 import { hex, unhex } from "../testing.ts";
-import { parseTunnel, writeTunnel } from "./tunnel.ts";
+import { parseTunnel, sameTunnel, writeTunnel } from "./tunnel.ts";
 
 const LOCAL4 = Address.parse("10.1.1.2");
 const LOCAL6 = Address.parse("fd01::2");
@@ -211,6 +211,33 @@ Deno.test("parseTunnel() either reads hostile bytes or throws a SyntaxError", ()
       },
     ),
   );
+});
+
+Deno.test("sameTunnel() sees a difference in any field, and none in what is left out", () => {
+  const tunnel: TunnelSpec = {
+    kind: "ipip",
+    local: LOCAL4,
+    remote: Address.parse("10.1.1.3"),
+    ttl: 64,
+    encap: AUTO,
+  };
+  assert(sameTunnel({ ...tunnel, collectMetadata: false }, tunnel));
+  assert(!sameTunnel(undefined, tunnel));
+  const others: Partial<TunnelSpec>[] = [
+    { kind: "ip6tnl" },
+    { local: undefined },
+    { local: tunnel.remote, remote: tunnel.local },
+    { remote: Address.parse("10.1.1.4") },
+    { ttl: 63 },
+    { encap: undefined },
+    { encap: { ...AUTO, sourcePort: PORT } },
+    { encap: { ...AUTO, destinationPort: PORT + 1 } },
+    { encap: { ...AUTO, checksum: false } },
+    { collectMetadata: true },
+  ];
+  for (const other of others) {
+    assert(!sameTunnel({ ...tunnel, ...other }, tunnel), JSON.stringify(other));
+  }
 });
 
 Deno.test("tunnels that the kernel would not take are refused when asked for", () => {
