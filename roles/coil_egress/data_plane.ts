@@ -46,11 +46,7 @@ export async function openDataPlane(
     get limits() {
       return server.limits;
     },
-    upkeep: {
-      findDamage: (options) => server.findDamage(options),
-      watch: () => server.watch(),
-      watchTable: () => server.watchTable(),
-    },
+    upkeep: server,
     [Symbol.dispose]: () => server[Symbol.dispose](),
   };
 }
