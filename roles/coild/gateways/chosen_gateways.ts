@@ -2,18 +2,15 @@ import {
   type ClientGateway,
   type GatewayGroup,
   gatewayMark,
+  type GatewayProber,
 } from "../../../lib/egress/mod.ts";
 import { type Address, distinct, FAMILIES } from "../../../lib/inet/mod.ts";
 
 /** What probing has found out; addresses as text. */
-export interface GatewayHealthView {
-  /** Gateways that get no new connections. */
-  readonly avoided: ReadonlySet<string>;
-  /** The gateways among the avoided ones that do not answer. */
-  readonly lost: ReadonlySet<string>;
-  /** Has gateways in both that were lost before a start, until they answer. */
-  recall(gateways: readonly Address[]): void;
-}
+export type GatewayHealthView = Pick<
+  GatewayProber,
+  "avoided" | "lost" | "recall"
+>;
 
 /** The gateways that clients choose from, by Egress and family. */
 export function chosenGroups(

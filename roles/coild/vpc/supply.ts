@@ -1,5 +1,4 @@
 import { type Clock, systemClock } from "../../../lib/async/mod.ts";
-import type { Attempt } from "../../../lib/aws/mod.ts";
 import type {
   AllocationRecord,
   BlockRecord,
@@ -10,7 +9,6 @@ import { VPC_POOL } from "../../../lib/names/mod.ts";
 import type { PodNetwork } from "../../../lib/podnet/mod.ts";
 import type { RestTable } from "../../../lib/vpc/mod.ts";
 import type { Registry } from "../../../lib/telemetry/mod.ts";
-import type { NodeScheduling } from "../cluster/node_source.ts";
 import type { RestStore, Supply } from "../blocks/supply.ts";
 import { ExpectedPods } from "./expected_pods.ts";
 import { type FleetOptions, VpcFleet } from "./fleet.ts";
@@ -25,24 +23,20 @@ import { VpcSource } from "./source.ts";
 /** How long a block must have been empty before it goes back. */
 const RETURN_DELAY_MS = 30_000;
 
-export interface VpcSupplyOptions {
+export interface VpcSupplyOptions
+  extends
+    Pick<FleetOptions, "scheduling" | "env">,
+    Partial<Pick<FleetOptions, "onAttempt" | "clock">> {
   readonly vpc: VpcOptions;
   readonly host: HostPort;
   readonly rests: Pick<RestTable, "begin" | "end" | "list">;
   readonly network: Pick<PodNetwork, "routedWithin">;
   readonly cooldownMs: number;
-  /** Which pods the node is to have; undefined while that is not known. */
-  readonly scheduling: () => NodeScheduling | undefined;
   /** The node's pods by the API server, as far as they are known. */
   readonly pods: () => readonly V1Pod[];
   /** How long a block must have been empty before it goes back. Default 30 s. */
   readonly returnDelayMs?: number;
-  readonly env: Pick<Deno.Env, "get">;
   readonly registry: Registry;
-  /** Called when a request to EC2 has ended. */
-  readonly onAttempt?: (attempt: Attempt) => void;
-  /** By which ENIs are planned. Default: the machine's. */
-  readonly clock?: Clock;
 }
 
 /** The supply, and what people see of it. */
