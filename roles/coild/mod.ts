@@ -95,9 +95,7 @@ export async function main(
   await runDaemon(
     "coild",
     (signal) => run({ options, plane, lookMs }, signal),
-    {
-      graceMs: GRACE_MS,
-    },
+    { graceMs: GRACE_MS },
   );
 }
 

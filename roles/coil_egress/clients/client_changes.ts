@@ -33,10 +33,6 @@ export function reportShared(
     .map(({ namespace, name }) => `${namespace}/${name}`);
   log.warn(
     "Several live pods have one address; keeping it until the last pod ends",
-    {
-      address,
-      uids,
-      pods: names,
-    },
+    { address, uids, pods: names },
   );
 }
