@@ -10,7 +10,6 @@ const TARGETS = [
   "Created-By: Packages",
 ];
 
-/** How {@linkcode PackageFetcher} works. */
 export interface PackageFetcherOptions {
   readonly log: Log;
   /** Prefers this release of Debian's, as "trixie-backports", to the host's own. Without it, the newest of stable, updates and security counts. */

@@ -10,7 +10,6 @@ export class CommandError extends Error {
   }
 }
 
-/** How {@link run} starts a command. */
 export interface RunOptions {
   /** Written to the command's stdin, which is empty otherwise. */
   stdin?: string;

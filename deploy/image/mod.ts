@@ -25,7 +25,6 @@ export { requireArchitecture } from "./oci/machine.ts";
 
 export { PROGRAM_DIR, ROLE_LINKS } from "./contents/roles.ts";
 
-/** Options of {@linkcode buildImage} and {@linkcode buildRootfs}. */
 export interface FilesOptions {
   /** What to put into it (default: what `task build` makes). */
   readonly executable?: string;

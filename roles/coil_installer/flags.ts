@@ -103,10 +103,8 @@ const VARIABLES: Readonly<Record<string, string>> = {
 /** The flags of coil-installer, for documentation and completion. */
 export const INSTALLER_FLAGS: FlagSpec = FLAGS;
 
-/** Command of coil-installer. */
 export type Command = "install" | "uninstall";
 
-/** coil-installer's options. */
 export type InstallerOptions =
   & { readonly logging: LoggingChoice; readonly command: Command }
   & InstallRequest

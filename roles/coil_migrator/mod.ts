@@ -21,7 +21,6 @@ import { processTerminal, type Terminal } from "./command/terminal.ts";
 
 export type { MigrationStatus } from "./status/migration_status.ts";
 
-/** Context of a command. */
 interface Call {
   readonly program: string;
   readonly args: readonly string[];

@@ -25,7 +25,6 @@ const LOOK_MS = 20;
 /** Until it is sent again: a datagram may be lost. */
 const AGAIN_MS = 1_000;
 
-/** Asks a probe by UDP. */
 export async function askDatagram(
   { address: text, port, isLarge }: ProbeQuestion,
   signal: AbortSignal,

@@ -30,7 +30,6 @@ async function startOf(body: Response["body"]): Promise<string> {
   return text;
 }
 
-/** The first address in a text. */
 export function addressIn(text: string): string | undefined {
   for (const [word] of text.matchAll(ADDRESS)) {
     const address = Address.tryParse(word.replace(/^::ffff:(?=.*\.)/i, ""));

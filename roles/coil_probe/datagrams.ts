@@ -30,7 +30,6 @@ export function encodeQuestion(
   return datagram;
 }
 
-/** A nonce for one question. */
 export function newNonce(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(NONCE_LENGTH / 2));
   return bytes.toHex();

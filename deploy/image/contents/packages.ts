@@ -38,7 +38,6 @@ export interface Package {
   readonly entries: readonly TarEntry[];
 }
 
-/** How {@linkcode fetchPackages} works. */
 export interface FetchOptions {
   readonly log: Log;
   /** Asks the mirror again instead of taking what is in the cache. */

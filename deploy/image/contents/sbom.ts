@@ -68,7 +68,6 @@ function sorted(found: ReadonlyMap<string, Component>): Component[] {
   return [...found.values()].sort((a, b) => a.purl < b.purl ? -1 : 1);
 }
 
-/** See {@linkcode listNpmPackages}. */
 export function npmPackagesOf(graph: ModuleGraph): readonly Component[] {
   const waiting = graph.modules.flatMap((each) => each.npmPackage ?? []);
   const seen = new Set<string>();

@@ -72,7 +72,6 @@ export class Archive implements AsyncDisposable {
     }
   }
 
-  /** How many files were added. */
   get count(): number {
     return this.#count;
   }

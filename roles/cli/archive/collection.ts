@@ -72,7 +72,6 @@ export class Collection {
     }
   }
 
-  /** Ends the archive with a summary. */
   async finish(endedAt: Date): Promise<void> {
     const { archive, redactor, startedAt } = this.#options;
     const summary = formatSummary({

@@ -19,7 +19,6 @@ export interface Terminal {
   readonly colours?: boolean | undefined;
 }
 
-/** Context of a command. */
 export interface CommandContext {
   readonly terminal: Terminal;
   /** The executable's name. */
@@ -29,7 +28,6 @@ export interface CommandContext {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** One command of the executable. */
 export interface Command {
   /** The words that call it, e.g. "ipam show". */
   readonly path: string;

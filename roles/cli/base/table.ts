@@ -1,4 +1,3 @@
-/** One column of a table. */
 export interface Column<Row> {
   readonly header: string;
   readonly value: (row: Row) => string | number | undefined;

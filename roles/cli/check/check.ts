@@ -120,7 +120,6 @@ async function check(
   return repairs.length > 0 ? EXIT.problems : exitCodeOf(report);
 }
 
-/** Result of a check. */
 export interface CheckReport<F = Finding | NodeFinding> {
   /** With --repair only. */
   readonly repairs?: readonly Repair[];

@@ -37,7 +37,6 @@ import type { Looker } from "../base/looker.ts";
 import { addressesOf } from "../ipam/cluster_reader.ts";
 import { type Mended, type Repair, unrepaired } from "./repair.ts";
 
-/** Options of the repair of objects. */
 export interface ClusterRepairOptions {
   readonly client: Pick<KubeClient, "delete" | "list" | "patch" | "tryGet">;
   readonly looker: Looker;
@@ -235,7 +234,6 @@ class ClusterRepair {
   }
 }
 
-/** Reasons of the Events. */
 const REASONS = {
   AddressBlock: "OrphanedBlockReleased",
   BlockRequest: "OldRequestDeleted",

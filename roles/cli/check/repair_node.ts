@@ -7,7 +7,6 @@ import type {
 } from "../../../lib/cnirpc/inspection/mod.ts";
 import { type Mended, type Repair, unrepaired } from "./repair.ts";
 
-/** Options of the repair of a node. */
 export interface NodeRepairOptions {
   /** The last look, in which all of it was found. */
   readonly answer: NodeAddresses;

@@ -10,7 +10,6 @@ import {
 } from "../../../lib/names/mod.ts";
 import { type PodKind, SERVICE_PORT } from "./plan.ts";
 
-/** Container of a pod. */
 export const CONTAINER = "probe";
 /** Label with the pod's {@linkcode PodKind}. */
 export const KIND_LABEL = "coil.cybozu.com/connectivity-test";

@@ -25,7 +25,6 @@ export const CHECKS = [
   "egress",
 ] as const;
 
-/** One of them. */
 export type Check = typeof CHECKS[number];
 
 /** One question of one pod. */
@@ -55,7 +54,6 @@ export interface Targets {
     | undefined;
 }
 
-/** Port of the Service. */
 export const SERVICE_PORT = 80;
 
 /** The nodes that are tested: the same ones for the same names, evenly spread over them. */

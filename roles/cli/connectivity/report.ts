@@ -23,7 +23,6 @@ import {
 export interface ConnectivityFinding extends Problem {
   readonly cause: Cause | "start";
   readonly node: string;
-  /** Probes that failed. */
   readonly failed: number;
 }
 
@@ -35,7 +34,6 @@ interface ProbeRow {
   readonly trouble?: string | undefined;
 }
 
-/** Report of the command. */
 export interface ConnectivityReport {
   /** Nodes that were tested, and how many Linux nodes there are. */
   readonly nodes: readonly string[];

@@ -75,7 +75,6 @@ function keyOf({ from, to, family }: Probe, kind: string): string {
   return `${from.name} ${to?.name} ${family} ${kind}`;
 }
 
-/** Those that failed. */
 export function failuresOf(results: readonly Result[]): Failure[] {
   return results.flatMap(({ probe, trouble }) =>
     trouble === undefined ? [] : [{ probe, trouble }]

@@ -31,7 +31,6 @@ const LOOK_MS = 500;
 const GONE_MS = 90_000;
 const REQUEST_MS = 10_000;
 
-/** Options of a namespace. */
 export interface SpaceOptions {
   readonly client: KubeClient;
   readonly name: string;

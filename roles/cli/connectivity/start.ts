@@ -49,7 +49,6 @@ export interface Started {
   readonly service: readonly Address[];
 }
 
-/** With what pods are started. */
 export interface StartOptions extends Making {
   readonly client: KubeClient;
   readonly nodes: readonly string[];

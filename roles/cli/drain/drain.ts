@@ -105,7 +105,6 @@ interface Drain {
   readonly terminal: Terminal;
   readonly patience: Patience;
   readonly signal: AbortSignal;
-  /** Name of the pool. */
   readonly name: string;
 }
 

@@ -31,7 +31,6 @@ export interface ClientRow {
  */
 export type GatewayState = "ready" | "draining" | "not-ready";
 
-/** A gateway pod. */
 export interface GatewayRow {
   readonly egress: string;
   readonly pod: string;

@@ -8,7 +8,6 @@ import type { AddressReport, Holder } from "./address.ts";
 import type { Former } from "./facts.ts";
 import type { WayReport } from "./way.ts";
 
-/** Output of `coil explain`. */
 export interface Explanation {
   readonly addresses: readonly AddressReport[];
   readonly ways: readonly WayReport[];

@@ -26,7 +26,6 @@ import { CommandError } from "../base/errors.ts";
 import { Looker } from "../base/looker.ts";
 import { listPages, type PageOptions } from "../base/pages.ts";
 
-/** Which blocks to read. */
 export interface BlockSelection {
   readonly pool?: string | undefined;
   readonly node?: string | undefined;
@@ -51,7 +50,6 @@ export class ClusterReader {
     this.#pageSize = pageSize;
   }
 
-  /** Lists all pools. */
   pools(): Promise<AddressPool[]> {
     return this.#pages(ADDRESS_POOLS, { keep: (pool) => pool });
   }

@@ -3,7 +3,6 @@ import type { AddressRow, BlockRow } from "../../../lib/ipam/audit/mod.ts";
 import type { PoolRow } from "./rows.ts";
 import type { Column } from "../base/table.ts";
 
-/** Columns of `coil ipam show pools`. */
 export function poolColumns(now: Date): readonly Column<PoolRow>[] {
   return [
     { header: "POOL", value: (row) => row.name },
@@ -21,7 +20,6 @@ export function poolColumns(now: Date): readonly Column<PoolRow>[] {
   ];
 }
 
-/** Columns of `coil ipam show blocks`. */
 export function blockColumns(now: Date): readonly Column<BlockRow>[] {
   return [
     { header: "BLOCK", value: (row) => row.name },
@@ -37,7 +35,6 @@ export function blockColumns(now: Date): readonly Column<BlockRow>[] {
   ];
 }
 
-/** Columns of `coil ipam show addresses`. */
 export function addressColumns(now: Date): readonly Column<AddressRow>[] {
   return [
     { header: "IPV4", value: (row) => row.ipv4 },

@@ -106,7 +106,6 @@ export function poolMaps(source: MapSource): PoolMap[] {
   ];
 }
 
-/** Input of the maps of all pools. */
 interface Rows {
   readonly pools: readonly PoolRow[];
   readonly blocks: ReadonlyMap<string, readonly BlockRow[]>;

@@ -25,7 +25,6 @@ const KEYS = [
 /** How often ages are shown again. */
 const AGES_MS = 10_000;
 
-/** The page. */
 export function App({ state, isConnected }: {
   readonly state: ClusterState;
   /** Whether `coil ui` answers. */

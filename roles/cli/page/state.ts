@@ -13,7 +13,6 @@ export interface Changes {
   readonly gone: readonly string[];
 }
 
-/** State of the cluster. */
 export interface ClusterState {
   /** Undefined until it has been read. */
   readonly status: StatusView | undefined;

@@ -5,7 +5,6 @@ import { formatProblems } from "../base/problem.ts";
 import { formatTable } from "../base/table.ts";
 import type { Snapshot } from "./snapshot.ts";
 
-/** Output of `coil status`. */
 export interface StatusReport {
   readonly parts: readonly PartRow[];
   readonly leases: readonly LeaseRow[];

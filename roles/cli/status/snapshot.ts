@@ -107,7 +107,6 @@ export function isLeftOut(
   return leases.length > 0 && !leases.some(({ name }) => name === lease);
 }
 
-/** Reads what {@linkcode Snapshot} has. */
 export async function readSnapshot(looker: Looker): Promise<Snapshot> {
   const workloads = both(
     await looker.list(DEPLOYMENTS, workloadOfDeployment, DAEMONS),
@@ -151,7 +150,6 @@ function nameOf({ metadata }: KubeObject): { namespace: string; name: string } {
   return { namespace: metadata?.namespace ?? "", name: metadata?.name ?? "" };
 }
 
-/** Reads a Deployment. */
 export function workloadOfDeployment(object: V1Deployment): Workload {
   return {
     kind: "Deployment",
@@ -161,7 +159,6 @@ export function workloadOfDeployment(object: V1Deployment): Workload {
   };
 }
 
-/** Reads a DaemonSet. */
 export function workloadOfDaemonSet(object: V1DaemonSet): Workload {
   return {
     kind: "DaemonSet",
@@ -171,7 +168,6 @@ export function workloadOfDaemonSet(object: V1DaemonSet): Workload {
   };
 }
 
-/** Reads a pod of a daemon. */
 export function partOf(pod: V1Pod): Part {
   const { metadata, spec, status } = pod;
   const containers = status?.containerStatuses ?? [];
@@ -209,7 +205,6 @@ function versionOf(image: string): string {
   return tag ?? digest?.slice(0, 12) ?? "";
 }
 
-/** Reads a Lease. */
 export function leadershipOf(lease: V1Lease): Leadership {
   const { holderIdentity, renewTime, leaseDurationSeconds } = lease.spec ?? {};
   return {
@@ -220,7 +215,6 @@ export function leadershipOf(lease: V1Lease): Leadership {
   };
 }
 
-/** Reads a Node. */
 export function nodeOf(node: V1Node): NodeState {
   const down = node.status?.conditions?.find(({ type, status }) =>
     type === "NetworkUnavailable" && status === "True"

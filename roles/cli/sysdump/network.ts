@@ -70,7 +70,6 @@ function linesText(lines: readonly string[]): string {
   return lines.map((line) => `${line}\n`).join("");
 }
 
-/** A link with its addresses. */
 export function linkText(
   link: Link,
   addresses: readonly AddressEntry[],
@@ -100,7 +99,6 @@ export function linkText(
   return [first, ...rest].join("\n");
 }
 
-/** A route. */
 export function routeText(
   route: Route,
   names: ReadonlyMap<number, string>,

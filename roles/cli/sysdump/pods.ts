@@ -13,7 +13,6 @@ import { isCoild } from "../check/nodes.ts";
 import type { Collection } from "../archive/collection.ts";
 import { type LocalReport, parseLocal } from "./local.ts";
 
-/** Options of the requests to Coil's pods. */
 export interface PodsOptions {
   readonly client: Pick<KubeClient, "raw">;
   readonly exec: Exec;

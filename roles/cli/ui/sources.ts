@@ -81,7 +81,6 @@ export interface Sources {
   readonly gateways: Follower<V1Pod>;
 }
 
-/** Follows everything. */
 export function followSources(follow: Follow): Sources {
   const status = ["status"] as const;
   return {

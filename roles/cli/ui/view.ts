@@ -126,11 +126,9 @@ function blockView({ addresses, ...block }: BlockMap): BlockView {
   return { ...block, holders };
 }
 
-/** Input of {@linkcode egressEntries}. */
 export interface EgressSource {
   readonly egresses: readonly Egress[];
   readonly slices: readonly EgressClientSlice[];
-  /** Gateway pods. */
   readonly gateways: readonly V1Pod[];
 }
 

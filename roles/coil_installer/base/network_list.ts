@@ -124,7 +124,6 @@ export function typesOf(list: NetworkList): readonly string[] {
   return list.plugins.map(({ type }) => type);
 }
 
-/** Whether our plugin is in the list. */
 export function hasPlugin(list: NetworkList): boolean {
   return list.plugins.some(({ type }) => type === PLUGIN);
 }

@@ -30,7 +30,6 @@ export interface InstallRequest extends HostPlaces {
   readonly dryRun: boolean;
 }
 
-/** Path of the installed plugin. */
 export function pluginPath({ binDirectory }: HostPlaces): string {
   return `${binDirectory}/${PLUGIN}`;
 }

@@ -6,7 +6,6 @@ import { executableProgram, type Program, readStart } from "../base/program.ts";
 /** The file that this process runs from, also when its name is gone. */
 const RUNNING = "/proc/self/exe";
 
-/** The executable to install. */
 export interface Executable {
   readonly program: Program;
   /** Whether it takes calls to coild before it starts a JavaScript runtime. */

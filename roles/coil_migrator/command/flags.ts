@@ -150,27 +150,21 @@ const STATUS = {
 
 type Cluster = typeof CLUSTER_FLAGS;
 
-/** Flags of `coil migrate dump`. */
 export const DUMP_FLAGS:
   & typeof MANIFEST
   & typeof QUESTION
   & typeof DUMP
   & Cluster = { ...MANIFEST, ...QUESTION, ...DUMP, ...CLUSTER_FLAGS };
-/** Flags of `coil migrate replace`. */
 export const REPLACE_FLAGS:
   & typeof QUESTION
   & typeof REPLACE
   & typeof WAITING_FLAGS
   & Cluster = { ...QUESTION, ...REPLACE, ...WAITING_FLAGS, ...CLUSTER_FLAGS };
-/** Flags of `coil migrate status`. */
 export const STATUS_FLAGS: typeof STATUS & Cluster = {
   ...STATUS,
   ...CLUSTER_FLAGS,
 };
 
-/** Values of the flags of `coil migrate dump`. */
 export type DumpValues = FlagValues<typeof DUMP_FLAGS>;
-/** Values of the flags of `coil migrate replace`. */
 export type ReplaceValues = FlagValues<typeof REPLACE_FLAGS>;
-/** Values of the flags of `coil migrate status`. */
 export type StatusValues = FlagValues<typeof STATUS_FLAGS>;

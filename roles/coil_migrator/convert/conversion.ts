@@ -27,7 +27,6 @@ export interface AddressedPod {
   readonly addresses: readonly Address[];
 }
 
-/** Facts of the cluster for the conversion. */
 export interface ClusterFacts {
   readonly nodes: ReadonlySet<string>;
   readonly namespaces: readonly V1Namespace[];

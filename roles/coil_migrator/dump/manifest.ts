@@ -73,7 +73,6 @@ export function digestOf(text: string): string {
   return DIGEST_LINE.exec(text)?.[2] ?? "";
 }
 
-/** Counts the objects of a conversion. */
 export function countsOf(conversion: Conversion): ManifestCounts {
   const { pools, blocks, namespaces } = conversion;
   return {

@@ -43,7 +43,6 @@ export interface MigrationStatus {
     /** Not restarted since the reserved blocks were removed. */
     readonly old: number;
   };
-  /** The problems found. */
   readonly problems: readonly string[];
   readonly manifest?: ManifestComparison;
 }

@@ -26,7 +26,6 @@ export interface V1Workload {
   readonly uid: string;
 }
 
-/** Options of the removal. */
 export interface RemovalOptions {
   readonly signal: AbortSignal;
   /** For each object, with all that depends on it. */
