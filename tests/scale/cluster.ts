@@ -8,6 +8,15 @@ import type { Pattern, WatchKind } from "./patterns.ts";
 import { Pools } from "./pools.ts";
 import { RefusedNodes } from "./refused.ts";
 import {
+  HEARTBEAT_S,
+  LEASE_MS,
+  POD_WRITES,
+  RESTART_MS,
+  type Simulated,
+  type Totals,
+} from "./simulated.ts";
+import {
+  BLOCK_ADDRESSES,
   BYTES,
   type ClusterSize,
   egressesOfNode,
@@ -16,21 +25,12 @@ import {
   objectsOf,
   type Plural,
 } from "./size.ts";
+import { type Pod, Workload } from "./workload.ts";
 
-const BLOCK_ADDRESSES = 32;
-const MAX_PODS = 110;
-/** A daemon that is replaced is away for so long. */
-const RESTART_MS = 10_000;
-/** A leader that was killed has its lease for so long. */
-const LEASE_MS = 15_000;
 /** So often a block of an ample pool is looked at that is empty. */
 const LOOK_MS = 1_800_000;
 /** One of a pool that is low goes after so long. */
 const LOW_MS = 30_000;
-/** kubelet reports a node's status at least this often. */
-const HEARTBEAT_S = 300;
-/** Writes of a pod's object by scheduler, kubelet and controllers. */
-const POD_WRITES = { start: 5, end: 3 };
 /** A pool's blocks on a node. */
 interface PoolOfNode {
   blocks: number;
@@ -46,14 +46,7 @@ export interface ModelNode {
   readonly pools: PoolOfNode[];
 }
 
-/** A pod that runs. */
-interface ModelPod {
-  readonly node: ModelNode;
-  readonly poolIndex: number;
-  readonly isClient: boolean;
-  /** Its place among all. */
-  at: number;
-}
+type ModelPod = Pod<ModelNode>;
 
 /** What a cluster is made of. */
 export interface ClusterParts {
@@ -64,17 +57,8 @@ export interface ClusterParts {
   readonly random: Random;
 }
 
-/** Counts up to now. */
-export interface Totals {
-  starts: number;
-  obtained: number;
-  givenBack: number;
-  /** Requests for a block that were refused. */
-  refused: number;
-}
-
 /** The cluster; it begins with all its pods. */
-export class Cluster {
+export class Cluster implements Simulated<ModelNode> {
   readonly nodes: ModelNode[] = [];
   readonly totals: Totals = {
     starts: 0,
@@ -82,11 +66,9 @@ export class Cluster {
     givenBack: 0,
     refused: 0,
   };
-  /** How many times as many pods start as end. */
-  rush = 1;
   readonly #with: ClusterParts;
   readonly #pendingStatus = new Set<number>();
-  readonly #pods: ModelPod[] = [];
+  readonly #workload: Workload<ModelNode>;
   readonly #refused: RefusedNodes;
   /** Nodes that are up. */
   #up = 0;
@@ -99,25 +81,32 @@ export class Cluster {
     const { size, pattern, server } = parts;
     this.#refused = new RefusedNodes(parts, () => this.#refuse());
     this.#pools = new Pools(size);
+    this.#workload = new Workload({
+      ...parts,
+      nodes: this.nodes,
+      onStart: (pod) => this.#started(pod),
+      onEnd: (pod) => this.#ended(pod),
+    });
     this.addNodes(size.nodes);
     server.open(pattern.controller, pattern.controllers);
     server.open(pattern.gateway, size.egresses * size.gatewaysEach);
-    for (let i = 0; i < size.pods; i++) this.startPod();
+    for (let i = 0; i < size.pods; i++) this.#workload.start();
     this.#isQuiet = false;
     this.#tick();
   }
 
-  /** Pods that run. */
   get pods(): number {
-    return this.#pods.length;
+    return this.#workload.count;
   }
 
-  /** Blocks of all nodes. */
+  set rush(times: number) {
+    this.#workload.rush = times;
+  }
+
   get blocks(): number {
     return this.#pools.blocks;
   }
 
-  /** New nodes, whose daemons start. */
   addNodes(count: number): void {
     const { size: { pools } } = this.#with;
     for (let i = 0; i < count; i++) {
@@ -142,8 +131,7 @@ export class Cluster {
     for (const kind of this.#with.pattern.router) this.#follow(kind);
   }
 
-  /** A node's coild is replaced by another. */
-  replaceCoild(): void {
+  replaceCoild(_node: ModelNode): void {
     const { clock, server } = this.#with;
     for (const [kind, times] of this.#kindsOfCoild) {
       server.open([kind], -times);
@@ -161,7 +149,6 @@ export class Cluster {
     for (const [kind, times] of this.#kindsOfCoild) this.#follow(kind, times);
   }
 
-  /** A node goes, with all its pods; they start elsewhere. */
   loseNode(node: ModelNode): void {
     const { server, pattern } = this.#with;
     node.isUp = false;
@@ -170,10 +157,12 @@ export class Cluster {
       server.open([kind], -times);
     }
     server.open(pattern.router, -1);
-    for (const pod of node.pods) this.#remove(pod);
+    for (const pod of node.pods) {
+      this.#workload.remove(pod);
+      this.#free(pod);
+    }
   }
 
-  /** A node comes back without its pods; it gives its blocks back. */
   returnNode(node: ModelNode): void {
     this.startDaemons(node);
     node.pools.forEach((pool, i) => {
@@ -181,63 +170,39 @@ export class Cluster {
     });
   }
 
-  /** Starts a pod on a node that is up and has room. */
-  startPod(): void {
-    const { size, random, clock } = this.#with;
-    const node = this.#pickNode();
-    if (node === undefined) return;
-    // The first pool has half of the pods, so a node has some ten blocks.
-    const poolIndex = Math.floor(size.pools * random.next() ** 4);
+  replacePod(): void {
+    this.#workload.replace();
+  }
+
+  /** False: there is no address for it. */
+  #started({ node, poolIndex, isClient }: ModelPod): boolean {
     const pool = node.pools[poolIndex];
-    if (pool === undefined) return;
-    const isClient = random.chance(size.clients / size.pods);
-    const pod = { node, poolIndex, isClient, at: this.#pods.length };
-    this.#pods.push(pod);
-    node.pods.add(pod);
+    if (pool === undefined) return false;
     if (!this.#isQuiet) this.totals.starts++;
     this.#podEvents(POD_WRITES.start, { isClient, slices: 2 });
     const wasSpare = isSpare(pool);
     if (++pool.used > pool.blocks * BLOCK_ADDRESSES) {
-      if (!this.#obtain(pool, poolIndex)) {
-        this.#remove(pod);
-        return;
-      }
-    } else if (wasSpare && !isSpare(pool)) pool.uses++;
-    const lifeMs = -Math.log(1 - random.next()) * LIFE_MS;
-    clock.after(lifeMs, () => this.#end(pod));
+      if (this.#obtain(pool, poolIndex)) return true;
+      pool.used--;
+      return false;
+    }
+    if (wasSpare && !isSpare(pool)) pool.uses++;
+    return true;
   }
 
-  /** A pod is replaced by another, as in the rollout of a Deployment. */
-  replacePod(): void {
-    if (this.pods === 0) return;
-    this.#end(this.#with.random.pick(this.#pods));
-    this.startPod();
-  }
-
-  /** A pod ends, unless it has. */
-  #end(pod: ModelPod): void {
+  #ended(pod: ModelPod): void {
     const { node, poolIndex, isClient } = pod;
-    // It was lost with its node, or replaced.
-    if (!node.pods.has(pod)) return;
-    this.#remove(pod);
+    this.#free(pod);
     this.#podEvents(POD_WRITES.end, { isClient, slices: 1 });
     const pool = node.pools[poolIndex];
     if (pool !== undefined && isSpare(pool)) this.#returnLater(node, poolIndex);
   }
 
-  #remove(pod: ModelPod): void {
-    const { node, poolIndex, at } = pod;
-    node.pods.delete(pod);
-    const last = this.#pods.pop();
-    if (last !== undefined && last !== pod) {
-      last.at = at;
-      this.#pods[at] = last;
-    }
+  #free({ node, poolIndex }: ModelPod): void {
     const pool = node.pools[poolIndex];
     if (pool !== undefined) pool.used--;
   }
 
-  /** The API server is away for so long; then each watch is opened again by its own backoff. */
   restartServer(awayMs: number): void {
     const { pattern, size, server } = this.#with;
     const { initialMs } = pattern.backoff;
@@ -262,7 +227,7 @@ export class Cluster {
     again(pattern.controller, pattern.controllers, 30_000);
   }
 
-  /** The leader is killed; a standby without caches reads all first. */
+  /** A standby without caches reads all first. */
   failOver(): void {
     const { clock, server, pattern } = this.#with;
     const hasCaches = pattern.controllers > 1;
@@ -281,8 +246,7 @@ export class Cluster {
     });
   }
 
-  /** A node begins to ask for a block in vain. */
-  startRefusing(retryMs: number): void {
+  startRefusing(_node: ModelNode, retryMs: number): void {
     this.#refused.start(retryMs);
   }
 
@@ -307,15 +271,6 @@ export class Cluster {
       ...coild.map((kind) => [kind, 1] as const),
       ...egress.map((kind) => [kind, times] as const),
     ];
-  }
-
-  #pickNode(): ModelNode | undefined {
-    const { random } = this.#with;
-    for (let tries = 0; tries < 20; tries++) {
-      const node = random.pick(this.nodes);
-      if (node.isUp && node.pods.size < MAX_PODS) return node;
-    }
-    return undefined;
   }
 
   #podEvents(
@@ -427,9 +382,9 @@ export class Cluster {
 
   /** What goes on all the time; once a second. */
   #tick(): void {
-    const { size, clock, server, random, pattern } = this.#with;
+    const { size, clock, server, pattern } = this.#with;
     server.setTime(clock.nowMs);
-    server.upkeep({ bookmarkBytes: 200 });
+    server.upkeep();
     server.event("nodes", {
       bytes: BYTES.nodes,
       wanted: 1,
@@ -444,11 +399,7 @@ export class Cluster {
       server.get(this.#up * egressesOfNode(size) / servicesS);
     }
     this.#egressStatuses();
-    const perS = this.rush * 1000 * size.pods / LIFE_MS;
-    const starts = Math.floor(perS + random.next());
-    for (let i = 0; i < starts; i++) {
-      clock.after(1000 * random.next(), () => this.startPod());
-    }
+    this.#workload.startSecond();
     clock.after(1000, () => this.#tick());
   }
 
@@ -469,7 +420,8 @@ export class Cluster {
     const ends = size.pods / (LIFE_MS / 1000);
     const clients = size.clients / size.pods;
     // Of one Egress; as many start as end.
-    const changeS = size.egresses / ((1 + this.rush) * ends * clients);
+    const changeS = size.egresses /
+      ((1 + this.#workload.rush) * ends * clients);
     const gateways = size.egresses * size.gatewaysEach;
     const times = gateways / (gatewayS + (flickers ? 0 : changeS)) +
       size.egresses / (controllerS + changeS);

@@ -27,6 +27,8 @@ export const COSTS = {
 const WATCHERS_PER_SEAT = 10;
 const SEAT_S = 0.005;
 
+const BOOKMARK_BYTES = 200;
+
 /** What is counted in each second. */
 export const COUNTS = [
   "requests",
@@ -60,6 +62,11 @@ export interface Reading {
   /** Of one object. */
   readonly bytes: number;
   readonly times?: number;
+}
+
+/** What counts of a watch. */
+interface Opened extends Pick<WatchKind, "by"> {
+  readonly type: { readonly plural: string };
 }
 
 /** Counts by the second. */
@@ -99,7 +106,7 @@ export class ModelServer {
   }
 
   /** Opens these watches for so many daemons; closes them when the number is negative. */
-  open(kinds: readonly WatchKind[], daemons: number): void {
+  open(kinds: readonly Opened[], daemons: number): void {
     for (const { type, by } of kinds) {
       const watchers = this.#of(type.plural);
       watchers[groupOf(by)] += daemons;
@@ -154,15 +161,18 @@ export class ModelServer {
   }
 
   /** Watches end after five to ten minutes and are opened again; each hears a bookmark a minute. One second of that. */
-  upkeep({ bookmarkBytes }: { readonly bookmarkBytes: number }): void {
+  upkeep(): void {
     const { watches } = this;
     this.#add("requests", watches / 450);
-    this.#add("sent", watches / 60);
-    this.#add("bytes", watches / 60 * bookmarkBytes);
-    this.#add(
-      "busyMs",
-      watches / 450 * COSTS.watch + watches / 60 * COSTS.sent,
-    );
+    this.#add("busyMs", watches / 450 * COSTS.watch);
+    this.bookmarks(watches / 60);
+  }
+
+  /** So many are sent. */
+  bookmarks(times: number): void {
+    this.#add("sent", times);
+    this.#add("bytes", times * BOOKMARK_BYTES);
+    this.#add("busyMs", times * COSTS.sent);
   }
 
   #of(plural: string): Watchers {

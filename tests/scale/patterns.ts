@@ -119,6 +119,7 @@ const NOW: Pattern = {
     ...CONTROLLER,
     kind(PODS, "label"),
     kind(PODS, "all"),
+    kind(NAMESPACES, "all"),
     kind(EGRESS_CLIENT_SLICES, "all"),
   ],
   cycle: { reads: { obtain: 2, giveBack: 1 }, writes: WRITES },

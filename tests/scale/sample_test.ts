@@ -4,12 +4,12 @@ import assert from "node:assert/strict";
 import { FINALIZER } from "../../lib/names/mod.ts";
 import { configureLogging } from "../../lib/telemetry/mod.ts";
 import { Random } from "../faults/random.ts";
-import { Scheduler } from "../schedules/scheduler.ts";
+import { type Life, Scheduler } from "../schedules/scheduler.ts";
 import { SimApi, type SimRequest } from "../schedules/sim_api.ts";
 import { SimController } from "../schedules/sim_controller.ts";
 import { SimKernel } from "../schedules/sim_kernel.ts";
 import { cniArgs, SimCoild, type SimWorld } from "../schedules/sim_node.ts";
-import { NO_FAULTS } from "../schedules/sim_transport.ts";
+import { NO_FAULTS, SimTransport } from "../schedules/sim_transport.ts";
 import { PATTERNS } from "./patterns.ts";
 
 configureLogging({ level: "panic", write: () => {} });
@@ -43,9 +43,12 @@ class Sample implements SimWorld, Disposable {
 
   faults = () => NO_FAULTS;
 
-  onRequest = (request: SimRequest): void => {
-    this.#requests.push(request);
-  };
+  connect = (life: Life): SimTransport =>
+    new SimTransport({
+      ...this,
+      life,
+      onRequest: (request) => void this.#requests.push(request),
+    });
 
   /** Requests about blocks while something is done and comes to its end; lists are made at intervals. */
   async count(

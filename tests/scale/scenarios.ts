@@ -1,10 +1,12 @@
 // What happens to a cluster, and what its API server counted.
 import { Random } from "../faults/random.ts";
-import { SimClock } from "./clock.ts";
+import { installClock, SimClock } from "./clock.ts";
 import { Cluster } from "./cluster.ts";
+import { REFUSED_EACH, type Simulated, type Totals } from "./simulated.ts";
 import type { ClusterSize } from "./size.ts";
 import { type Count, COUNTS, ModelServer } from "./model_server.ts";
 import type { Pattern } from "./patterns.ts";
+import { ProductCluster, type ProductParts } from "./product_cluster.ts";
 
 const MINUTE_S = 60;
 const DAY_S = 24 * 60 * MINUTE_S;
@@ -21,7 +23,7 @@ const WAVE_MS = 15_000;
 export interface Scenario {
   readonly name: string;
   readonly seconds: number;
-  readonly begin: (cluster: Cluster, clock: SimClock) => void;
+  readonly begin: <N>(cluster: Simulated<N>, clock: SimClock) => void;
 }
 
 /** What was counted: in a second on average, and in the worst one. */
@@ -41,13 +43,13 @@ export interface Outcome {
   readonly behindS: number;
 }
 
-function peak(cluster: Cluster, clock: SimClock, atS: number): void {
+function peak<N>(cluster: Simulated<N>, clock: SimClock, atS: number): void {
   clock.after(1000 * atS, () => cluster.rush = RUSH);
   clock.after(1000 * (atS + MINUTE_S), () => cluster.rush = 1);
 }
 
 /** A third of the nodes goes, its pods start elsewhere, 500 in a second; then it comes back within a minute. */
-function loseZone(cluster: Cluster, clock: SimClock): void {
+function loseZone<N>(cluster: Simulated<N>, clock: SimClock): void {
   clock.after(60_000, () => {
     const zone = cluster.nodes.filter((_, i) => i % 3 === 0);
     for (const node of zone) cluster.loseNode(node);
@@ -63,16 +65,19 @@ function loseZone(cluster: Cluster, clock: SimClock): void {
 }
 
 /** A thousand nodes have each a pod of a pool without blocks, which kubelet tries again every 15 s. */
-function useUpPool(cluster: Cluster, clock: SimClock): void {
-  const waiting = cluster.nodes.length / 5;
+function useUpPool<N>(cluster: Simulated<N>, clock: SimClock): void {
+  const waiting = cluster.nodes.filter((_, i) => i % REFUSED_EACH === 0);
   const retryMs = 15_000;
-  for (let i = 0; i < waiting; i++) {
-    clock.after(retryMs * i / waiting, () => cluster.startRefusing(retryMs));
-  }
+  waiting.forEach((node, i) => {
+    clock.after(
+      retryMs * i / waiting.length,
+      () => cluster.startRefusing(node, retryMs),
+    );
+  });
 }
 
 /** A tenth of all pods is replaced within five minutes. */
-function rollOutPods(cluster: Cluster, clock: SimClock): void {
+function rollOutPods<N>(cluster: Simulated<N>, clock: SimClock): void {
   const replaced = cluster.pods / 10;
   for (let i = 0; i < replaced; i++) {
     clock.after(60_000 + 300_000 * i / replaced, () => cluster.replacePod());
@@ -83,11 +88,11 @@ function rollOutPods(cluster: Cluster, clock: SimClock): void {
 export const REPLACED_TOGETHER = 2;
 
 /** Each node's coild is replaced, some at a time: one wave after the other. */
-function rollOutCoild(cluster: Cluster, clock: SimClock): void {
+function rollOutCoild<N>(cluster: Simulated<N>, clock: SimClock): void {
   const together = Math.ceil(cluster.nodes.length * REPLACED_TOGETHER / 100);
-  cluster.nodes.forEach((_, i) => {
+  cluster.nodes.forEach((node, i) => {
     const wave = Math.floor(i / together);
-    clock.after(60_000 + WAVE_MS * wave, () => cluster.replaceCoild());
+    clock.after(60_000 + WAVE_MS * wave, () => cluster.replaceCoild(node));
   });
 }
 
@@ -144,9 +149,9 @@ export const SCENARIOS: readonly Scenario[] = [
   },
 ];
 
-/** Runs one of them. The same seed gives the same counts. */
+/** Runs one of them by the table. The same seed gives the same counts. */
 export function runScenario(
-  { name, seconds, begin }: Scenario,
+  scenario: Scenario,
   { size, pattern, seed }: {
     readonly size: ClusterSize;
     readonly pattern: Pattern;
@@ -154,37 +159,77 @@ export function runScenario(
   },
 ): Outcome {
   const clock = new SimClock();
-  const server = new ModelServer(seconds);
-  const cluster = new Cluster({
-    size,
-    pattern,
-    clock,
-    server,
-    random: new Random(seed),
-  });
+  const server = new ModelServer(scenario.seconds);
+  const random = new Random(seed);
+  const cluster = new Cluster({ size, pattern, clock, server, random });
   // Until as many blocks are kept as are given back.
   const warmUpMs = Math.max(LEAST_WARM_UP_MS, 2 * pattern.giveBack.ampleMs);
   clock.runUntil(warmUpMs);
-  server.begin(warmUpMs);
-  const { starts, obtained, givenBack, refused } = cluster.totals;
+  const outcome = begin(scenario, { cluster, clock, server });
+  clock.runUntil(warmUpMs + 1000 * scenario.seconds);
+  return outcome();
+}
+
+/** The same with the product's own code on each node, as {@linkcode ProductCluster} has it. */
+export async function runProduct(
+  scenario: Scenario,
+  { seed, warmUpMs, onRequest, ...options }:
+    & Pick<ProductParts, "size" | "factor" | "flags">
+    & {
+      readonly seed: number;
+      readonly warmUpMs: number;
+      /** Called with each request of a coild after that. */
+      readonly onRequest?: ProductParts["onRequest"];
+    },
+): Promise<Outcome> {
+  const clock = new SimClock();
+  const server = new ModelServer(scenario.seconds);
+  const random = new Random(seed);
+  using _time = installClock(clock, new Random(seed + 1));
+  using cluster = new ProductCluster({
+    ...options,
+    clock,
+    server,
+    random,
+    onRequest(request) {
+      if (clock.nowMs >= warmUpMs) onRequest?.(request);
+    },
+  });
+  await clock.turnUntil(warmUpMs);
+  const outcome = begin(scenario, { cluster, clock, server });
+  await clock.turnUntil(warmUpMs + 1000 * scenario.seconds);
+  return outcome();
+}
+
+/** Begins to count; returns what gives the counts. */
+function begin<N>(
+  { name, seconds, begin }: Scenario,
+  { cluster, clock, server }: {
+    readonly cluster: Simulated<N>;
+    readonly clock: SimClock;
+    readonly server: ModelServer;
+  },
+): () => Outcome {
+  server.begin(clock.nowMs);
+  const before = { ...cluster.totals };
   begin(cluster, clock);
-  clock.runUntil(warmUpMs + 1000 * seconds);
+  const since = (key: keyof Totals) => cluster.totals[key] - before[key];
   const each = (pick: (counts: Float64Array) => number) =>
     Object.fromEntries(
       COUNTS.map((count) => [count, pick(server.counts(count))]),
     ) as Record<Count, number>;
-  return {
+  return () => ({
     name,
-    starts: cluster.totals.starts - starts,
-    obtained: cluster.totals.obtained - obtained,
-    givenBack: cluster.totals.givenBack - givenBack,
-    refused: cluster.totals.refused - refused,
+    starts: since("starts"),
+    obtained: since("obtained"),
+    givenBack: since("givenBack"),
+    refused: since("refused"),
     blocks: cluster.blocks,
     watches: server.watches,
     mean: each((counts) => counts.reduce((a, b) => a + b, 0) / seconds),
     peak: each((counts) => counts.reduce((a, b) => Math.max(a, b), 0)),
     behindS: behindS(server.counts("busyMs")),
-  };
+  });
 }
 
 /** How far work that comes in these seconds, in milliseconds of a processor, is behind at the worst. */

@@ -28,6 +28,10 @@ export const LARGE: ClusterSize = {
   clients: 10_000,
 };
 
+/** Of a block. */
+export const BLOCK_ADDRESSES = 32;
+/** Of the cluster. */
+export const NAMESPACES = 1_000;
 /** Of a pod, on average: 30 of 150,000 end in a second. */
 export const LIFE_MS = 5_000_000;
 /** coild follows a namespace for so long after its last client of it. */
@@ -55,7 +59,7 @@ export function objectsOf(
   return {
     pods: changing.pods,
     nodes: changing.nodes,
-    namespaces: 1_000,
+    namespaces: NAMESPACES,
     addresspools: size.pools,
     addressblocks: changing.blocks,
     egressclientslices: Math.max(size.egresses, size.clients / 100),

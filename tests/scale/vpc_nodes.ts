@@ -66,11 +66,7 @@ export async function startNodes(starts: Starts): Promise<Started[]> {
   const sim = new SimClock();
   const clock: Clock = {
     nowMs: () => sim.nowMs,
-    after(ms, callback) {
-      let isOff = false;
-      sim.after(ms, () => isOff || callback());
-      return { [Symbol.dispose]: () => isOff = true };
-    },
+    after: (ms, callback) => sim.after(ms, callback),
   };
   const nowMs = clock.nowMs;
   const account = {

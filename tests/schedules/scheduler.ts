@@ -4,6 +4,7 @@
  */
 import { setImmediate } from "node:timers";
 import type { Random } from "../faults/random.ts";
+import { replaceTime } from "./replace_time.ts";
 
 /** One life of a process; what a dead one asks for never happens. */
 export interface Life {
@@ -37,6 +38,9 @@ const SLOW_CHANCE = 0.15;
 const LONGEST_MS = 20_000;
 /** How much of what happened is told of a failure. */
 const REMEMBERED = 120;
+
+/** What a simulated API server or kernel waits for. */
+export type Steps = Pick<Scheduler, "nowMs" | "point" | "random">;
 
 /** Picks what happens next, by the seed alone. */
 export class Scheduler {
@@ -155,36 +159,14 @@ export class Scheduler {
 
   /** Takes the process' time, timers and chance over until disposed of. */
   install(): Disposable {
-    const stop = (id: unknown) => {
-      this.#timers = this.#timers.filter((timer) => timer.id !== id);
-    };
-    const replaced = {
-      setTimeout: (callback: () => void, ms?: number) =>
-        this.#startTimer(callback, ms),
-      setInterval: (callback: () => void, ms?: number) =>
-        this.#startTimer(callback, ms, Math.max(1, ms ?? 0)),
-      clearTimeout: stop,
-      clearInterval: stop,
-    };
-    const stack = new DisposableStack();
-    const replace = (target: object, name: string, value: unknown) => {
-      const before = Object.getOwnPropertyDescriptor(target, name);
-      Object.defineProperty(target, name, {
-        value,
-        configurable: true,
-        writable: true,
-      });
-      stack.defer(() => {
-        if (before !== undefined) Object.defineProperty(target, name, before);
-        else Reflect.deleteProperty(target, name);
-      });
-    };
-    for (const [name, value] of Object.entries(replaced)) {
-      replace(globalThis, name, value);
-    }
-    replace(performance, "now", () => this.#nowMs);
-    replace(Math, "random", () => this.random.next());
-    return stack;
+    return replaceTime({
+      nowMs: () => this.#nowMs,
+      random: () => this.random.next(),
+      start: (callback, ms, everyMs) => this.#startTimer(callback, ms, everyMs),
+      stop: (id) => {
+        this.#timers = this.#timers.filter((timer) => timer.id !== id);
+      },
+    });
   }
 }
 

@@ -9,7 +9,7 @@ export interface Stored extends KubeObject {
     finalizers?: string[];
     deletionTimestamp?: string;
   };
-  spec?: { readonly nodeName?: string };
+  spec?: { readonly nodeName?: string; readonly hostNetwork?: boolean };
   status?: unknown;
   ipv4?: string;
   ipv6?: string;
@@ -51,8 +51,16 @@ export class SimApi {
   readonly #past: { version: number; objects: Map<string, Stored> }[] = [];
   #uids = 0;
   readonly #waiting = new Set<() => void>();
+  readonly #keepsPast: boolean;
+  /** Called with each event. */
+  onEvent: (event: SimEvent) => void = () => {};
   /** Called when an object is gone for good. */
   onRemoved: (plural: string, object: Stored) => void = () => {};
+
+  /** Without its past it has no events, and no lists of before. */
+  constructor({ keepsPast = true }: { readonly keepsPast?: boolean } = {}) {
+    this.#keepsPast = keepsPast;
+  }
 
   /** Objects of a kind, as they are. */
   list(plural: string): Stored[] {
@@ -205,19 +213,25 @@ export class SimApi {
     return answer;
   }
 
-  #store(type: SimEvent["type"], plural: string, object: Stored): SimAnswer {
+  #notePast(): void {
     this.#past.push({
       version: this.version,
       objects: new Map(this.#objects),
     });
     if (this.#past.length > REMEMBERED) this.#past.shift();
+  }
+
+  #store(type: SimEvent["type"], plural: string, object: Stored): SimAnswer {
+    if (this.#keepsPast) this.#notePast();
     const version = ++this.version;
     const stored = {
       ...object,
       metadata: { ...object.metadata, resourceVersion: `${version}` },
     };
     this.#objects.set(`${plural}/${stored.metadata.name}`, stored);
-    this.events.push({ version, type, plural, object: stored });
+    const event = { version, type, plural, object: stored };
+    if (this.#keepsPast) this.events.push(event);
+    this.onEvent(event);
     const waiting = [...this.#waiting];
     this.#waiting.clear();
     for (const wake of waiting) wake();

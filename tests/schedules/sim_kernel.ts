@@ -22,7 +22,7 @@ import type {
   Survey,
   Upkeep,
 } from "../../lib/podnet/mod.ts";
-import type { Life, Scheduler } from "./scheduler.ts";
+import type { Life, Steps } from "./scheduler.ts";
 import type { Faults } from "./sim_transport.ts";
 import { type AttachmentKey, keyText } from "../../lib/cni/mod.ts";
 
@@ -81,7 +81,7 @@ export class SimKernel {
 /** What a {@linkcode SimNetwork} works with. */
 export interface SimNetworkOptions {
   readonly kernel: SimKernel;
-  readonly scheduler: Scheduler;
+  readonly scheduler: Steps;
   readonly life: Life;
   readonly faults: () => Faults;
 }

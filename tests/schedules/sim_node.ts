@@ -8,14 +8,17 @@ import {
   TaskGroup,
 } from "../../lib/async/mod.ts";
 import { type CNIArgs, CNIArgsSchema } from "../../lib/cnirpc/mod.ts";
-import { NodeIpam } from "../../lib/ipam/mod.ts";
-import { KubeClient, KubeUnreachableError } from "../../lib/kube/mod.ts";
+import { NodeIpam, type NodeIpamOptions } from "../../lib/ipam/mod.ts";
+import {
+  KubeClient,
+  KubeUnreachableError,
+  type Transport,
+} from "../../lib/kube/mod.ts";
 import type { PodNetwork } from "../../lib/podnet/mod.ts";
 import { AddressedPods } from "../../roles/coild/pods/addressed_pods.ts";
-import { BlockClient } from "../../roles/coild/blocks/client.ts";
-import { BlockRequests } from "../../roles/coild/blocks/requests.ts";
+import { supplyOfPools } from "../../roles/coild/blocks/pools.ts";
 import { CniService } from "../../roles/coild/service/cni_service.ts";
-import { NO_EGRESS } from "../../roles/coild/egress/calls.ts";
+import { type EgressCalls, NO_EGRESS } from "../../roles/coild/egress/calls.ts";
 import { GarbageCollector } from "../../roles/coild/pods/garbage.ts";
 import { CoildMetrics } from "../../roles/coild/observe/metrics.ts";
 import { NetworkMemory } from "../../roles/coild/network/memory.ts";
@@ -29,19 +32,45 @@ import { Reconciler } from "../../roles/coild/pods/reconciler.ts";
 import { RouteRepair } from "../../roles/coild/network/route_repair.ts";
 import { start, START_CONDITIONS } from "../../roles/coild/pods/startup.ts";
 import { Teardown } from "../../roles/coild/pods/teardown.ts";
-import type { Life, Scheduler } from "./scheduler.ts";
-import type { SimApi, SimRequest } from "./sim_api.ts";
+import type { Life, Steps } from "./scheduler.ts";
 import { type SimKernel, SimNetwork } from "./sim_kernel.ts";
-import { type Faults, SimTransport } from "./sim_transport.ts";
+import type { Faults } from "./sim_transport.ts";
 import { type AttachmentKey, keyText } from "../../lib/cni/mod.ts";
 
 /** Where everything is simulated. */
 export interface SimWorld {
-  readonly api: SimApi;
-  readonly scheduler: Scheduler;
+  readonly scheduler: Steps;
   readonly faults: () => Faults;
-  readonly onRequest?: (request: SimRequest) => void;
+  /** How a process reaches the API server. */
+  readonly connect: (life: Life) => Transport;
 }
+
+/** What a coild works with besides addresses: its pods and their egress. */
+export interface SimParts {
+  readonly pods: PodSource;
+  readonly egress: EgressCalls;
+  readonly loops: Loops;
+}
+
+/** Times of a coild. */
+export interface SimTiming {
+  /** About how often it compares, and looks at each block. */
+  readonly intervalMs: number;
+  readonly ipam: Partial<NodeIpamOptions>;
+}
+
+/** So short that a schedule has all of it many times. */
+const SHORT: SimTiming = {
+  intervalMs: 1_000,
+  ipam: {
+    requestTimeoutMs: 3_000,
+    returnDelayMs: 200,
+    cooldownMs: 0,
+    graceMs: 3_000,
+    confirmMs: 500,
+    relistMs: 5_000,
+  },
+};
 
 /** One life of coild on a node. */
 export class SimCoild {
@@ -56,45 +85,39 @@ export class SimCoild {
 
   constructor(
     world: SimWorld,
-    { node: nodeName, kernel, life }: {
+    { node: nodeName, kernel, life, timing = SHORT, partsOf = simpleParts }: {
       readonly node: string;
       readonly kernel: SimKernel;
       readonly life: Life;
+      readonly timing?: SimTiming;
+      readonly partsOf?: (client: KubeClient) => SimParts;
     },
   ) {
     this.life = life;
-    const client = new KubeClient(new SimTransport({ ...world, life }));
+    const client = new KubeClient(world.connect(life));
     // It has what is called here.
     const network = new SimNetwork(
       { ...world, kernel, life },
     ) as unknown as PodNetwork;
     const node = new NodeSource(client, nodeName);
-    const requests = new BlockRequests({
-      client,
-      node,
-      onLateAnswer: (block) => blocks.expect(block),
-    });
-    const blocks = new BlockClient({
+    const { intervalMs } = timing;
+    const blocks = supplyOfPools({
       client,
       nodeName,
-      requests,
-      lookMs: 1_000,
+      node,
+      options: { lowWater: -1, reconcileIntervalMs: intervalMs },
     });
+    const { pods, egress, loops: others } = partsOf(client);
     const metrics = new CoildMetrics(new Registry());
     const locks = this.#locks;
     const ipam = new NodeIpam({
-      source: blocks,
       kernel: network,
       routes: {
         sync: () => world.scheduler.point(`${life.name}: export`, life),
       },
-      requestTimeoutMs: 3_000,
-      returnDelayMs: 200,
-      cooldownMs: 0,
       isBusy: (key) => locks.isLocked(key),
-      graceMs: 3_000,
-      confirmMs: 500,
-      relistMs: 5_000,
+      ...blocks.ipam,
+      ...timing.ipam,
     });
     const teardown = new Teardown({ ipam, network });
     const networks = new NetworkMemory();
@@ -104,16 +127,11 @@ export class SimCoild {
       locks,
       reports: { repaired() {} },
     });
-    const pods = podsOf();
     const shared = {
       ipam,
       network,
       pods,
-      blocks: {
-        poolNames: () => blocks.poolNames(),
-        exports: true,
-        synced: Promise.resolve(),
-      },
+      blocks,
       teardown,
       networks,
       locks,
@@ -123,7 +141,7 @@ export class SimCoild {
     const reconciler = new Reconciler({
       ...shared,
       metrics,
-      intervalMs: 1_000,
+      intervalMs,
       quarantine: { report: () => {} },
       former: { note() {} },
     });
@@ -151,21 +169,20 @@ export class SimCoild {
     this.#teardown = teardown;
     this.service = new CniService({
       attachments,
-      egress: NO_EGRESS,
+      egress,
       pods,
       events: { addFailed() {} } as unknown as PodEvents,
       metrics,
       readiness: this.readiness,
       locks,
     });
-    blocks.onBlocksChanged((list) => ipam.onBlocksChanged(list));
-    blocks.onPoolsChanged(() => ipam.onPoolsChanged());
+    blocks.follow(ipam);
     const { readiness } = this;
     const loops: Loops = {
       "node ipam": (signal) => ipam.run(signal),
       "node informer": (signal) => node.run(signal),
-      ...requests.loops,
       ...blocks.loops,
+      ...others,
       "coild": async (signal) => {
         const sources = { ensureTable: () => Promise.resolve(false) };
         const prepared = new Gate();
@@ -242,6 +259,10 @@ export function cniArgs(
     stdinData: new TextEncoder().encode(JSON.stringify(config)),
     validAttachments: [...valid ?? []],
   });
+}
+
+function simpleParts(): SimParts {
+  return { pods: podsOf(), egress: NO_EGRESS, loops: {} };
 }
 
 /** A namespace has the name of its pool; what pods there are coild need not know. */

@@ -7,7 +7,7 @@ import {
   type TransportResponse,
   type TransportStream,
 } from "../../lib/kube/mod.ts";
-import type { Life, Scheduler } from "./scheduler.ts";
+import type { Life, Steps } from "./scheduler.ts";
 import {
   isSelected,
   type SimAnswer,
@@ -33,7 +33,7 @@ export const NO_FAULTS: Faults = { lost: 0, unanswered: 0, cut: 0, kernel: 0 };
 /** What a {@linkcode SimTransport} works with. */
 export interface SimTransportOptions {
   readonly api: SimApi;
-  readonly scheduler: Scheduler;
+  readonly scheduler: Steps;
   readonly life: Life;
   /** As they are now. */
   readonly faults: () => Faults;
@@ -56,7 +56,7 @@ export class SimTransport implements Transport {
   ): Promise<TransportResponse> {
     const { status, body } = await this.#unlessOver(request, {
       timeoutMs,
-      work: this.#carry(read(request)),
+      work: this.#carry(readRequest(request)),
     });
     return { status, headers: new Headers(), body: JSON.stringify(body) };
   }
@@ -65,7 +65,7 @@ export class SimTransport implements Transport {
     request: TransportRequest,
     { maxDurationMs = 120_000 }: { maxDurationMs?: number | undefined },
   ): Promise<TransportStream> {
-    const parsed = read(request);
+    const parsed = readRequest(request);
     if (parsed.query.get("watch") === "true") {
       this.#with.onRequest?.(parsed);
       await this.#point(`open ${parsed.plural}`);
@@ -212,12 +212,13 @@ export class SimTransport implements Transport {
   }
 }
 
-function unreachable(): KubeUnreachableError {
+/** The failure of a request that gets no answer. */
+export function unreachable(): KubeUnreachableError {
   return new KubeUnreachableError("Cannot reach the API server: simulated");
 }
 
 /** `/api/v1/PLURAL/NAME/SUBRESOURCE` or `/apis/GROUP/VERSION/…`; namespaces are left out. */
-function read(request: TransportRequest): SimRequest {
+export function readRequest(request: TransportRequest): SimRequest {
   const url = new URL(request.path, "http://sim");
   const parts = url.pathname.split("/").slice(1);
   const rest = parts.slice(parts[0] === "api" ? 2 : 3);

@@ -1,7 +1,7 @@
 /** A cluster in one process: nodes with coild, a controller, runtimes that call, and what must hold at any time. */
 import assert from "node:assert/strict";
 import { FINALIZER } from "../../lib/names/mod.ts";
-import type { Scheduler } from "./scheduler.ts";
+import type { Life, Scheduler } from "./scheduler.ts";
 import {
   checkRules,
   findOrphan,
@@ -13,7 +13,7 @@ import { SimApi } from "./sim_api.ts";
 import { SimController } from "./sim_controller.ts";
 import { SimKernel } from "./sim_kernel.ts";
 import { cniArgs, SimCoild, type SimWorld } from "./sim_node.ts";
-import { type Faults, NO_FAULTS } from "./sim_transport.ts";
+import { type Faults, NO_FAULTS, SimTransport } from "./sim_transport.ts";
 
 const FAULTS: Faults = {
   lost: 0.02,
@@ -107,6 +107,8 @@ export class World implements SimWorld {
   }
 
   faults = (): Faults => this.#faults;
+
+  connect = (life: Life): SimTransport => new SimTransport({ ...this, life });
 
   /** Makes so many steps of a stretch, comes to rest, and has all pods deleted. */
   async run(steps: number): Promise<void> {

@@ -1,0 +1,375 @@
+// A cluster whose coilds and coil-controller are the product's own code, on a
+// model API server and a clock that is turned.
+import { sleep } from "../../lib/async/mod.ts";
+import {
+  ADDRESS_BLOCKS,
+  type BlockRequest,
+  blockRequestResult,
+} from "../../lib/api/mod.ts";
+import { type CoildOptions, parseCoildFlags } from "../../roles/coild/flags.ts";
+import { parseControllerFlags } from "../../roles/coil_controller/flags.ts";
+import { PodSource } from "../../roles/coild/cluster/pod_source.ts";
+import { NO_EGRESS } from "../../roles/coild/egress/calls.ts";
+import { EgressSource } from "../../roles/coild/gateways/source.ts";
+import { fractionOf } from "../../roles/coild/blocks/jitter.ts";
+import { egressRefsOf } from "../../lib/egress/mod.ts";
+import type { KubeClient } from "../../lib/kube/mod.ts";
+import type { Random } from "../faults/random.ts";
+import type { Life, Steps } from "../schedules/scheduler.ts";
+import type { SimEvent, Stored } from "../schedules/sim_api.ts";
+import { SimController } from "../schedules/sim_controller.ts";
+import { SimKernel } from "../schedules/sim_kernel.ts";
+import {
+  cniArgs,
+  SimCoild,
+  type SimParts,
+  type SimWorld,
+} from "../schedules/sim_node.ts";
+import { NO_FAULTS } from "../schedules/sim_transport.ts";
+import type { SimClock } from "./clock.ts";
+import { type CountedRequest, CountingApi } from "./counting_api.ts";
+import type { ModelServer } from "./model_server.ts";
+import {
+  type ClusterObjects,
+  podObject,
+  podOn,
+  putObjects,
+  SMALL_POOL,
+} from "./objects.ts";
+import type { Simulated, Totals } from "./simulated.ts";
+import { HEARTBEAT_S, LEASE_MS, POD_WRITES, RESTART_MS } from "./simulated.ts";
+import type { ClusterSize } from "./size.ts";
+import { type Pod, type PodHost, Workload } from "./workload.ts";
+
+const INFO = { program: "simulated", version: "0", about: "" };
+/** As it is without flags. */
+const CONTROLLER = parseControllerFlags([], INFO);
+/** Between two writes of one pod's object, and before its ADD or DEL. */
+const POD_STEP_MS = 200;
+/** When it makes an ADD or DEL, and tries one that failed again. */
+const KUBELET = { afterMs: POD_STEP_MS, retryMs: 15_000 };
+const FULL_MS = 20_000;
+
+/** A node, with coild. */
+export interface ProductNode extends PodHost {
+  readonly name: string;
+  isUp: boolean;
+  readonly pods: Set<ProductPod>;
+  kernel: SimKernel;
+  coild: SimCoild;
+}
+
+type ProductPod = Pod<ProductNode>;
+
+/** What such a cluster is made of. */
+export interface ProductParts {
+  readonly size: ClusterSize;
+  readonly clock: SimClock;
+  readonly server: ModelServer;
+  readonly random: Random;
+  /** Of coild. */
+  readonly flags?: readonly string[];
+  /** Of how many nodes each stands for the blocks, in what coilds see of a pool's status. */
+  readonly factor?: number;
+  /** Called with each request of a coild. */
+  readonly onRequest?: (request: CountedRequest) => void;
+}
+
+/** The cluster; its pods start within its first minute. */
+export class ProductCluster implements Simulated<ProductNode>, Disposable {
+  readonly nodes: ProductNode[] = [];
+  readonly totals: Totals = {
+    starts: 0,
+    obtained: 0,
+    givenBack: 0,
+    refused: 0,
+  };
+  readonly #with: ProductParts;
+  readonly #api: CountingApi;
+  readonly #objects: ClusterObjects;
+  readonly #workload: Workload<ProductNode>;
+  readonly #stop = new AbortController();
+  readonly #options: CoildOptions;
+  #controllers: {
+    readonly controller: SimController;
+    readonly lead: () => void;
+  }[] = [];
+
+  constructor(parts: ProductParts) {
+    const { size, clock } = parts;
+    this.#with = parts;
+    this.#options = parseCoildFlags(parts.flags ?? [], INFO);
+    this.#api = new CountingApi(parts);
+    this.#api.onWritten = (event) => this.#note(event);
+    this.#objects = putObjects(this.#api, size);
+    this.#workload = new Workload({
+      ...parts,
+      nodes: this.nodes,
+      onStart: (pod) => this.#started(pod),
+      onEnd: (pod) => this.#ended(pod),
+    });
+    this.#startController();
+    this.#startController();
+    this.#controllers[0]?.lead();
+    this.addNodes(size.nodes);
+    for (let i = 0; i < size.pods; i++) {
+      clock.after(60_000 * i / size.pods, () => this.#workload.start());
+    }
+    this.#tick();
+  }
+
+  get pods(): number {
+    return this.#workload.count;
+  }
+
+  get blocks(): number {
+    return this.#api.list(ADDRESS_BLOCKS.plural).length;
+  }
+
+  set rush(times: number) {
+    this.#workload.rush = times;
+  }
+
+  addNodes(count: number): void {
+    for (let i = 0; i < count; i++) {
+      const name = this.#objects.addNode();
+      const kernel = new SimKernel();
+      const coild = this.#startCoild(name, kernel);
+      this.nodes.push({ name, isUp: true, pods: new Set(), kernel, coild });
+      this.#beat(name, HEARTBEAT_S * 1000 * this.#with.random.next());
+    }
+  }
+
+  replaceCoild(node: ProductNode): void {
+    node.coild.kill();
+    this.#with.clock.after(RESTART_MS, () => {
+      node.coild = this.#startCoild(node.name, node.kernel);
+    });
+  }
+
+  loseNode(node: ProductNode): void {
+    node.isUp = false;
+    node.coild.kill();
+    for (const pod of node.pods) this.#workload.remove(pod);
+  }
+
+  returnNode(node: ProductNode): void {
+    node.isUp = true;
+    node.kernel = new SimKernel();
+    node.coild = this.#startCoild(node.name, node.kernel);
+  }
+
+  replacePod(): void {
+    this.#workload.replace();
+  }
+
+  restartServer(awayMs: number): void {
+    this.#api.restart(awayMs);
+  }
+
+  failOver(): void {
+    const [leader, standby] = this.#controllers;
+    this.#controllers = this.#controllers.slice(1);
+    leader?.controller.kill();
+    const { clock } = this.#with;
+    clock.after(LEASE_MS, () => standby?.lead());
+    clock.after(LEASE_MS + RESTART_MS, () => this.#startController());
+  }
+
+  startRefusing(node: ProductNode, retryMs: number): void {
+    const { name: namespace, blockAddresses } = SMALL_POOL;
+    for (let n = 0; n <= blockAddresses; n++) {
+      const name = `${node.name}-${n}`;
+      const object = podOn(node.name, { name, namespace });
+      // Each node has its block before one is full, and asks for another.
+      const afterMs = n === 0 ? POD_STEP_MS : FULL_MS;
+      this.#objects.put("pods", object);
+      this.#insist(
+        { afterMs, retryMs },
+        (signal) => node.coild.service.add(argsOf(object), { signal }),
+      );
+    }
+  }
+
+  /** Ends all daemons. */
+  [Symbol.dispose](): void {
+    this.#stop.abort(new Error("over"));
+    for (const { controller } of this.#controllers) controller.kill();
+    for (const { coild } of this.nodes) coild.kill();
+  }
+
+  #worldOf(options: Parameters<CountingApi["connect"]>[0]): SimWorld {
+    const { clock, random } = this.#with;
+    const scheduler: Steps = {
+      get nowMs() {
+        return clock.nowMs;
+      },
+      random,
+      // The kernel answers at once.
+      point: (_label, { isOver }: Life) =>
+        isOver ? new Promise(() => {}) : Promise.resolve(),
+    };
+    return {
+      scheduler,
+      faults: () => NO_FAULTS,
+      connect: () => this.#api.connect(options),
+    };
+  }
+
+  #startCoild(node: string, kernel: SimKernel): SimCoild {
+    const { factor = 1, onRequest } = this.#with;
+    const options = this.#options;
+    const world = this.#worldOf({
+      view: (plural, object) => timesOf(plural, object, factor),
+      ...onRequest && { onRequest },
+    });
+    return new SimCoild(world, {
+      node,
+      kernel,
+      life: { name: node, isOver: false },
+      timing: {
+        intervalMs: options.reconcileIntervalMs,
+        ipam: {
+          requestTimeoutMs: options.blockRequestTimeoutMs,
+          cooldownMs: options.cooldownMs,
+          ...options.blockReturns,
+          jitterOf: (block) => fractionOf(`${node}/${block}`),
+        },
+      },
+      partsOf: (client) => partsOf(client, node, options),
+    });
+  }
+
+  #startController(): void {
+    const { promise: lead, resolve } = Promise.withResolvers<void>();
+    const life = { name: "controller", isOver: false };
+    const controller = new SimController(this.#worldOf({}), life, {
+      ...CONTROLLER,
+      lead,
+      followsPods: true,
+    });
+    this.#controllers.push({ controller, lead: resolve });
+  }
+
+  /** What goes on all the time; once a second. */
+  #tick(): void {
+    const { clock } = this.#with;
+    if (clock.nowMs >= 60_000) this.#workload.startSecond();
+    clock.after(1000, () => this.#tick());
+  }
+
+  /** kubelet reports the node's status. */
+  #beat(node: string, afterMs: number): void {
+    this.#with.clock.after(afterMs, () => {
+      this.#objects.touch("nodes", node);
+      this.#beat(node, 1000 * HEARTBEAT_S);
+    });
+  }
+
+  #note({ type, plural, object }: SimEvent): void {
+    if (plural === "addressblocks") {
+      if (type === "ADDED") this.totals.obtained++;
+      if (type === "DELETED") this.totals.givenBack++;
+    } else if (plural === "blockrequests" && type === "MODIFIED") {
+      const { state } = blockRequestResult(object as unknown as BlockRequest);
+      if (state === "failed") this.totals.refused++;
+    }
+  }
+
+  #started(pod: ProductPod): boolean {
+    this.totals.starts++;
+    const object = podObject(pod, this.#with);
+    this.#objects.put("pods", object);
+    this.#write(object.metadata.name, POD_WRITES.start - 1);
+    this.#insist(KUBELET, async (signal) => {
+      if (!pod.node.pods.has(pod)) return;
+      await pod.node.coild.service.add(argsOf(object), { signal });
+    });
+    return true;
+  }
+
+  #ended(pod: ProductPod): void {
+    const object = podObject(pod, this.#with);
+    const { name } = object.metadata;
+    const { clock } = this.#with;
+    this.#write(name, POD_WRITES.end - 1);
+    const lastMs = POD_STEP_MS * POD_WRITES.end;
+    clock.after(lastMs, () => this.#objects.remove("pods", name));
+    this.#insist(KUBELET, async (signal) => {
+      if (!pod.node.isUp) return;
+      await pod.node.coild.service.del(argsOf(object), { signal });
+    });
+  }
+
+  /** Others write a pod's object, one time after the other. */
+  #write(name: string, times: number): void {
+    for (let i = 1; i <= times; i++) {
+      this.#with.clock.after(POD_STEP_MS * i, () => {
+        this.#objects.touch("pods", name);
+      });
+    }
+  }
+
+  /** Tries again and again, until it is done. */
+  async #insist(
+    { afterMs, retryMs }: typeof KUBELET,
+    attempt: (signal: AbortSignal) => Promise<unknown>,
+  ): Promise<void> {
+    const { signal } = this.#stop;
+    await sleep(afterMs).catch(() => {});
+    while (!signal.aborted) {
+      try {
+        await attempt(signal);
+        return;
+      } catch {
+        // A kubelet does not ask why.
+        await sleep(retryMs, { signal }).catch(() => {});
+      }
+    }
+  }
+}
+
+/** Pods and egress of a node; gateways are not asked anything. */
+function partsOf(
+  client: KubeClient,
+  nodeName: string,
+  options: CoildOptions,
+): SimParts {
+  const pods = new PodSource(client, {
+    nodeName,
+    pools: options.enableIpam,
+    defaultEgresses: options.namespaceEgress,
+  });
+  const source = new EgressSource(client, {
+    isNamed: (namespace) => pods.hasClientsOf(namespace),
+  });
+  return {
+    pods,
+    egress: {
+      ...NO_EGRESS,
+      async wanted(_request, { annotations }, options) {
+        await source.find(egressRefsOf(annotations), options);
+        return undefined;
+      },
+    },
+    loops: { ...pods.loops, ...source.loops },
+  };
+}
+
+function argsOf({ metadata: { name, namespace } }: Stored) {
+  return cniArgs({ containerId: name, ifname: "eth0" }, {
+    pool: namespace ?? "",
+  });
+}
+
+/** A pool's status as it is where there are so many times as many nodes. */
+function timesOf(plural: string, object: Stored, factor: number): Stored {
+  const status = object.status as {
+    readonly blocks?: Readonly<Record<string, number>>;
+  } | undefined;
+  if (plural !== "addresspools" || status?.blocks === undefined) return object;
+  const blocks = Object.fromEntries(
+    Object.entries(status.blocks).map(([name, n]) => [name, factor * n]),
+  );
+  return { ...object, status: { ...status, blocks } };
+}

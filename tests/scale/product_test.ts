@@ -1,0 +1,263 @@
+// The table of patterns says what the product's own code does: both have the same
+// cluster, by the same server's counts.
+import assert from "node:assert/strict";
+import { configureLogging } from "../../lib/telemetry/mod.ts";
+import type { CountedRequest } from "./counting_api.ts";
+import { type Pattern, PATTERNS } from "./patterns.ts";
+import {
+  type Outcome,
+  runProduct,
+  runScenario,
+  type Scenario,
+  SCENARIOS,
+} from "./scenarios.ts";
+import { egressesOfNode, LARGE } from "./size.ts";
+
+configureLogging({ level: "panic", write: () => {} });
+
+const NODES = 20;
+const PART = NODES / LARGE.nodes;
+const SIZE = {
+  ...LARGE,
+  nodes: NODES,
+  pods: PART * LARGE.pods,
+  clients: PART * LARGE.clients,
+};
+/** So that many go and come in an hour. */
+const RETURN_MS = 600_000;
+const HOUR: Scenario = { name: "an hour", seconds: 3_600, begin() {} };
+/** What is simulated of the controller: IPAM. There are neither routers nor gateways. */
+const IPAM_KINDS = [
+  "addresspools",
+  "addressblocks",
+  "blockrequests",
+  "nodes",
+  "pods",
+  "namespaces",
+];
+const PATTERN: Pattern = {
+  ...PATTERNS.now,
+  router: [],
+  gateway: [],
+  controller: PATTERNS.now.controller.filter(({ type, by }) =>
+    by === "all" && IPAM_KINDS.includes(type.plural)
+  ),
+  egressStatus: { gatewayS: Infinity, controllerS: Infinity, flickers: false },
+  giveBack: { afterMs: RETURN_MS, ampleMs: RETURN_MS, jitter: 1 },
+};
+
+interface Comparison {
+  readonly product: Outcome;
+  readonly table: Outcome;
+  /** Of the coilds. */
+  readonly requests: readonly CountedRequest[];
+}
+
+async function compare(
+  scenario: Scenario,
+  { warmUpMs }: { readonly warmUpMs: number },
+): Promise<Comparison> {
+  const requests: CountedRequest[] = [];
+  const product = await runProduct(scenario, {
+    size: SIZE,
+    seed: 1,
+    warmUpMs,
+    flags: [`--block-return-delay=${RETURN_MS}ms`],
+    onRequest: (request) => void requests.push(request),
+  });
+  const table = runScenario(scenario, {
+    size: SIZE,
+    pattern: PATTERN,
+    seed: 1,
+  });
+  return { product, table, requests };
+}
+
+function scenarioOf(name: string): Scenario {
+  const found = SCENARIOS.find((s) => s.name === name);
+  assert.ok(found, name);
+  return found;
+}
+
+/** The two differ by such a part at most: other pods come, by chance. */
+function assertNear(
+  what: string,
+  { is, wanted, part }: {
+    readonly is: number;
+    readonly wanted: number;
+    readonly part: number;
+  },
+): void {
+  const text = `${what}: ${is}, by the table ${wanted}`;
+  assert.ok(Math.abs(is - wanted) <= part * wanted, text);
+}
+
+const isWatch = ({ query }: CountedRequest) => query.has("watch");
+const isAbout = (plural: string) => (request: CountedRequest) =>
+  request.plural === plural;
+const isLook = (request: CountedRequest) =>
+  request.plural === "addressblocks" &&
+  request.query.get("resourceVersion") === "0";
+const isList = ({ method, name, query }: CountedRequest) =>
+  method === "GET" && name === undefined && !query.has("watch");
+
+async function run(
+  t: Deno.TestContext,
+  name: string,
+  scenario: Scenario,
+  { warmUpMs, steps }: {
+    readonly warmUpMs: number;
+    readonly steps: Readonly<Record<string, (c: Comparison) => void>>;
+  },
+) {
+  const compared = await compare(scenario, { warmUpMs });
+  for (const [step, check] of Object.entries(steps)) {
+    await t.step(`${name}: ${step}`, () => check(compared));
+  }
+}
+
+function assertSameWatches({ requests }: Comparison): void {
+  const { coild, egress } = PATTERN;
+  const wanted = [...coild, ...egress]
+    .map(({ type, by }) => `${type.plural} by ${by}`);
+  const watched = requests.filter(isWatch)
+    .map(({ plural, by }) => `${plural} by ${by}`);
+  assert.deepEqual(
+    [...new Set(watched)].sort(),
+    [...new Set([...wanted, "blockrequests by name"])].sort(),
+  );
+}
+
+function assertSameCounts({ product, table }: Comparison): void {
+  assertNear("watches", {
+    is: product.watches,
+    wanted: table.watches,
+    part: 0.1,
+  });
+  const parts = {
+    requests: 0.1,
+    compared: 0.15,
+    sent: 0.1,
+    bytes: 0.15,
+    seatS: 0.35,
+    busyMs: 0.1,
+  };
+  for (const [count, part] of Object.entries(parts)) {
+    const key = count as keyof typeof parts;
+    const [is, wanted] = [product.mean[key], table.mean[key]];
+    assertNear(key, { is, wanted, part });
+  }
+  for (const key of ["obtained", "givenBack"] as const) {
+    assertNear(key, { is: product[key], wanted: table[key], part: 0.3 });
+  }
+}
+
+function assertSameRequests({ product, requests }: Comparison): void {
+  const times = (fits: (request: CountedRequest) => boolean) =>
+    requests.filter(fits).length;
+  const { look, listS = NaN, servicesS = NaN, cycle } = PATTERN;
+  const { seconds } = HOUR;
+  const near = (what: string, is: number, wanted: number, part: number) =>
+    assertNear(what, { is, wanted, part });
+  near("looks", times(isLook), product.blocks * seconds / look.everyS, 0.1);
+  near("lists", times(isList), NODES * seconds / listS, 0.3);
+  const services = NODES * egressesOfNode(SIZE) * seconds / servicesS;
+  near("Services", times(isAbout("services")), services, 0.3);
+  const isOfBlocks = (request: CountedRequest) =>
+    /block/.test(request.plural) && !isLook(request) && !isList(request);
+  const sum = (writes: Readonly<Record<string, number>>) =>
+    Object.values(writes).reduce((a, b) => a + b, 0);
+  // The controller creates the block and writes the answer.
+  const obtain = cycle.reads.obtain + sum(cycle.writes.obtain) - 2;
+  const giveBack = cycle.reads.giveBack + sum(cycle.writes.giveBack);
+  const { obtained, givenBack } = product;
+  const wanted = obtained * obtain + givenBack * giveBack;
+  near("requests about blocks", times(isOfBlocks), wanted, 0.03);
+  const others = times((r) =>
+    !isWatch(r) && !isLook(r) && !isList(r) && !isOfBlocks(r) &&
+    r.plural !== "services"
+  );
+  // An Egress of a namespace that is not followed yet.
+  assert.ok(others < 0.02 * requests.length, `${others} other requests`);
+}
+
+/** All coilds have started together, and their blocks came within a minute. */
+function assertSpread({ requests }: Comparison): void {
+  const WINDOW_MS = 30_000;
+  const counts = new Map<number, number>();
+  for (const { atMs } of requests.filter(isLook)) {
+    const at = Math.floor(atMs / WINDOW_MS);
+    counts.set(at, (counts.get(at) ?? 0) + 1);
+  }
+  const mean = requests.filter(isLook).length * WINDOW_MS /
+    (1000 * HOUR.seconds);
+  const most = Math.max(...counts.values());
+  assert.ok(most < 2 * mean, `${most} looks in half a minute, ${mean} usually`);
+}
+
+const UNCHECKED = { sanitizeOps: false, sanitizeResources: false };
+
+Deno.test({
+  name: "product: an hour of 20 nodes is as the table says",
+  ...UNCHECKED,
+  fn: (t) =>
+    run(t, "an hour", HOUR, {
+      warmUpMs: 1_500_000,
+      steps: {
+        "each watch is one of the table's": assertSameWatches,
+        "the server counts the same": assertSameCounts,
+        "coilds make the table's requests": assertSameRequests,
+        "looks are spread": assertSpread,
+      },
+    }),
+});
+
+Deno.test({
+  name: "product: an API server that was away is asked as the table says",
+  ...UNCHECKED,
+  fn: (t) =>
+    run(t, "a restart", scenarioOf("API servers away for 10 s"), {
+      warmUpMs: 300_000,
+      steps: {
+        "each watch reads all objects once more, and nothing is listed"(
+          { product, requests },
+        ) {
+          const all = requests.filter(({ query }) =>
+            query.has("sendInitialEvents")
+          );
+          const controllers = PATTERN.controllers * PATTERN.controller.length;
+          assertNear("watches that read all", {
+            is: all.length,
+            wanted: product.watches - controllers,
+            part: 0.05,
+          });
+          assert.ok(requests.filter(isList).length <= 0.2 * NODES);
+        },
+        "the worst second is as bad"({ product, table }) {
+          const { requests } = table.peak;
+          const is = product.peak.requests;
+          assert.ok(is < 1.7 * requests, `${is} requests, ${requests}`);
+          assertNear("processor time", {
+            is: product.mean.busyMs,
+            wanted: table.mean.busyMs,
+            part: 0.2,
+          });
+        },
+      },
+    }),
+});
+
+Deno.test({
+  name: "product: nodes that are refused a block ask as the table says",
+  ...UNCHECKED,
+  fn: (t) =>
+    run(t, "a pool used up", scenarioOf("a pool used up"), {
+      warmUpMs: 300_000,
+      steps: {
+        "as many requests are refused"({ product, table }) {
+          const [is, wanted] = [product.refused, table.refused];
+          assertNear("refused", { is, wanted, part: 0.2 });
+        },
+      },
+    }),
+});
