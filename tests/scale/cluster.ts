@@ -182,17 +182,19 @@ export class Cluster implements Simulated<ModelNode> {
     this.#podEvents(POD_WRITES.start, { isClient, slices: 2 });
     const wasSpare = isSpare(pool);
     if (++pool.used > pool.blocks * BLOCK_ADDRESSES) {
-      if (this.#obtain(pool, poolIndex)) return true;
-      pool.used--;
-      return false;
-    }
-    if (wasSpare && !isSpare(pool)) pool.uses++;
+      if (!this.#obtain(pool, poolIndex)) {
+        pool.used--;
+        return false;
+      }
+    } else if (wasSpare && !isSpare(pool)) pool.uses++;
+    this.#podsChanged(poolIndex);
     return true;
   }
 
   #ended(pod: ModelPod): void {
     const { node, poolIndex, isClient } = pod;
     this.#free(pod);
+    this.#podsChanged(poolIndex);
     this.#podEvents(POD_WRITES.end, { isClient, slices: 1 });
     const pool = node.pools[poolIndex];
     if (pool !== undefined && isSpare(pool)) this.#returnLater(node, poolIndex);
@@ -369,11 +371,17 @@ export class Cluster implements Simulated<ModelNode> {
     }
   }
 
+  /** Pods have other addresses of the pool. */
+  #podsChanged(poolIndex: number): void {
+    const { countsPods } = this.#with.pattern.poolStatus;
+    if (countsPods && !this.#isQuiet) this.#poolChanged(poolIndex);
+  }
+
   #poolChanged(poolIndex: number): void {
     const { clock, server, pattern } = this.#with;
     if (this.#pendingStatus.has(poolIndex)) return;
     this.#pendingStatus.add(poolIndex);
-    clock.after(pattern.poolStatusMs, () => {
+    clock.after(pattern.poolStatus.afterMs, () => {
       this.#pendingStatus.delete(poolIndex);
       server.write("addresspools", { bytes: BYTES.addresspools });
       if (pattern.forgetsRefusals) this.#refused.forget();

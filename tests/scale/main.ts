@@ -1,17 +1,31 @@
 // `deno task scale`: what a cluster of 5,000 nodes asks of the API server, by a
 // model of it, in the course of a day and when much goes wrong.
 import { parseArgs } from "node:util";
+import { configureLogging } from "../../lib/telemetry/mod.ts";
 import { Random } from "../faults/random.ts";
-import { type Pattern, PATTERNS, returningAfter } from "./patterns.ts";
+import {
+  OF_PRODUCT,
+  type Pattern,
+  PATTERNS,
+  returningAfter,
+} from "./patterns.ts";
 import { computeRestart } from "./restart.ts";
-import { type ClusterSize, LARGE } from "./size.ts";
-import { type Outcome, runScenario, SCENARIOS } from "./scenarios.ts";
+import { type ClusterSize, LARGE, sampleOf } from "./size.ts";
+import {
+  type Outcome,
+  runProduct,
+  runScenario,
+  type Scenario,
+  SCENARIOS,
+  warmUpOf,
+} from "./scenarios.ts";
 
 const RESTART = "the only API server restarts";
 /** Seconds that it is away, and its processors. */
 const RESTARTS = [[3, 8], [10, 8], [60, 8], [3, 16], [3, 4]] as const;
 
 const RETURNS = "coil-router on each node, by how long empty blocks stay";
+const PRODUCT = "the product's own code";
 const HOURS = [1, 2, 4];
 /** 6,553 are all of 100.64.0.0/10 in 20 pools; of 5,600 the largest pool uses nine tenths. */
 const POOL_SIZES = [16_384, 8_192, 6_553, 5_600];
@@ -21,11 +35,13 @@ const NAMES: Readonly<Record<string, string>> = {
 };
 
 const encoder = new TextEncoder();
-const { values: { seed, only } } = parseArgs({
+const { values: { seed, only, nodes, product } } = parseArgs({
   args: Deno.args,
   options: {
     seed: { type: "string", default: "1" },
     only: { type: "string", default: "" },
+    product: { type: "boolean", default: false },
+    nodes: { type: "string", default: "100" },
   },
 });
 
@@ -106,37 +122,81 @@ function returnsRow(
   return `| ${cells.join(" | ")} |`;
 }
 
-const scenarios = SCENARIOS.filter(({ name }) => name.includes(only));
-if (scenarios.length > 0) {
-  print(
-    "| mean / worst second | | watches | blocks got / returned / refused | requests | compared | sent | MB | seat s | cores | behind, s |\n|---|---|---|---|---|---|---|---|---|---|---|",
-  );
+/** What so many nodes come to, times so many. */
+function multiplied(outcome: Outcome, times: number): Outcome {
+  const all = (counts: Outcome["mean"]) =>
+    Object.fromEntries(
+      Object.entries(counts).map(([count, n]) => [count, times * n]),
+    ) as Outcome["mean"];
+  return {
+    ...outcome,
+    obtained: times * outcome.obtained,
+    givenBack: times * outcome.givenBack,
+    refused: times * outcome.refused,
+    watches: times * outcome.watches,
+    mean: all(outcome.mean),
+    peak: all(outcome.peak),
+  };
 }
-for (const scenario of scenarios) {
-  for (const [name, pattern] of Object.entries(PATTERNS)) {
-    const outcome = runScenario(scenario, {
-      size: LARGE,
-      pattern,
-      seed: Number(seed),
-    });
-    print(row(NAMES[name] ?? name, outcome));
+
+/** Product and table, each with as many nodes. */
+async function printProduct(scenario: Scenario, size: ClusterSize) {
+  const { sampleOf: times = 1 } = size;
+  const pattern = OF_PRODUCT;
+  const options = { size, seed: Number(seed) };
+  const product = await runProduct(scenario, {
+    ...options,
+    warmUpMs: warmUpOf(pattern),
+  });
+  const table = runScenario(scenario, { ...options, pattern });
+  print(row(PRODUCT, multiplied(product, times)));
+  print(row("the table", multiplied(table, times)));
+}
+
+const HEAD =
+  "| mean / worst second | | watches | blocks got / returned / refused | requests | compared | sent | MB | seat s | cores | behind, s |\n|---|---|---|---|---|---|---|---|---|---|---|";
+function printTables(scenarios: readonly Scenario[]): void {
+  if (scenarios.length > 0) {
+    print(HEAD);
+  }
+  for (const scenario of scenarios) {
+    for (const [name, pattern] of Object.entries(PATTERNS)) {
+      const outcome = runScenario(scenario, {
+        size: LARGE,
+        pattern,
+        seed: Number(seed),
+      });
+      print(row(NAMES[name] ?? name, outcome));
+    }
+  }
+  if (RETURNS.includes(only)) {
+    print(
+      `\n${RETURNS}:\n\n| about | blocks | got / returned in a second | sent | seat s | cores |\n|---|---|---|---|---|---|`,
+    );
+    for (const hours of HOURS) {
+      print(returnsRow(`${hours} h`, { pattern: returningAfter(hours) }));
+    }
+    for (const poolBlocks of POOL_SIZES) {
+      const size = { ...LARGE, poolBlocks };
+      print(returnsRow(`${shown(poolBlocks)} blocks in each pool`, { size }));
+    }
+  }
+  if (RESTART.includes(only)) {
+    print(
+      `\n${RESTART}:\n\n| away, s | processors | first, s | median, s | 99 %, s | last, s | requests | of them 429 | processor time, s |\n|---|---|---|---|---|---|---|---|---|`,
+    );
+    for (const [awayS, cores] of RESTARTS) print(restartRow(awayS, cores));
   }
 }
-if (RETURNS.includes(only)) {
-  print(
-    `\n${RETURNS}:\n\n| about | blocks | got / returned in a second | sent | seat s | cores |\n|---|---|---|---|---|---|`,
-  );
-  for (const hours of HOURS) {
-    print(returnsRow(`${hours} h`, { pattern: returningAfter(hours) }));
-  }
-  for (const poolBlocks of POOL_SIZES) {
-    const size = { ...LARGE, poolBlocks };
-    print(returnsRow(`${shown(poolBlocks)} blocks in each pool`, { size }));
-  }
+
+/** What the table says, and what the product's own code does. */
+async function main(): Promise<void> {
+  const scenarios = SCENARIOS.filter(({ name }) => name.includes(only));
+  if (!product) return printTables(scenarios);
+  configureLogging({ level: "panic", write: () => {} });
+  const size = sampleOf(LARGE, Number(nodes));
+  print(`${nodes} nodes, times ${size.sampleOf}:\n\n${HEAD}`);
+  for (const scenario of scenarios) await printProduct(scenario, size);
 }
-if (RESTART.includes(only)) {
-  print(
-    `\n${RESTART}:\n\n| away, s | processors | first, s | median, s | 99 %, s | last, s | requests | of them 429 | processor time, s |\n|---|---|---|---|---|---|---|---|---|`,
-  );
-  for (const [awayS, cores] of RESTARTS) print(restartRow(awayS, cores));
-}
+
+await main();

@@ -5,6 +5,7 @@ import {
   POOL_ANNOTATION,
 } from "../../lib/names/mod.ts";
 import { GATEWAY_LABELS } from "../../lib/api/mod.ts";
+import type { Result } from "../../lib/cni/mod.ts";
 import { SERVICE_NAME_LABEL } from "../../lib/egress/mod.ts";
 import type { Stored } from "../schedules/sim_api.ts";
 import type { CountingApi } from "./counting_api.ts";
@@ -23,6 +24,8 @@ export interface ClusterObjects {
   /** Changes nothing that Coil reads. */
   touch(plural: string, name: string): void;
   remove(plural: string, name: string): void;
+  /** kubelet reports what an ADD gave. */
+  setAddresses(pod: Stored, added: Result): void;
   /** Returns the new Node's name. */
   addNode(): string;
 }
@@ -34,6 +37,14 @@ export function putObjects(
 ): ClusterObjects {
   let touches = 0;
   let nodes = 0;
+  const setStatus = (plural: string, name: string, status: object) =>
+    api.byOthers({
+      method: "PATCH",
+      plural,
+      name,
+      subresource: "status",
+      body: { status },
+    });
   const objects: ClusterObjects = {
     put: (plural, body) => api.byOthers({ method: "POST", plural, body }),
     touch(plural, name) {
@@ -42,6 +53,12 @@ export function putObjects(
       api.byOthers({ method: "PATCH", plural, name, body });
     },
     remove: (plural, name) => api.byOthers({ method: "DELETE", plural, name }),
+    setAddresses({ metadata: { name } }, { ips = [] }) {
+      const podIPs = ips.map(({ address }) => ({
+        ip: address.replace(/\/.*/, ""),
+      }));
+      setStatus("pods", name, { phase: "Running", podIPs });
+    },
     addNode() {
       const n = nodes++;
       const name = `node-${n}`;
@@ -49,16 +66,7 @@ export function putObjects(
       const addresses = [{ type: "InternalIP", address }];
       const metadata = { name, uid: name };
       this.put("nodes", { metadata, spec: {} });
-      const body = { status: { addresses, capacity: { pods: "110" } } };
-      const query = new URLSearchParams();
-      api.byOthers({
-        method: "PATCH",
-        plural: "nodes",
-        name,
-        subresource: "status",
-        query,
-        body,
-      });
+      setStatus("nodes", name, { addresses, capacity: { pods: "110" } });
       return name;
     },
   };

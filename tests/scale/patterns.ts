@@ -76,8 +76,11 @@ export interface Pattern {
   };
   /** Controllers with caches: the leader, and a standby that has them too. */
   readonly controllers: number;
-  /** A pool's status is written so long after a block has changed. */
-  readonly poolStatusMs: number;
+  /** A pool's status is written so long after a block has changed, or which addresses pods have, if it says that. */
+  readonly poolStatus: {
+    readonly afterMs: number;
+    readonly countsPods: boolean;
+  };
   /** Delays of coild's watches after a failure. */
   readonly backoff: {
     readonly initialMs: number;
@@ -131,7 +134,7 @@ const NOW: Pattern = {
   egressStatus: { gatewayS: 300, controllerS: 60, flickers: false },
   giveBack: { afterMs: 3_600_000, ampleMs: 4 * 3_600_000, jitter: 1 },
   controllers: 2,
-  poolStatusMs: 15_000,
+  poolStatus: { afterMs: 15_000, countsPods: true },
   backoff: { initialMs: 1_000, maxMs: 30_000, jitter: 1 },
 };
 
@@ -159,12 +162,33 @@ export const PATTERNS: Readonly<
     egressStatus: { gatewayS: 10, controllerS: 0, flickers: true },
     giveBack: { afterMs: 30_000, ampleMs: 30_000, jitter: 0 },
     controllers: 1,
-    poolStatusMs: 400,
+    poolStatus: { afterMs: 400, countsPods: false },
     backoff: { initialMs: 200, maxMs: 10_000, jitter: 0.5 },
   },
   now: NOW,
   /** A routing daemon has the routes from its neighbours. */
   withoutRouters: { ...NOW, router: [] },
+};
+
+/** Of the controller, what has to do with addresses. */
+const IPAM: readonly ResourceType<unknown>[] = [
+  ADDRESS_POOLS,
+  ADDRESS_BLOCKS,
+  BLOCK_REQUESTS,
+  NODES,
+  PODS,
+  NAMESPACES,
+];
+
+/** The part of `now` that runs as the product's own code, too: `product_cluster.ts`. */
+export const OF_PRODUCT: Pattern = {
+  ...NOW,
+  router: [],
+  gateway: [],
+  controller: NOW.controller.filter(({ type, by }) =>
+    by === "all" && IPAM.includes(type)
+  ),
+  egressStatus: { gatewayS: Infinity, controllerS: Infinity, flickers: false },
 };
 
 /** With coil-router, where empty blocks stay on their nodes for about so many hours: `--block-return-delay` of coild. */

@@ -19,13 +19,18 @@ interface ModelPool {
 /** Counts of blocks by the pool's number. */
 export class Pools {
   readonly #total: number;
+  readonly #times: number;
   readonly #pools: readonly ModelPool[];
   #blocks = 0;
 
   constructor(
-    { pools, poolBlocks }: Pick<ClusterSize, "pools" | "poolBlocks">,
+    { pools, poolBlocks, sampleOf = 1 }: Pick<
+      ClusterSize,
+      "pools" | "poolBlocks" | "sampleOf"
+    >,
   ) {
     this.#total = poolBlocks;
+    this.#times = sampleOf;
     this.#pools = Array.from({ length: pools }, () => ({ blocks: 0 }));
   }
 
@@ -51,6 +56,7 @@ export class Pools {
     this.#blocks += more;
     pool.blocks += more;
     const total = this.#total;
+    const times = this.#times;
     const free = total - pool.blocks;
     const isLow = free * 100 < total * CAPACITY_LOW_PERCENT;
     const before = pool.known?.capacity;
@@ -60,7 +66,11 @@ export class Pools {
       metadata: { name: `pool-${index}` },
       spec: { subnets: [] },
       status: {
-        blocks: { total, allocated: pool.blocks, free },
+        blocks: {
+          total: times * total,
+          allocated: times * pool.blocks,
+          free: times * free,
+        },
         conditions: [{
           type: CONDITION_CAPACITY_LOW,
           status: isLow ? "True" : "False",

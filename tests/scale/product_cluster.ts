@@ -69,8 +69,6 @@ export interface ProductParts {
   readonly random: Random;
   /** Of coild. */
   readonly flags?: readonly string[];
-  /** Of how many nodes each stands for the blocks, in what coilds see of a pool's status. */
-  readonly factor?: number;
   /** Called with each request of a coild. */
   readonly onRequest?: (request: CountedRequest) => void;
 }
@@ -217,10 +215,10 @@ export class ProductCluster implements Simulated<ProductNode>, Disposable {
   }
 
   #startCoild(node: string, kernel: SimKernel): SimCoild {
-    const { factor = 1, onRequest } = this.#with;
+    const { size: { sampleOf = 1 }, onRequest } = this.#with;
     const options = this.#options;
     const world = this.#worldOf({
-      view: (plural, object) => timesOf(plural, object, factor),
+      view: (plural, object) => timesOf(plural, object, sampleOf),
       ...onRequest && { onRequest },
     });
     return new SimCoild(world, {
@@ -280,10 +278,13 @@ export class ProductCluster implements Simulated<ProductNode>, Disposable {
     this.totals.starts++;
     const object = podObject(pod, this.#with);
     this.#objects.put("pods", object);
-    this.#write(object.metadata.name, POD_WRITES.start - 1);
+    // One more is that of its addresses.
+    this.#write(object.metadata.name, POD_WRITES.start - 2);
     this.#insist(KUBELET, async (signal) => {
       if (!pod.node.pods.has(pod)) return;
-      await pod.node.coild.service.add(argsOf(object), { signal });
+      const added = await pod.node.coild.service
+        .add(argsOf(object), { signal });
+      this.#objects.setAddresses(object, added);
     });
     return true;
   }
@@ -362,14 +363,14 @@ function argsOf({ metadata: { name, namespace } }: Stored) {
   });
 }
 
-/** A pool's status as it is where there are so many times as many nodes. */
-function timesOf(plural: string, object: Stored, factor: number): Stored {
+/** A pool's status as it is in a cluster that is so many times as large. */
+function timesOf(plural: string, object: Stored, times: number): Stored {
   const status = object.status as {
     readonly blocks?: Readonly<Record<string, number>>;
   } | undefined;
   if (plural !== "addresspools" || status?.blocks === undefined) return object;
   const blocks = Object.fromEntries(
-    Object.entries(status.blocks).map(([name, n]) => [name, factor * n]),
+    Object.entries(status.blocks).map(([name, n]) => [name, times * n]),
   );
   return { ...object, status: { ...status, blocks } };
 }

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { configureLogging } from "../../lib/telemetry/mod.ts";
 import type { CountedRequest } from "./counting_api.ts";
-import { type Pattern, PATTERNS } from "./patterns.ts";
+import { OF_PRODUCT, type Pattern } from "./patterns.ts";
 import {
   type Outcome,
   runProduct,
@@ -11,38 +11,17 @@ import {
   type Scenario,
   SCENARIOS,
 } from "./scenarios.ts";
-import { egressesOfNode, LARGE } from "./size.ts";
+import { egressesOfNode, LARGE, sampleOf } from "./size.ts";
 
 configureLogging({ level: "panic", write: () => {} });
 
 const NODES = 20;
-const PART = NODES / LARGE.nodes;
-const SIZE = {
-  ...LARGE,
-  nodes: NODES,
-  pods: PART * LARGE.pods,
-  clients: PART * LARGE.clients,
-};
+const SIZE = sampleOf(LARGE, NODES);
 /** So that many go and come in an hour. */
 const RETURN_MS = 600_000;
 const HOUR: Scenario = { name: "an hour", seconds: 3_600, begin() {} };
-/** What is simulated of the controller: IPAM. There are neither routers nor gateways. */
-const IPAM_KINDS = [
-  "addresspools",
-  "addressblocks",
-  "blockrequests",
-  "nodes",
-  "pods",
-  "namespaces",
-];
 const PATTERN: Pattern = {
-  ...PATTERNS.now,
-  router: [],
-  gateway: [],
-  controller: PATTERNS.now.controller.filter(({ type, by }) =>
-    by === "all" && IPAM_KINDS.includes(type.plural)
-  ),
-  egressStatus: { gatewayS: Infinity, controllerS: Infinity, flickers: false },
+  ...OF_PRODUCT,
   giveBack: { afterMs: RETURN_MS, ampleMs: RETURN_MS, jitter: 1 },
 };
 

@@ -149,6 +149,11 @@ export const SCENARIOS: readonly Scenario[] = [
   },
 ];
 
+/** Until as many blocks are kept as are given back. */
+export function warmUpOf({ giveBack: { ampleMs } }: Pattern): number {
+  return Math.max(LEAST_WARM_UP_MS, 2 * ampleMs);
+}
+
 /** Runs one of them by the table. The same seed gives the same counts. */
 export function runScenario(
   scenario: Scenario,
@@ -162,8 +167,7 @@ export function runScenario(
   const server = new ModelServer(scenario.seconds);
   const random = new Random(seed);
   const cluster = new Cluster({ size, pattern, clock, server, random });
-  // Until as many blocks are kept as are given back.
-  const warmUpMs = Math.max(LEAST_WARM_UP_MS, 2 * pattern.giveBack.ampleMs);
+  const warmUpMs = warmUpOf(pattern);
   clock.runUntil(warmUpMs);
   const outcome = begin(scenario, { cluster, clock, server });
   clock.runUntil(warmUpMs + 1000 * scenario.seconds);
@@ -174,7 +178,7 @@ export function runScenario(
 export async function runProduct(
   scenario: Scenario,
   { seed, warmUpMs, onRequest, ...options }:
-    & Pick<ProductParts, "size" | "factor" | "flags">
+    & Pick<ProductParts, "size" | "flags">
     & {
       readonly seed: number;
       readonly warmUpMs: number;

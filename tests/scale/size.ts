@@ -7,6 +7,8 @@ export interface ClusterSize {
   readonly pools: number;
   /** Blocks of each of them, in use or free. */
   readonly poolBlocks: number;
+  /** Nodes are shown pools that have so many times as many, as in a cluster of which this is a sample. Default 1. */
+  readonly sampleOf?: number;
   readonly egresses: number;
   readonly gatewaysEach: number;
   /** Namespaces that the Egresses are in. */
@@ -50,6 +52,20 @@ export const BYTES = {
   egressclientslices: 12_000,
 } as const;
 export type Plural = keyof typeof BYTES;
+
+/** A sample of it with so many nodes. */
+export function sampleOf(size: ClusterSize, nodes: number): ClusterSize {
+  const times = size.nodes / nodes;
+  return {
+    ...size,
+    nodes,
+    pods: Math.round(size.pods / times),
+    poolBlocks: Math.ceil(size.poolBlocks / times),
+    sampleOf: times,
+    // As many namespaces as before: a node's clients name as many of them.
+    clients: Math.round(size.clients / times),
+  };
+}
 
 /** How many objects of each kind there are, given those that come and go. */
 export function objectsOf(
