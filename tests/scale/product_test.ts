@@ -177,6 +177,19 @@ function assertSpread({ requests }: Comparison): void {
 const UNCHECKED = { sanitizeOps: false, sanitizeResources: false };
 
 Deno.test({
+  name: "product: the same seed counts the same",
+  ...UNCHECKED,
+  fn: async () => {
+    const scenario = { ...HOUR, seconds: 300 };
+    const size = sampleOf(LARGE, 3);
+    const options = { size, seed: 1, warmUpMs: 90_000 };
+    const first = await runProduct(scenario, options);
+    assert.ok(first.obtained + first.starts > 0);
+    assert.deepEqual(await runProduct(scenario, options), first);
+  },
+});
+
+Deno.test({
   name: "product: an hour of 20 nodes is as the table says",
   ...UNCHECKED,
   fn: (t) =>
