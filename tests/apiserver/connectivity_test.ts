@@ -33,12 +33,12 @@ Deno.test("coil connectivity test cleans up after itself, and touches nothing of
   );
 
   /** Runs it in a process of its own, with the kubectl that reaches nothing. */
-  const start = (...args: readonly string[]) => {
+  const startOn = (path: string, ...args: readonly string[]) => {
     const [command, ...first] = coilCommand("connectivity", "test", ...args);
     return new Deno.Command(command, {
       args: [...first, "--image=example.com/coil:1"],
       env: {
-        PATH: `${directory}:${Deno.env.get("PATH")}`,
+        PATH: path,
         KUBECONFIG: plane.kubeconfig,
       },
       stdin: "null",
@@ -46,6 +46,8 @@ Deno.test("coil connectivity test cleans up after itself, and touches nothing of
       stderr: "piped",
     }).spawn();
   };
+  const start = (...args: readonly string[]) =>
+    startOn(`${directory}:${Deno.env.get("PATH")}`, ...args);
   const ended = async (child: Deno.ChildProcess) => {
     const { code, stdout, stderr } = await child.output();
     const [out, err] = [stdout, stderr]
@@ -75,9 +77,16 @@ Deno.test("coil connectivity test cleans up after itself, and touches nothing of
     assert.equal(await namespace(), undefined);
   });
 
+  await t.step("without kubectl it creates nothing", async () => {
+    const { code, err } = await ended(startOn("/nowhere"));
+    assert.equal(code, 1);
+    assert.equal(err, "Error: kubectl is not on PATH\n");
+    assert.equal(await namespace(), undefined);
+  });
+
   await t.step("a namespace of others is refused, and left alone", async () => {
     await plane.kubectl("create", "namespace", NAMESPACE);
-    const { code, err } = await here("--image=example.com/coil:1");
+    const { code, err } = await ended(start());
     assert.equal(code, 1);
     assert.match(
       err,

@@ -112,11 +112,16 @@ Deno.test("coil status", async (t) => {
         new RegExp(`^Not looked at: ${what} \\(forbidden\\)$`, "m"),
       );
     }
-    const nobody = await plane.kubeconfigFor({ user: "stranger" });
-    const refused = await status(nobody);
+    assert.match(
+      out,
+      /^No problems found in deployments, daemonsets, pods, addresspools, blockrequests\n$/m,
+    );
+    const stranger = await plane.kubeconfigFor({ user: "stranger" });
+    const refused = await status(stranger);
     assert.equal(refused.code, 1);
     assert.match(refused.out, /^Not looked at: [^\n]+ \(forbidden\)\n/);
     assert.match(refused.out, /^Not looked at: pods \(forbidden\)$/m);
+    assert.match(refused.out, /\nNothing was looked at\n$/);
   });
 
   const daemonSet = `/apis/apps/v1/namespaces/${SYSTEM}/daemonsets/coild`;

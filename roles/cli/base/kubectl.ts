@@ -1,5 +1,6 @@
 import { type ClusterValues, EXIT } from "../../../lib/flags/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
+import { CommandError } from "./errors.ts";
 
 /** A container of a pod of Coil's. */
 export interface CoilContainer {
@@ -87,6 +88,17 @@ export function kubectlExec(
   };
 }
 
+/**
+ * Looks whether kubectl can be started, for commands that make something before they need it.
+ *
+ * @throws {CommandError} when it cannot
+ */
+export async function expectKubectl(program = "kubectl"): Promise<void> {
+  const none = { stdin: "null", stdout: "null", stderr: "null" } as const;
+  const options = { args: ["version", "--client"], ...none };
+  await spawn(program, options).status;
+}
+
 function spawn(
   program: string,
   options: Deno.CommandOptions,
@@ -95,7 +107,7 @@ function spawn(
     return new Deno.Command(program, options).spawn();
   } catch (cause) {
     if (!(cause instanceof Deno.errors.NotFound)) throw cause;
-    throw new Error(`${program} is not on PATH`, { cause });
+    throw new CommandError(`${program} is not on PATH`, { cause });
   }
 }
 

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { failureOf, kubectlExec } from "./kubectl.ts";
+import { expectKubectl, failureOf, kubectlExec } from "./kubectl.ts";
 
 const POD = { namespace: "kube-system", name: "coild-1", container: "coild" };
 
@@ -50,6 +50,8 @@ Deno.test("kubectlExec() says that kubectl is missing", async () => {
   const exec = kubectlExec({ kubeconfig: "", context: "" }, "no-such-kubectl");
   await assert.rejects(
     exec(POD, ["probe"]),
-    /^Error: no-such-kubectl is not on PATH$/,
+    { name: "CommandError", message: "no-such-kubectl is not on PATH" },
   );
+  await assert.rejects(expectKubectl("no-such-kubectl"), /is not on PATH$/);
+  await expectKubectl("true");
 });

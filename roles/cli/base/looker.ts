@@ -25,6 +25,7 @@ export class Looker {
   readonly #pageSize: number;
   /** By the plural, in the order in which they were asked for: of what could be read, undefined. */
   readonly #asked = new Map<string, Unseen | undefined>();
+  readonly #read = new Set<string>();
 
   constructor(
     client: Pick<KubeClient, "list" | "listItems">,
@@ -37,6 +38,11 @@ export class Looker {
   /** What was asked for and could not be read. */
   get unseen(): Unseen[] {
     return [...this.#asked.values()].filter((unseen) => unseen !== undefined);
+  }
+
+  /** What was asked for and could be read, by the plurals. */
+  get seen(): string[] {
+    return [...this.#read].filter((each) => !this.#asked.get(each));
   }
 
   /**
@@ -54,11 +60,13 @@ export class Looker {
     this.#asked.set(plural, this.#asked.get(plural));
     const pageSize = this.#pageSize;
     try {
-      return await listPages(this.#client, type, {
+      const found = await listPages(this.#client, type, {
         ...selection,
         pageSize,
         keep,
       });
+      this.#read.add(plural);
+      return found;
     } catch (error) {
       if (!(error instanceof KubeApiError)) throw error;
       const { isForbidden, isNotFound } = error;

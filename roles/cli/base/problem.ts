@@ -42,20 +42,26 @@ export function plainText(text: string): string {
   return text.replaceAll(/\p{Cc}/gu, " ");
 }
 
-/** The problems as text, each with its next step, after what could not be read. */
+/** The problems as text, each with its next step, after what could not be read; where that is not all, with what was. */
 export function formatProblems(
   problems: readonly Problem[],
   unseen: readonly Unseen[],
+  { seen }: {
+    /** Plurals of the objects that were read; by default it is not said which. */
+    readonly seen?: readonly string[] | undefined;
+  } = {},
 ): string {
   const lines = unseen.map(({ what, why, detail }) =>
     why === "unknown"
       ? `UNKNOWN: ${what} (${plainText(detail ?? "")})\n`
       : `Not looked at: ${what} (${why})\n`
   );
-  const rest = lines.length > 0 ? " in the rest" : "";
-  if (lines.length > 0) lines.push("\n");
+  const isAll = lines.length === 0;
+  if (!isAll) lines.push("\n");
   if (problems.length === 0) {
-    return `${lines.join("")}No problems found${rest}\n`;
+    const where = seen?.join(", ") ?? "the rest";
+    const what = isAll ? "No problems found" : `No problems found in ${where}`;
+    return `${lines.join("")}${where === "" ? "Nothing was looked at" : what}\n`;
   }
   lines.push(`${count(problems.length, "problem")}:\n`);
   const byKind = Map.groupBy(problems, ({ object }) => object.split(" ")[0]);

@@ -52,6 +52,19 @@ Deno.test("formatProblems() does not say of what is not known that it is well", 
 No problems found in the rest
 `,
   );
+  const pods = { what: "pods", why: "forbidden" } as const;
+  const without = (...seen: readonly string[]) =>
+    formatProblems([], [pods], { seen });
+  assert.equal(
+    without("nodes", "leases"),
+    "Not looked at: pods (forbidden)\n\nNo problems found in nodes, leases\n",
+  );
+  assert.equal(
+    without(),
+    "Not looked at: pods (forbidden)\n\nNothing was looked at\n",
+  );
+  const whole = formatProblems([], [], { seen: ["nodes"] });
+  assert.equal(whole, "No problems found\n");
 });
 
 Deno.test("formatProblems() shows a node's words without what a terminal would obey", () => {

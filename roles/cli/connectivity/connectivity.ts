@@ -18,7 +18,7 @@ import {
 import { connect, CONNECTION_FLAGS } from "../base/connection.ts";
 import { CommandError } from "../base/errors.ts";
 import { catchInterruption } from "../base/interruption.ts";
-import { kubectlExec } from "../base/kubectl.ts";
+import { expectKubectl, kubectlExec } from "../base/kubectl.ts";
 import type { Unseen } from "../base/looker.ts";
 import {
   exitCodeOf,
@@ -172,6 +172,7 @@ async function runTest(
     egress,
     signal: interrupted,
   });
+  await expectKubectl();
   const { namespace: name } = values;
   const space = await Space.create({ client, name, signal: interrupted, say });
   let report: ConnectivityReport;

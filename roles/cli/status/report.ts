@@ -15,6 +15,8 @@ export interface StatusReport {
   readonly problems: readonly Problem[];
   /** What could not be read, and why. */
   readonly unseen: Snapshot["unseen"];
+  /** Plurals of the objects that were. */
+  readonly seen: Snapshot["seen"];
 }
 
 interface PartRow {
@@ -41,7 +43,7 @@ export function reportOf(
   problems: readonly Problem[],
 ): StatusReport {
   const { workloads = [], parts = [], leases = [], unseen } = snapshot;
-  const { pools, egresses, nodes } = snapshot;
+  const { pools, egresses, nodes, seen } = snapshot;
   const rows = workloads.map(({ kind, namespace, name, ready, wanted }) => {
     const own = parts.filter((part) =>
       part.namespace === namespace && part.name.startsWith(`${name}-`)
@@ -62,6 +64,7 @@ export function reportOf(
     nodes: nodes?.length,
     problems,
     unseen,
+    seen,
   };
 }
 
@@ -85,7 +88,7 @@ export function formatReport(report: StatusReport, now: Date): string {
     report.parts.length === 0 ? "" : parts,
     report.leases.length === 0 ? "" : leases,
     counts(report),
-    formatProblems(report.problems, report.unseen),
+    formatProblems(report.problems, report.unseen, report),
   ].filter((section) => section !== "").join("\n");
 }
 

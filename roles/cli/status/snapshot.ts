@@ -87,6 +87,8 @@ export interface Snapshot {
   /** Of nodes whose pods have addresses of the VPC. */
   readonly vpcNodes?: readonly VpcNode[] | undefined;
   readonly unseen: readonly Unseen[];
+  /** Plurals of the objects that were read, where that is known. */
+  readonly seen?: readonly string[] | undefined;
 }
 
 /** Coil's objects, those of Egresses left out. */
@@ -127,6 +129,7 @@ export async function readSnapshot(looker: Looker): Promise<Snapshot> {
       isOptional: true,
     }),
     unseen: looker.unseen,
+    seen: looker.seen,
   };
 }
 

@@ -48,8 +48,12 @@ Deno.test("readSnapshot() does without the definitions of what is not installed"
 
 Deno.test("readSnapshot() misses the definitions of what leads, and all where nothing leads", async () => {
   for (const halves of [["ipam", "egress"], []]) {
-    const { unseen } = await seen(halves, ...POOLS, "egresses");
-    assert.deepEqual(unseen.map(({ what }) => what), [...POOLS, "egresses"]);
+    const snapshot = await seen(halves, ...POOLS, "egresses");
+    const unseen = snapshot.unseen.map(({ what }) => what);
+    assert.deepEqual(unseen, [...POOLS, "egresses"]);
+    assert.deepEqual(snapshot.seen, [
+      ...["deployments", "daemonsets", "leases", "pods", "nodes", "vpcnodes"],
+    ]);
   }
 });
 
