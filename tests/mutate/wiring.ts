@@ -485,4 +485,66 @@ export const WIRING: readonly WiringMutant[] = [
       filter: "does not lead any longer counts no pools",
     },
   },
+  {
+    name:
+      "a client has no gateways of a family while its EndpointSlices are away",
+    file: "roles/coild/gateways/kept_choices.ts",
+    from: "    return fillGap({ ...gateway, direct }, before);\n",
+    to: "    return gateway;\n",
+    test: {
+      file: "roles/coild/egress/setup_test.ts",
+      filter:
+        "no gateway of one family a client's network and connections stay",
+    },
+  },
+  {
+    name: "connections are ended when no gateway of their family is left",
+    file: "roles/coild/gateways/chosen_gateways.ts",
+    from: "return families.has(each.family) || isKnown;",
+    to: "return families.has(each.family) || !isKnown;",
+    test: {
+      file: "roles/coild/gateways/chosen_gateways_test.ts",
+      filter: "unless they have none left",
+    },
+  },
+  {
+    name: "coild tries for ever to end connections",
+    file: "roles/coild/egress/endings.ts",
+    from: "untilMs: nowMs + OWED_MS",
+    to: "untilMs: Infinity",
+    test: {
+      file: "roles/coild/egress/endings_test.ts",
+      filter: "tries each gateway for a minute",
+    },
+  },
+  {
+    name: "a start forgets the connections that were to be ended",
+    file: "roles/coild/egress/updates.ts",
+    from: "...before.orphans, ",
+    to: "",
+    test: {
+      file: "roles/coild/egress/setup_test.ts",
+      filter: "after a start that came before they could be",
+    },
+  },
+  {
+    name: "blocks of a paused pool return at the same time",
+    file: "lib/ipam/blocks/decide.ts",
+    from: "return Math.max(emptySince, since) + spreadMs * jitter;",
+    to: "return Math.max(emptySince, since) + spreadMs;",
+    test: {
+      file: "lib/ipam/blocks/decide_test.ts",
+      filter: "of a paused pool back",
+    },
+  },
+  {
+    name: "empty blocks stay while a tenth of a large pool is free",
+    file: "roles/coild/cluster/transform.ts",
+    from: "freePercent: 35",
+    to: "freePercent: 10",
+    test: {
+      file: "roles/coild/cluster/transform_test.ts",
+      filter: "that becomes low, or ample",
+    },
+  },
 ];
