@@ -640,6 +640,19 @@ Deno.test("connections through a gateway that leaves its Egress are ended before
   assert.deepEqual(lab.plane.done.slice(4), [without(lost, other)]);
 });
 
+Deno.test("a gateway that goes while the EndpointSlices of its family are away is left as soon as its probes are missed", async () => {
+  await using probed = await probedLab();
+  const { lab, lost, other, gateways, expectReady, ends } = probed;
+  lab.putIpv6Gateways(["fd64::9"]);
+  lab.putGateways([]);
+  await lab.quiet();
+  expectReady(lost, other);
+  gateways.alive.delete(lost);
+  await lab.until(() => expectReady(other));
+  await lab.until(() => assert.deepEqual(ends(), [`end ${lost}`]));
+  assert.deepEqual(lab.plane.done.slice(1), ["choose", `end ${lost}`]);
+});
+
 Deno.test("a client's network is changed even if connections of a gateway that has left cannot be ended, which is tried again", async () => {
   await using probed = await probedLab();
   const { lab, lost, other } = probed;

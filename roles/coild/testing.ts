@@ -20,6 +20,7 @@ import {
   type EventRecorder,
   KubeClient,
   KubeMetrics,
+  type V1EndpointSlice,
   type V1Pod,
 } from "../../lib/kube/mod.ts";
 import { MemoryApi } from "../../lib/kube/testing.ts";
@@ -250,7 +251,7 @@ export class ClientLab implements AsyncDisposable {
     if (serviceIp !== this.#serviceIp) {
       // A Service that is made again gets EndpointSlices of its own.
       this.#serviceIp = serviceIp;
-      this.api.remove("endpointslices/nat/internet-1");
+      this.api.remove("endpointslices/nat/internet-ipv4");
     }
     this.api.put("services", {
       metadata: { ...metadata, labels },
@@ -276,25 +277,37 @@ export class ClientLab implements AsyncDisposable {
     draining: readonly string[] = [],
     zones: Readonly<Record<string, string>> = {},
   ): void {
+    const endpoints = addresses.map((address) => ({
+      addresses: [address],
+      conditions: { ready: !draining.includes(address), serving: true },
+      ...(zones[address] !== undefined && {
+        hints: { forZones: [{ name: zones[address] }] },
+      }),
+    }));
+    this.#putSlice({ addressType: "IPv4", endpoints });
+  }
+
+  /** Stores the gateways' addresses of IPv6. */
+  putIpv6Gateways(addresses: readonly string[]): void {
+    const endpoints = addresses.map((address) => ({ addresses: [address] }));
+    this.#putSlice({ addressType: "IPv6", endpoints });
+  }
+
+  #putSlice(
+    slice: Pick<V1EndpointSlice, "addressType" | "endpoints">,
+  ): void {
     this.api.put("endpointslices", {
       metadata: {
         namespace: "nat",
-        name: "internet-1",
-        uid: `slice of ${this.#serviceIp}`,
+        name: `internet-${slice.addressType.toLowerCase()}`,
+        uid: `${slice.addressType} slice of ${this.#serviceIp}`,
         labels: {
           "app.kubernetes.io/name": "coil",
           "app.kubernetes.io/component": "egress",
           "kubernetes.io/service-name": "internet",
         },
       },
-      addressType: "IPv4",
-      endpoints: addresses.map((address) => ({
-        addresses: [address],
-        conditions: { ready: !draining.includes(address), serving: true },
-        ...(zones[address] !== undefined && {
-          hints: { forZones: [{ name: zones[address] }] },
-        }),
-      })),
+      ...slice,
     });
   }
 
