@@ -60,8 +60,10 @@ export function formatProblems(
   if (!isAll) lines.push("\n");
   if (problems.length === 0) {
     const where = seen?.join(", ") ?? "the rest";
-    const what = isAll ? "No problems found" : `No problems found in ${where}`;
-    return `${lines.join("")}${where === "" ? "Nothing was looked at" : what}\n`;
+    if (isAll) lines.push("No problems found\n");
+    else if (where === "") lines.push("Nothing was looked at\n");
+    else lines.push(`No problems found in ${where}\n`);
+    return lines.join("");
   }
   lines.push(`${count(problems.length, "problem")}:\n`);
   const byKind = Map.groupBy(problems, ({ object }) => object.split(" ")[0]);
