@@ -282,10 +282,8 @@ Deno.test("coil connectivity test cleans up after itself, and touches nothing of
       );
       for (const user of ["reader", "without-any"]) {
         const kubeconfig = await plane.kubeconfigFor({ user });
-        const { code, err } = await coil([
-          ...["connectivity", "test", "--image=x"],
-          `--kubeconfig=${kubeconfig}`,
-        ], { signal: new AbortController().signal });
+        const test = start(`--kubeconfig=${kubeconfig}`);
+        const { code, err } = await ended(test);
         assert.equal(code, 1);
         assert.match(
           err,
