@@ -279,7 +279,6 @@ export class CoildLab implements AsyncDisposable {
   }
 
   static async start(options: CoildLabOptions): Promise<CoildLab> {
-    await deletePods(options.name);
     const plane = await ControlPlane.start(options);
     await using undo = new AsyncDisposableStack();
     undo.use(plane);
