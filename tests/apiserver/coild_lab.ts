@@ -18,19 +18,18 @@ import { codeName, GrpcError } from "../../lib/grpc/mod.ts";
 import { callUnary } from "../../lib/grpc/testing.ts";
 import {
   type AuditPolicy,
-  ControlPlane,
+  type ControlPlane,
   eventually,
   type LabNode,
   type LabProcess,
   listNetns,
   run,
+  startCoilPlane,
 } from "../lab/mod.ts";
 import { EXECUTABLE_ENV, untilKnown } from "../lab/coil.ts";
-import { installCrds } from "./crds.ts";
 import { BlockGranter } from "./coild_granter.ts";
 
 const MAIN = new URL("../../main.ts", import.meta.url).pathname;
-const BASE = new URL("../../deploy/base", import.meta.url).pathname;
 const POLICIES = new URL("../../deploy/policies", import.meta.url).pathname;
 
 /** Where a pod finds its service account. */
@@ -263,7 +262,7 @@ export interface SpawnOptions {
   readonly ownPod?: boolean;
 }
 
-/** A control plane with Coil's resources and nodes. */
+/** A control plane with Coil's resources and rights, and nodes. */
 export class CoildLab implements AsyncDisposable {
   readonly plane: ControlPlane;
   readonly nodes: readonly LabNode[];
@@ -279,11 +278,9 @@ export class CoildLab implements AsyncDisposable {
   }
 
   static async start(options: CoildLabOptions): Promise<CoildLab> {
-    const plane = await ControlPlane.start(options);
+    const plane = await startCoilPlane(options);
     await using undo = new AsyncDisposableStack();
     undo.use(plane);
-    await installCrds(plane);
-    await plane.kubectl("apply", "-k", BASE);
     const nodes: LabNode[] = [];
     for (let n = 1; n <= (options.nodes ?? 1); n++) {
       nodes.push(await plane.addNode(n));

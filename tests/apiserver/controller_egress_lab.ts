@@ -8,20 +8,24 @@ import type {
   V1PodDisruptionBudget,
   V1Service,
 } from "../../lib/kube/mod.ts";
-import { ControlPlane, eventually, type LabProcess } from "../lab/mod.ts";
+import {
+  type ControlPlane,
+  eventually,
+  type LabProcess,
+  startCoilPlane,
+} from "../lab/mod.ts";
 import { coilCommand } from "./coild_lab.ts";
 import {
   controllerWith,
   type EventObject,
   type RunningController,
 } from "./controller_testing.ts";
-import { COIL_API, installCrds } from "./crds.ts";
+import { COIL_API } from "./crds.ts";
 import { patchStatus } from "./patch_status.ts";
 
 // Loaded when memory is first given back; within a test that would count as a leak.
 openLibc();
 
-const BASE = new URL("../../deploy/base", import.meta.url).pathname;
 const MERGE = { contentType: "application/merge-patch+json" };
 
 /** User that the controller runs as. */
@@ -54,18 +58,16 @@ export class EgressLab implements AsyncDisposable {
     options: { readonly controllerManager?: boolean } = {},
   ): Promise<EgressLab> {
     const audit = "metadata" as const;
-    const plane = await ControlPlane.start({ name, audit, ...options });
+    const plane = await startCoilPlane({ name, audit, ...options });
     await using undo = new AsyncDisposableStack();
     undo.use(plane);
-    await installCrds(plane);
-    await plane.kubectl("apply", "-k", BASE);
     const token = await plane.serviceAccountToken({
       namespace: "kube-system",
       name: "coil-controller",
     });
     const lab = new EgressLab(plane, await plane.kubeconfigFor({ token }));
     for (const namespace of namespaces) {
-      await plane.kubectl("create", "namespace", namespace);
+      await plane.createNamespace(namespace);
     }
     undo.move();
     return lab;

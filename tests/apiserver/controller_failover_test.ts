@@ -12,8 +12,6 @@ import { coilCommand } from "./coild_lab.ts";
 import { ControllerLab } from "./controller_testing.ts";
 import { reportMs } from "./egress_gateway_lab.ts";
 
-const BASE = new URL("../../deploy/base", import.meta.url).pathname;
-
 /** What a controller has in its caches. */
 const CACHED = [
   ...["addresspools", "addressblocks", "blockrequests", "nodes"],
@@ -102,7 +100,6 @@ Deno.test("coil-controller spares the API server: few writes of numbers, and a s
   await using lab = await ControllerLab.start("ctlfailover", ["node1"], {
     audit: "metadata",
   });
-  await lab.plane.kubectl("apply", "-k", BASE);
   await lab.createPool("v4", {
     blockSizeBits: 0,
     subnets: [{ ipv4: "10.4.0.0/24" }],

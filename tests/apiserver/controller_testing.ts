@@ -12,11 +12,12 @@ import {
 } from "../../roles/coil_controller/mod.ts";
 import {
   type AuditPolicy,
-  ControlPlane,
+  type ControlPlane,
   eventually,
   sleep,
+  startCoilPlane,
 } from "../lab/mod.ts";
-import { COIL_API, installCrds } from "./crds.ts";
+import { COIL_API } from "./crds.ts";
 
 // The controller loads the C library when it first gives memory back; within a test that would count as a leak.
 openLibc();
@@ -63,7 +64,7 @@ export function controllerWith(
   };
 }
 
-/** A control plane with Coil's resources, for tests of the controller. */
+/** A control plane with Coil's resources and rights, for tests of the controller. */
 export class ControllerLab implements AsyncDisposable {
   readonly plane: ControlPlane;
 
@@ -77,10 +78,9 @@ export class ControllerLab implements AsyncDisposable {
     nodes: readonly string[],
     options: { readonly audit?: AuditPolicy } = {},
   ): Promise<ControllerLab> {
-    const plane = await ControlPlane.start({ name, ...options });
+    const plane = await startCoilPlane({ name, ...options });
     await using undo = new AsyncDisposableStack();
     undo.use(plane);
-    await installCrds(plane);
     const lab = new ControllerLab(plane);
     for (const node of nodes) await lab.createNode(node);
     undo.move();

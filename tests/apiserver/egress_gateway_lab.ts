@@ -19,18 +19,16 @@ import {
   parseEgressFlags,
   runGateway,
 } from "../../roles/coil_egress/mod.ts";
-import { ControlPlane, eventually } from "../lab/mod.ts";
+import { type ControlPlane, eventually, startCoilPlane } from "../lab/mod.ts";
 import { isAllowed } from "./access.ts";
 import { untilInMemory } from "./api_memory.ts";
 import { ClientsController } from "./clients_controller.ts";
 import { ClientsKernel } from "./clients_kernel.ts";
-import { COIL_API, installCrds } from "./crds.ts";
+import { COIL_API } from "./crds.ts";
 import { patchPodStatus } from "./patch_status.ts";
 
 // The daemon loads the C library when it first gives memory back; within a test that would count as a leak.
 openLibc();
-
-const BASE = new URL("../../deploy/base", import.meta.url).pathname;
 
 /** Namespace of the Egress. */
 export const NAMESPACE = "nat";
@@ -144,11 +142,9 @@ export class EgressLab implements AsyncDisposable {
 
   /** Starts the control plane and makes what the controller would make: the Egress' account, with its rights. */
   static async start(name: string): Promise<EgressLab> {
-    const plane = await ControlPlane.start({ name, audit: "metadata" });
+    const plane = await startCoilPlane({ name, audit: "metadata" });
     await using undo = new AsyncDisposableStack();
     undo.use(plane);
-    await installCrds(plane);
-    await plane.kubectl("apply", "-k", BASE);
     const lab = await EgressLab.on(plane);
     undo.move();
     return lab;

@@ -1,7 +1,7 @@
 // Real tokens of pods on nodes, against deploy/policies on a real API server.
-import { ControlPlane, eventually } from "../lab/mod.ts";
+import { type ControlPlane, eventually, startCoilPlane } from "../lab/mod.ts";
 import { untilAllowed } from "./access.ts";
-import { COIL_API, installCrds } from "./crds.ts";
+import { COIL_API } from "./crds.ts";
 
 const DEPLOY = new URL("../../deploy/", import.meta.url).pathname;
 
@@ -47,11 +47,10 @@ export class PolicyLab implements AsyncDisposable {
 
   /** Starts it, with the rights of deploy/base and deploy/vpc, and the policies. */
   static async start(name: string): Promise<PolicyLab> {
-    const plane = await ControlPlane.start({ name });
+    const plane = await startCoilPlane({ name });
     await using undo = new AsyncDisposableStack();
     undo.use(plane);
-    await installCrds(plane);
-    for (const part of ["base", "vpc", "policies"]) {
+    for (const part of ["vpc", "policies"]) {
       await plane.kubectl("apply", "-k", `${DEPLOY}${part}`);
     }
     const lab = undo.use(new PolicyLab(plane));

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
-import { ControlPlane, eventually } from "../lab/mod.ts";
+import { type ControlPlane, eventually, startCoilPlane } from "../lab/mod.ts";
 import { isAllowed } from "./access.ts";
-import { installCrds } from "./crds.ts";
 
 const DEPLOY = new URL("../../deploy/", import.meta.url).pathname;
 
@@ -196,9 +195,7 @@ async function checkRights(
 }
 
 Deno.test("deploy/base gives each daemon the rights it needs and no more, and deploy/vpc those of VPCNodes", async (t) => {
-  await using plane = await ControlPlane.start({ name: "rbac" });
-  await installCrds(plane);
-  await plane.kubectl("apply", "-k", `${DEPLOY}base`);
+  await using plane = await startCoilPlane({ name: "rbac" });
   await checkRights(t, plane, RIGHTS);
   await plane.kubectl("apply", "-k", `${DEPLOY}vpc`);
   await checkRights(t, plane, RIGHTS_OF_VPC);

@@ -99,6 +99,15 @@ export class AdminAccess {
     return await this.kubectlStdin(args, undefined);
   }
 
+  /** Creates a namespace. */
+  async createNamespace(name: string): Promise<void> {
+    await this.apply({
+      apiVersion: "v1",
+      kind: "Namespace",
+      metadata: { name },
+    });
+  }
+
   /** Creates or updates the objects as kubectl apply does. */
   async apply(...objects: readonly unknown[]): Promise<void> {
     const left: unknown[] = [];
