@@ -2,10 +2,9 @@
 import assert from "node:assert/strict";
 import { createServer, type Server } from "node:https";
 import { coil } from "../../roles/cli/testing.ts";
-import { ControlPlane } from "../lab/mod.ts";
+import { type ControlPlane, startCoilPlane } from "../lab/mod.ts";
 import { kubeconfigText } from "../lab/kubeconfig.ts";
 import { issueCertificate, sharedPki } from "../lab/pki.ts";
-import { installCrds } from "./crds.ts";
 import { populate } from "./ipam_books.ts";
 
 const COMMANDS = [
@@ -92,8 +91,7 @@ class Passage implements AsyncDisposable {
 Deno.test(
   "an API server that goes away amid a command is an error, whichever answer it is, and nothing is said to be well",
   async (t) => {
-    await using plane = await ControlPlane.start({ name: "clicut" });
-    await installCrds(plane);
+    await using plane = await startCoilPlane({ name: "clicut" });
     await populate(plane);
     await using passage = await Passage.open(plane);
     const kubeconfig = `${plane.runDir}/passage.kubeconfig`;

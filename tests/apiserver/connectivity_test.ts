@@ -6,20 +6,18 @@ import type { JsonObject } from "../../lib/json/mod.ts";
 import { KubeClient } from "../../lib/kube/mod.ts";
 import { readSite } from "../../roles/cli/connectivity/site.ts";
 import { coil } from "../../roles/cli/testing.ts";
-import { ControlPlane, eventually } from "../lab/mod.ts";
+import { eventually, startCoilPlane } from "../lab/mod.ts";
 import { coilCommand } from "./coild_lab.ts";
 import { PodReporter } from "./connectivity_kubelet.ts";
-import { installCrds } from "./crds.ts";
 
 const NAMESPACE = "coil-connectivity-test";
 const PATH = `/api/v1/namespaces/${NAMESPACE}`;
 
 Deno.test("coil connectivity test cleans up after itself, and touches nothing of others", async (t) => {
-  await using plane = await ControlPlane.start({
+  await using plane = await startCoilPlane({
     name: "connectivity",
     controllerManager: true,
   });
-  await installCrds(plane);
   await using kubelet = new PodReporter(plane, ["node1", "node2"]);
   await kubelet.register();
   await using stack = new AsyncDisposableStack();
@@ -85,7 +83,7 @@ Deno.test("coil connectivity test cleans up after itself, and touches nothing of
   });
 
   await t.step("a namespace of others is refused, and left alone", async () => {
-    await plane.kubectl("create", "namespace", NAMESPACE);
+    await plane.createNamespace(NAMESPACE);
     const { code, err } = await ended(start());
     assert.equal(code, 1);
     assert.match(
@@ -107,7 +105,7 @@ Deno.test("coil connectivity test cleans up after itself, and touches nothing of
         missing.err,
         /Cannot test Egress "nat\/out": it does not exist/,
       );
-      await plane.kubectl("create", "namespace", "nat");
+      await plane.createNamespace("nat");
       await plane.apply({
         apiVersion: "coil.cybozu.com/v2",
         kind: "Egress",

@@ -6,11 +6,10 @@ import type {
 } from "../../lib/api/mod.ts";
 import type { V1Lease } from "../../lib/kube/mod.ts";
 import { COORDINATOR_LEASE } from "../../lib/names/mod.ts";
-import { ControlPlane, eventually } from "../lab/mod.ts";
+import { type ControlPlane, eventually, startCoilPlane } from "../lab/mod.ts";
 import { kubeconfigText } from "../lab/kubeconfig.ts";
 import { usedRights } from "../lab/rights_log.ts";
 import { compareRights, grantedTo } from "../runner/rights.ts";
-import { installCrds } from "./crds.ts";
 import {
   ControllerLab,
   controllerWith,
@@ -22,7 +21,6 @@ import {
   spiderCoordinator,
 } from "./coordinator_lab.ts";
 
-const BASE = new URL("../../deploy/base", import.meta.url).pathname;
 const COORDINATOR =
   new URL("../../deploy/coordinator", import.meta.url).pathname;
 const MERGE = { contentType: "application/merge-patch+json" };
@@ -169,13 +167,11 @@ function calicoPool(name: string, spec: JsonObject): unknown {
 }
 
 Deno.test("coil-controller fills the status of SpiderCoordinator", async (t) => {
-  await using plane = await ControlPlane.start({
+  await using plane = await startCoilPlane({
     name: "ctrlspider",
     audit: "metadata",
   });
   const stage = new Stage(plane);
-  await installCrds(plane);
-  await plane.kubectl("apply", "-k", BASE);
   const controller = await stage.controller();
   const services = await serviceCidrsOf(plane);
 

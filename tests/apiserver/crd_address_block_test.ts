@@ -8,8 +8,8 @@ import {
   newBlockRequest,
   poolOf,
 } from "../../lib/api/mod.ts";
-import { ControlPlane } from "../lab/mod.ts";
-import { COIL_API, columnsOf, installCrds, refusals } from "./crds.ts";
+import { startCoilPlane } from "../lab/mod.ts";
+import { COIL_API, columnsOf, refusals } from "./crds.ts";
 
 const BLOCKS = "/addressblocks";
 const REQUESTS = "/blockrequests";
@@ -17,8 +17,7 @@ const REQUESTS = "/blockrequests";
 const FIXED = "unchangeable: the index and the addresses of a block are fixed";
 
 Deno.test("AddressBlocks and BlockRequests", async (t) => {
-  await using plane = await ControlPlane.start({ name: "crdblock" });
-  await installCrds(plane);
+  await using plane = await startCoilPlane({ name: "crdblock" });
   await plane.apply({
     apiVersion: "coil.cybozu.com/v2",
     kind: "AddressPool",

@@ -4,7 +4,7 @@ import {
   parseSubnet,
   type SubnetSpec,
 } from "../../lib/api/mod.ts";
-import { ControlPlane, eventually } from "../lab/mod.ts";
+import { ControlPlane, eventually, startCoilPlane } from "../lab/mod.ts";
 import { assertRefused, columnsOf, installCrds, refusals } from "./crds.ts";
 
 const PATH = "/addresspools";
@@ -313,8 +313,7 @@ function parses({ bits = 5, subnets = [], reserved }: Case): boolean {
 }
 
 Deno.test("the API server refuses what an AddressPool must not be", async (t) => {
-  await using plane = await ControlPlane.start({ name: "crdpool" });
-  await installCrds(plane);
+  await using plane = await startCoilPlane({ name: "crdpool" });
   const post = (name: string, spec: object) =>
     refusals(plane, { method: "POST", path: PATH, body: pool(name, spec) });
   const patch = (name: string, body: unknown) =>

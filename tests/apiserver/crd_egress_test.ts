@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
-import { ControlPlane } from "../lab/mod.ts";
-import { assertRefused, columnsOf, installCrds, refusals } from "./crds.ts";
+import { startCoilPlane } from "../lab/mod.ts";
+import { assertRefused, columnsOf, refusals } from "./crds.ts";
 
 const PATH = "/namespaces/default/egresses";
 
@@ -268,8 +268,7 @@ function egress(name: string, spec: object): object {
 }
 
 Deno.test("the API server refuses what an Egress must not be", async (t) => {
-  await using plane = await ControlPlane.start({ name: "crdegress" });
-  await installCrds(plane);
+  await using plane = await startCoilPlane({ name: "crdegress" });
   const post = (name: string, spec: object) =>
     refusals(plane, { method: "POST", path: PATH, body: egress(name, spec) });
   const specOf = async (name: string): Promise<unknown> => {

@@ -4,8 +4,8 @@ import {
   type VpcNode,
   type VpcNodeStatus,
 } from "../../lib/api/mod.ts";
-import { ControlPlane } from "../lab/mod.ts";
-import { assertRefused, COIL_API, installCrds, refusals } from "./crds.ts";
+import { startCoilPlane } from "../lab/mod.ts";
+import { assertRefused, COIL_API, refusals } from "./crds.ts";
 
 const NODES = "/vpcnodes";
 const COUNTS = { used: 2, cooling: 1, free: 13 };
@@ -37,8 +37,7 @@ const STATUS: VpcNodeStatus = {
 };
 
 Deno.test("VPCNodes", async (t) => {
-  await using plane = await ControlPlane.start({ name: "crdvpc" });
-  await installCrds(plane);
+  await using plane = await startCoilPlane({ name: "crdvpc" });
   const body = newVpcNode({ name: "node1", uid: "uid-of-node1" });
   const path = `${NODES}/node1`;
   const write = (status: object) =>

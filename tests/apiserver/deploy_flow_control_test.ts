@@ -1,8 +1,7 @@
 // API Priority and Fairness on a real API server: whose requests have which
 // share of it, and that a flood of one leaves the others theirs.
 import assert from "node:assert/strict";
-import { ControlPlane, eventually } from "../lab/mod.ts";
-import { installCrds } from "./crds.ts";
+import { type ControlPlane, eventually, startCoilPlane } from "../lab/mod.ts";
 
 const DEPLOY = new URL("../../deploy/", import.meta.url).pathname;
 const FLOW_CONTROL = "/apis/flowcontrol.apiserver.k8s.io/v1";
@@ -49,11 +48,8 @@ class Cluster implements AsyncDisposable {
   }
 
   static async start(): Promise<Cluster> {
-    const plane = await ControlPlane.start({ name: "flows" });
-    await installCrds(plane);
-    for (const part of ["base", "policies"]) {
-      await plane.kubectl("apply", "-k", `${DEPLOY}${part}`);
-    }
+    const plane = await startCoilPlane({ name: "flows" });
+    await plane.kubectl("apply", "-k", `${DEPLOY}policies`);
     await plane.kubectl(
       ...["-n", "kube-system", "create", "serviceaccount", "bystander"],
     );

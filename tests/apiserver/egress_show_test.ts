@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { coil, type Output } from "../../roles/cli/testing.ts";
 import { testedSessions } from "../arch/pages.ts";
-import { ControlPlane } from "../lab/mod.ts";
-import { installCrds } from "./crds.ts";
+import { startCoilPlane } from "../lab/mod.ts";
 import { addEgress, type GatewayPod } from "./egresses.ts";
 import { patchStatus } from "./patch_status.ts";
 import { addViewer } from "./viewer.ts";
@@ -27,9 +26,8 @@ function client(name: string, address: string): object {
 }
 
 Deno.test("coil egress show tells clients, gateways and sources", async (t) => {
-  await using plane = await ControlPlane.start({ name: "egressshow" });
-  await installCrds(plane);
-  await plane.kubectl("create", "namespace", "nat");
+  await using plane = await startCoilPlane({ name: "egressshow" });
+  await plane.createNamespace("nat");
   const since = new Date();
   const now = new Date(since.getTime() + 3_600_000);
   const web = client("web-1", "10.2.0.9");

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { coil, type Output } from "../../roles/cli/testing.ts";
 import { testedSessions } from "../arch/pages.ts";
-import { ControlPlane } from "../lab/mod.ts";
+import { type ControlPlane, startCoilPlane } from "../lab/mod.ts";
 import { untilAllowed } from "./access.ts";
-import { installCrds } from "./crds.ts";
 import { addPod, populate } from "./ipam_books.ts";
 
 /** An Egress with its Service, and one gateway. */
@@ -45,10 +44,9 @@ async function addEgress(
 }
 
 Deno.test("coil explain says who has an address and how a pod's packets leave", async (t) => {
-  await using plane = await ControlPlane.start({ name: "explain" });
-  await installCrds(plane);
+  await using plane = await startCoilPlane({ name: "explain" });
   await populate(plane);
-  await plane.kubectl("create", "namespace", "nat");
+  await plane.createNamespace("nat");
   await addEgress(plane, "internet", "10.96.0.77");
   const annotation = "egress.coil.cybozu.com/nat=internet";
   await plane.kubectl("-n", "apps", "annotate", "pod/web-1", annotation);

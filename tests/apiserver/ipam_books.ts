@@ -60,7 +60,7 @@ export async function addPod(
 
 /** Two pools, two nodes, three blocks; pods where they belong, and one each in no block and in another node's. */
 export async function populate(plane: ControlPlane): Promise<void> {
-  await plane.kubectl("create", "namespace", "apps");
+  await plane.createNamespace("apps");
   for (const name of ["node1", "node2"]) {
     await plane.apply({ apiVersion: "v1", kind: "Node", metadata: { name } });
   }

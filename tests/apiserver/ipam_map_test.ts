@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { coil } from "../../roles/cli/testing.ts";
 import { vpcNode } from "../../lib/ipam/audit/testing.ts";
 import { testedSessions } from "../arch/pages.ts";
-import { awaitedLater, ControlPlane, eventually } from "../lab/mod.ts";
+import { awaitedLater, eventually, startCoilPlane } from "../lab/mod.ts";
 import { coilCommand } from "./coild_lab.ts";
-import { COIL_API, installCrds } from "./crds.ts";
+import { COIL_API } from "./crds.ts";
 import { addPod, populate } from "./ipam_books.ts";
 import { patchStatus } from "./patch_status.ts";
 
@@ -22,11 +22,10 @@ async function onTerminal(
 }
 
 Deno.test("coil ipam map draws a pool", async (t) => {
-  await using plane = await ControlPlane.start({ name: "ipammap" });
+  await using plane = await startCoilPlane({ name: "ipammap" });
   const config = `--kubeconfig=${plane.kubeconfig}`;
   const map = (...args: readonly string[]) =>
     coil(["ipam", "map", ...args, config]);
-  await installCrds(plane);
   await populate(plane);
   const [session] = await testedSessions(
     "docs/roles/coil.md",

@@ -11,10 +11,14 @@ import {
 } from "../../lib/cnirpc/inspection/mod.ts";
 import { coil, type Output } from "../../roles/cli/testing.ts";
 import { testedSessions } from "../arch/pages.ts";
-import { awaitedLater, ControlPlane, eventually } from "../lab/mod.ts";
+import {
+  awaitedLater,
+  type ControlPlane,
+  eventually,
+  startCoilPlane,
+} from "../lab/mod.ts";
 import { untilAllowed } from "./access.ts";
 import { CoildLab, inPod, type Sandbox } from "./coild_lab.ts";
-import { installCrds } from "./crds.ts";
 import { addPod, block, pool } from "./ipam_books.ts";
 import { addReportedPod, patchStatus } from "./patch_status.ts";
 
@@ -97,8 +101,7 @@ async function eventsOf(plane: ControlPlane): Promise<string[]> {
 }
 
 Deno.test("coil ipam check --repair mends objects only with proof", async (t) => {
-  await using plane = await ControlPlane.start({ name: "repairobjects" });
-  await installCrds(plane);
+  await using plane = await startCoilPlane({ name: "repairobjects" });
   const node = (name: string) => ({
     apiVersion: "v1",
     kind: "Node",

@@ -46,6 +46,8 @@ async function breakBooks(plane: ControlPlane): Promise<void> {
   );
 }
 
+const BASE = new URL("../../deploy/base", import.meta.url).pathname;
+
 /** Of a request that the controller has refused. */
 const FAILED = {
   type: "Failed",
@@ -302,6 +304,7 @@ Deno.test("coil ipam show tells from the API server alone who holds what", async
   );
 
   await t.step("a viewer and coil-controller may read all of it", async () => {
+    await plane.kubectl("apply", "-k", BASE);
     const viewer = await addViewer(plane, [
       "coilv2-addresspool-viewer-role",
       "coilv2-addressblock-viewer-role",

@@ -3,8 +3,7 @@
 import assert from "node:assert/strict";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { coil } from "../../roles/cli/testing.ts";
-import { ControlPlane, eventually, run } from "../lab/mod.ts";
-import { installCrds } from "./crds.ts";
+import { eventually, run, startCoilPlane } from "../lab/mod.ts";
 import { populate } from "./ipam_books.ts";
 
 /** A directory with kubectl, and the executable by the names that kubectl looks for. */
@@ -19,8 +18,7 @@ async function pluginDirectory(programs: string): Promise<string> {
 }
 
 Deno.test("the executable is a plugin of kubectl, and works with coil-controller's rights", async (t) => {
-  await using plane = await ControlPlane.start({ name: "kubectlcoil" });
-  await installCrds(plane);
+  await using plane = await startCoilPlane({ name: "kubectlcoil" });
   await populate(plane);
   await using stack = new AsyncDisposableStack();
   const directory = await pluginDirectory(plane.programs);
@@ -78,7 +76,7 @@ Deno.test("the executable is a plugin of kubectl, and works with coil-controller
     },
   );
 
-  await plane.kubectl("create", "namespace", "nat");
+  await plane.createNamespace("nat");
   await plane.apply({
     apiVersion: "coil.cybozu.com/v2",
     kind: "Egress",
@@ -88,8 +86,6 @@ Deno.test("the executable is a plugin of kubectl, and works with coil-controller
       template: { spec: { containers: [{ name: "egress" }] } },
     },
   });
-  const base = new URL("../../deploy/base", import.meta.url).pathname;
-  await plane.kubectl("apply", "-k", base);
   const token = await plane.serviceAccountToken({
     namespace: "kube-system",
     name: "coil-controller",

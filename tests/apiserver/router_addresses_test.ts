@@ -2,25 +2,22 @@
 // Nodes, whose heartbeats would be most of what it gets in a large cluster.
 import assert from "node:assert/strict";
 import type { AddressBlock } from "../../lib/api/mod.ts";
-import { ControlPlane, eventually } from "../lab/mod.ts";
+import { eventually, startCoilPlane } from "../lab/mod.ts";
 import { untilInMemory } from "./api_memory.ts";
 import { collectionsOf } from "./audited.ts";
 import { ControllerLab } from "./controller_testing.ts";
-import { COIL_API, installCrds } from "./crds.ts";
+import { COIL_API } from "./crds.ts";
 
 const MAIN = new URL("./router_main.ts", import.meta.url).pathname;
-const BASE = new URL("../../deploy/base", import.meta.url).pathname;
 /** All that it lists or watches. */
 const BLOCKS = `watch ${COIL_API}/addressblocks`;
 const ANNOTATION = "coil.cybozu.com/node-addresses";
 
 Deno.test("blocks say the addresses of their nodes, and coil-router watches no Nodes", async (t) => {
-  await using plane = await ControlPlane.start({
+  await using plane = await startCoilPlane({
     name: "routeraddr",
     audit: "metadata",
   });
-  await installCrds(plane);
-  await plane.kubectl("apply", "-k", BASE);
   await using nodes = new AsyncDisposableStack();
   const node = nodes.use(await plane.addNode(1));
   const node2 = nodes.use(await plane.addNode(2));

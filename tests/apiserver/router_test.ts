@@ -1,15 +1,14 @@
 import assert from "node:assert/strict";
 import {
-  ControlPlane,
+  type ControlPlane,
   eventually,
   type LabNode,
   type LabProcess,
+  startCoilPlane,
 } from "../lab/mod.ts";
-import { installCrds } from "./crds.ts";
 import { patchStatus } from "./patch_status.ts";
 
 const MAIN = new URL("./router_main.ts", import.meta.url).pathname;
-const BASE = new URL("../../deploy/base", import.meta.url).pathname;
 
 /** Neither in a lab's subnet nor reachable. */
 const OFF_LINK = "192.0.2.1";
@@ -102,9 +101,7 @@ async function startRouter({ plane, node }: Rig): Promise<LabProcess> {
 }
 
 Deno.test("coil-router keeps direct routes to the blocks of all other nodes", async (t) => {
-  await using plane = await ControlPlane.start({ name: "router" });
-  await installCrds(plane);
-  await plane.kubectl("apply", "-k", BASE);
+  await using plane = await startCoilPlane({ name: "router" });
   const [node, node2, node3] = await Promise.all(
     [1, 2, 3].map((number) => plane.addNode(number)),
   );

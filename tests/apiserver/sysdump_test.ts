@@ -70,7 +70,7 @@ Deno.test("coil sysdump writes what can be had into one archive, and says what i
   await lab.createPool("acme-pool", [
     { ipv4: "10.100.0.0/24", ipv6: "fd02::100:0/120" },
   ]);
-  await plane.kubectl("create", "namespace", "shop");
+  await plane.createNamespace("shop");
   const annotation = "coil.cybozu.com/pool=acme-pool";
   await plane.kubectl("annotate", "namespace", "shop", annotation);
   await plane.kubectl(

@@ -48,7 +48,7 @@ const WORDS = ["web", "api", "cache", "queue", "search"];
 /** Pools, blocks and pods as clusters have them, an Egress; a node without coild, a pool without blocks and a doubled address. */
 export async function populateUi(plane: ControlPlane): Promise<void> {
   for (const name of ["shop", "nat"]) {
-    await plane.kubectl("create", "namespace", name);
+    await plane.createNamespace(name);
   }
   await addParts(plane, NODES);
   await addPart(plane, {

@@ -2,10 +2,9 @@ import assert from "node:assert/strict";
 import { coil } from "../../roles/cli/testing.ts";
 import { testedSessions } from "../arch/pages.ts";
 import { Browser, type Page } from "../lab/browser/mod.ts";
-import { ControlPlane, eventually } from "../lab/mod.ts";
+import { eventually, startCoilPlane } from "../lab/mod.ts";
 import { TextLineStream } from "../lab/lines.ts";
 import { coilCommand } from "./coild_lab.ts";
-import { installCrds } from "./crds.ts";
 import { addPod } from "./ipam_books.ts";
 import { patchStatus } from "./patch_status.ts";
 import { populateUi, setPool, startUi } from "./ui_lab.ts";
@@ -58,8 +57,7 @@ const VIEW = { width: 1200, height: 560 };
 const DETAILS = 'document.querySelector(".details").innerText';
 
 Deno.test("coil ui shows a cluster in a browser", async (t) => {
-  await using plane = await ControlPlane.start({ name: "ui" });
-  await installCrds(plane);
+  await using plane = await startCoilPlane({ name: "ui" });
   await populateUi(plane);
   await using browser = await Browser.start({ hosts: ["evil.example"] });
   await using ui = await startUi(plane.kubeconfig);

@@ -1,14 +1,11 @@
 import type { ControlPlane } from "../lab/mod.ts";
 import { untilAllowed } from "./access.ts";
 
-const BASE = new URL("../../deploy/base", import.meta.url).pathname;
-
-/** Applies Coil's manifests, and returns the kubeconfig of a user who has these ClusterRoles of them and may list pods. */
+/** Returns the kubeconfig of a user who has these ClusterRoles of `deploy/base`, which is there, and may list pods. */
 export async function addViewer(
   plane: ControlPlane,
   roles: readonly string[],
 ): Promise<string> {
-  await plane.kubectl("apply", "-k", BASE);
   const role = ["create", "clusterrole", "pod-viewer"];
   await plane.kubectl(...role, "--verb=list", "--resource=pods");
   for (const name of [...roles, "pod-viewer"]) {

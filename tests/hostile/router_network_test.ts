@@ -1,10 +1,8 @@
 // Another program removes coil-router's routes from a node.
 import assert from "node:assert/strict";
-import { installCrds } from "../apiserver/crds.ts";
-import { assertSoon, ControlPlane, eventually } from "../lab/mod.ts";
+import { assertSoon, eventually, startCoilPlane } from "../lab/mod.ts";
 
 const HEARING = new URL("./hearing_main.ts", import.meta.url).pathname;
-const BASE = new URL("../../deploy/base", import.meta.url).pathname;
 
 /** Until the routes are back, and counted. */
 const MAX_BACK_MS = 10_000;
@@ -12,9 +10,7 @@ const MAX_BACK_MS = 10_000;
 const LINK_DOWN = "their link is set down and up";
 
 Deno.test("a node's direct routes survive another program that changes its network", async (t) => {
-  await using plane = await ControlPlane.start({ name: "hostrouter" });
-  await installCrds(plane);
-  await plane.kubectl("apply", "-k", BASE);
+  await using plane = await startCoilPlane({ name: "hostrouter" });
   const node = await plane.addNode(1);
   await using _node = node;
   const other = await plane.addNode(2);
