@@ -40,12 +40,10 @@ export {
   type KnownChoices,
   listChoices,
 } from "./client/apply.ts";
-export { gatewayMark, type MarkedGateway } from "./plan/choice.ts";
+export { gatewayMark } from "./plan/choice.ts";
 export {
   endConnections,
   type EndedConnections,
-  type OrphanMark,
-  orphanMarks,
 } from "./client/end_connections.ts";
 export {
   type GatewayGroup,

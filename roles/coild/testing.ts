@@ -10,9 +10,7 @@ import type {
   ClientPlan,
   EndedConnections,
   KnownChoices,
-  MarkedGateway,
   OpenProbeSocket,
-  OrphanMark,
 } from "../../lib/egress/mod.ts";
 import { Address, Prefix } from "../../lib/inet/mod.ts";
 import {
@@ -109,16 +107,12 @@ class FakePlane implements EgressPlane {
   }
 
   endConnections(
-    gateways: readonly MarkedGateway[],
+    gateways: readonly Address[],
   ): Promise<EndedConnections> {
     const { endFailure } = this;
     if (endFailure !== undefined) return Promise.reject(endFailure);
     this.done.push(`end ${gateways.join()}`);
     return Promise.resolve({ aborted: 1, forgotten: 2 });
-  }
-
-  orphans(): Promise<readonly OrphanMark[]> {
-    return Promise.resolve([]);
   }
 
   choices(): Promise<KnownChoices> {

@@ -8,7 +8,6 @@ import type {
   ClientPlan,
   EndedConnections,
   KnownChoices,
-  OrphanMark,
 } from "../../lib/egress/mod.ts";
 import { sleep } from "../../lib/async/mod.ts";
 import { Address, type Family, Prefix } from "../../lib/inet/mod.ts";
@@ -87,10 +86,6 @@ class RecordingPlane implements EgressPlane {
 
   endConnections(): Promise<EndedConnections> {
     return Promise.resolve({ aborted: 0, forgotten: 0 });
-  }
-
-  orphans(): Promise<readonly OrphanMark[]> {
-    return Promise.resolve([]);
   }
 
   async choices(

@@ -518,16 +518,6 @@ export const WIRING: readonly WiringMutant[] = [
     },
   },
   {
-    name: "a start forgets the connections that were to be ended",
-    file: "roles/coild/egress/updates.ts",
-    from: "...before.orphans, ",
-    to: "",
-    test: {
-      file: "roles/coild/egress/setup_test.ts",
-      filter: "after a start that came before they could be",
-    },
-  },
-  {
     name: "blocks of a paused pool return at the same time",
     file: "lib/ipam/blocks/decide.ts",
     from: "return Math.max(emptySince, since) + spreadMs * jitter;",

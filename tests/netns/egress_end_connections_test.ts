@@ -1,11 +1,7 @@
 import assert from "node:assert/strict";
 import { listFlows } from "../lab/flows.ts";
 import { startTimer } from "../../lib/async/mod.ts";
-import {
-  endConnections,
-  gatewayMark,
-  orphanMarks,
-} from "../../lib/egress/mod.ts";
+import { endConnections, gatewayMark } from "../../lib/egress/mod.ts";
 import { Address } from "../../lib/inet/mod.ts";
 import { inNetns, Netns, openDatagramSocket } from "../../lib/linux/mod.ts";
 import { ConntrackSocket, TcpSockets } from "../../lib/netlink/mod.ts";
@@ -137,44 +133,6 @@ netnsTest(
     assert.ok(listener);
     using later = await Connection.open(netns, listener, "127.0.0.1");
     assert.equal(await later.answered(), "read 1");
-  },
-);
-
-netnsTest(
-  "orphanMarks() has the marks of connections through gateways that are not known, by which they are ended",
-  async () => {
-    await using temp = await tempNetns("orphans");
-    using netns = Netns.open(temp.path);
-    await markConnections(temp);
-    using stack = new DisposableStack();
-    const opened: [Through, Connection][] = [];
-    for (const through of ["lost", "other", "none"] as const) {
-      const listener = stack.use(
-        inNetns(
-          netns,
-          () => Deno.listen({ hostname: "::", port: PORTS[through] }),
-        ),
-      );
-      for (const hostname of ["127.0.0.1", "::1", "127.0.0.1"]) {
-        const open = await Connection.open(netns, listener, hostname);
-        opened.push([through, stack.use(open)]);
-      }
-    }
-    const mark = gatewayMark(LOST);
-    assert.deepEqual(await orphanMarks([OTHER, LOST], { netns }), []);
-    const orphans = await orphanMarks([OTHER], { netns });
-    assert.deepEqual(
-      orphans.toSorted((a, b) => a.family < b.family ? -1 : 1),
-      [{ mark, family: "ipv4" }, { mark, family: "ipv6" }],
-    );
-    const ended = await endConnections([mark], { netns });
-    assert.deepEqual(ended, { aborted: 3, forgotten: 3 });
-    for (const [through, connection] of opened) {
-      const seen = await connection.answered();
-      if (through === "lost") assert.match(seen, ABORTED);
-      else assert.equal(seen, "read 1", through);
-    }
-    assert.deepEqual(await orphanMarks([OTHER], { netns }), []);
   },
 );
 

@@ -1,6 +1,5 @@
 import { startTimer } from "../../async/mod.ts";
-import type { Address, Family } from "../../inet/mod.ts";
-import { EGRESS_GATEWAY_MARK_BIT } from "../../names/mod.ts";
+import type { Address } from "../../inet/mod.ts";
 import {
   CONNTRACK_STATUS,
   ConntrackSocket,
@@ -9,7 +8,7 @@ import {
   type TcpSocket,
   TcpSockets,
 } from "../../netlink/mod.ts";
-import { type MarkedGateway, markOf } from "../plan/choice.ts";
+import { gatewayMark } from "../plan/choice.ts";
 import type { ClientOptions } from "./apply.ts";
 
 /** IPPROTO_TCP. */
@@ -48,12 +47,13 @@ const NONE: EndedConnections = { aborted: 0, forgotten: 0 };
  * @throws {NetlinkError} when the kernel refuses
  */
 export async function endConnections(
-  gateways: readonly MarkedGateway[],
+  gateways: readonly Address[],
   { netns, signal }: ClientOptions,
 ): Promise<EndedConnections> {
-  const marks = new Set(gateways.map(markOf));
-  const isThrough = (found: Marked) =>
-    marks.has(found.mark) && isAnswered(found);
+  const marks = new Set(gateways.map(gatewayMark));
+  const isThrough = (
+    { mark, status }: { readonly mark: number; readonly status: number },
+  ) => marks.has(mark) && (status & CONNTRACK_STATUS.seenReply) !== 0;
   using sockets = TcpSockets.open({ netns });
   const open = await sockets.list();
   if (open?.length === 0) return NONE;
@@ -72,64 +72,6 @@ export async function endConnections(
     all = sum(all, await endSome(some, { sockets, conntrack, isThrough }));
   }
   return all;
-}
-
-/**
- * Marks of a pod's answered TCP connections through other gateways than these,
- * each once for a family: of gateways that its table no longer names. None
- * where the kernel lists no sockets, and so ends no connections.
- *
- * @throws {NetlinkError} when the kernel refuses
- */
-export async function orphanMarks(
-  gateways: readonly Address[],
-  { netns, signal }: ClientOptions,
-): Promise<OrphanMark[]> {
-  const known = new Set(gateways.map(markOf));
-  const isOrphan = (found: Marked) =>
-    (found.mark & EGRESS_GATEWAY_MARK_BIT) !== 0 && !known.has(found.mark) &&
-    isAnswered(found);
-  using sockets = TcpSockets.open({ netns });
-  const open = await sockets.list() ?? [];
-  using conntrack = ConntrackSocket.open({ netns });
-  const orphans = new Map<string, OrphanMark>();
-  for (let at = 0; at < open.length; at += AT_ONCE) {
-    signal?.throwIfAborted();
-    const tracked = await trackedOf(open.slice(at, at + AT_ONCE), conntrack);
-    for (const { mark, source: { family } } of tracked.filter(isOrphan)) {
-      orphans.set(`${mark} ${family}`, { mark, family });
-    }
-  }
-  return [...orphans.values()];
-}
-
-/** A mark of connections whose gateway is not known. */
-export interface OrphanMark {
-  readonly mark: number;
-  /** That of the connections, and so of the gateway's address. */
-  readonly family: Family;
-}
-
-type Marked = Pick<FoundConnection, "mark" | "status">;
-
-function isAnswered({ status }: Marked): boolean {
-  return (status & CONNTRACK_STATUS.seenReply) !== 0;
-}
-
-/** The connections of sockets, as far as the kernel tracks them. */
-function trackedOf(
-  open: readonly TcpSocket[],
-  conntrack: ConntrackSocket,
-): Promise<FoundConnection[]> {
-  return conntrack.find(
-    open.map((socket) => ({
-      protocol: TCP,
-      source: socket.source,
-      sourcePort: socket.sourcePort,
-      destination: socket.destination,
-      destinationPort: socket.destinationPort,
-    })),
-  );
 }
 
 /** What was done first, and then. */
@@ -151,10 +93,19 @@ async function endSome(
   { sockets, conntrack, isThrough }: {
     readonly sockets: TcpSockets;
     readonly conntrack: ConntrackSocket;
-    readonly isThrough: (found: Marked) => boolean;
+    readonly isThrough: (found: FoundConnection) => boolean;
   },
 ): Promise<EndedConnections> {
-  const found = (await trackedOf(open, conntrack)).filter(isThrough);
+  const tracked = await conntrack.find(
+    open.map((socket) => ({
+      protocol: TCP,
+      source: socket.source,
+      sourcePort: socket.sourcePort,
+      destination: socket.destination,
+      destinationPort: socket.destinationPort,
+    })),
+  );
+  const found = tracked.filter(isThrough);
   if (found.length === 0) return NONE;
   const ends = new Set(found.map(endsText));
   // First, so that what TCP says to the other end still goes the old way.

@@ -46,14 +46,6 @@ export function gatewayMark(address: Address): number {
   return mark;
 }
 
-/** A gateway whose connections are meant: by their mark where its address is not known. */
-export type MarkedGateway = Address | number;
-
-/** The mark of its connections. */
-export function markOf(gateway: MarkedGateway): number {
-  return typeof gateway === "number" ? gateway : gatewayMark(gateway);
-}
-
 /** The gateways that a client chooses from; two Egresses may name one. */
 function gatewaysOf(choices: readonly GatewayChoice[]): Address[] {
   return distinct(choices.flatMap(({ all }) => all));

@@ -1,7 +1,6 @@
 import type {
   ClientGateway,
   EndedConnections,
-  MarkedGateway,
 } from "../../../lib/egress/mod.ts";
 import { type AttachmentKey, keyText } from "../../../lib/cni/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
@@ -25,7 +24,7 @@ const OWED_MS = 60_000;
 
 /** A gateway through which a pod may have connections that were to be ended. */
 interface Owed {
-  readonly gateway: MarkedGateway;
+  readonly gateway: Address;
   readonly untilMs: number;
 }
 
@@ -35,7 +34,7 @@ export interface ConnectionEndingsOptions {
   /** Called when connections of a pod through gateways that are lost or gone were ended. */
   readonly onEnded: (
     ended: EndedConnections,
-    gateways: readonly MarkedGateway[],
+    gateways: readonly Address[],
   ) => void;
   /** Called when a pod no longer uses gateways that are lost, once for each loss. */
   readonly onSwitched: (lost: readonly Address[]) => void;
@@ -90,15 +89,18 @@ export class ConnectionEndings {
     else this.#left.set(keyText(key), new Set(lost.map(String)));
   }
 
-  /** The gateways of earlier {@linkcode end} calls that failed. One that the pod has and that is not lost is forgotten: it may have new connections. */
+  /** The gateways of earlier {@linkcode end} calls that failed. One that the pod has is forgotten unless it is lost: it may have new connections, or keep them. */
   owed(
     { key }: Attachment,
     gateways: readonly ClientGateway[],
-  ): MarkedGateway[] {
+  ): Address[] {
     const owed = this.#owed.get(keyText(key)) ?? [];
-    const well = new Set(chosenFrom(gateways).map(String))
-      .difference(this.#with.health.lost);
-    const left = owed.filter(({ gateway }) => !well.has(`${gateway}`));
+    const had = new Set(chosenFrom(gateways).map(String));
+    const lost = new Set(endingOf(gateways).map(String))
+      .intersection(this.#with.health.lost);
+    const left = owed.filter(({ gateway }) =>
+      !had.has(`${gateway}`) || lost.has(`${gateway}`)
+    );
     this.#noteOwed(keyText(key), left);
     return left.map(({ gateway }) => gateway);
   }
@@ -115,7 +117,7 @@ export class ConnectionEndings {
    */
   async end(
     attachment: Attachment,
-    gateways: readonly MarkedGateway[],
+    gateways: readonly Address[],
     options: CallOptions & { readonly netns: Netns },
   ): Promise<void> {
     const key = keyText(attachment.key);
@@ -135,7 +137,7 @@ export class ConnectionEndings {
     if (before.length === 0 && err !== undefined) {
       log.warn(
         "Cannot end a pod's connections through gateways that are lost or gone; trying again",
-        { ...pod, gateways: [...due.values()].map(gatewayText), err },
+        { ...pod, gateways: [...due.keys()], err },
       );
     }
     const nowMs = this.#with.nowMs?.() ?? performance.now();
@@ -152,7 +154,7 @@ export class ConnectionEndings {
       "Gave up ending a pod's connections through gateways that are lost or gone; programs that wait for an answer go on waiting",
       {
         ...pod,
-        gateways: over.map(({ gateway }) => gatewayText(gateway)),
+        gateways: over.map(({ gateway }) => `${gateway}`),
         err,
       },
     );
@@ -161,7 +163,7 @@ export class ConnectionEndings {
   /** Not while an earlier end of some is still under way. Returns whether all were ended. */
   async #endNow(
     { key, pod }: Attachment,
-    gateways: readonly MarkedGateway[],
+    gateways: readonly Address[],
     { netns, signal }: CallOptions & { readonly netns: Netns },
   ): Promise<boolean> {
     const held = keyText(key);
@@ -170,7 +172,7 @@ export class ConnectionEndings {
     const { plane, onEnded } = this.#with;
     const done = await plane.endConnections(gateways, { netns, signal });
     onEnded(done, gateways);
-    const fields = { ...pod, gateways: gateways.map(gatewayText) };
+    const fields = { ...pod, gateways: gateways.map(String) };
     if (done.held !== undefined) {
       this.#held.add(held);
       void done.held.then(() => this.#held.delete(held)); // never rejects
@@ -192,11 +194,4 @@ export class ConnectionEndings {
     this.#left.delete(keyText(key));
     this.#owed.delete(keyText(key));
   }
-}
-
-/** For the log. */
-function gatewayText(gateway: MarkedGateway): string {
-  return typeof gateway === "number"
-    ? `mark 0x${gateway.toString(16)}`
-    : gateway.toString();
 }

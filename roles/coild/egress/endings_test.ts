@@ -139,6 +139,21 @@ Deno.test("ConnectionEndings.owed() forgets a gateway that the pod has again", a
   assert.deepEqual(endings.owed(pod, []), [OTHER]);
 });
 
+Deno.test("ConnectionEndings.owed() forgets a lost gateway whose connections are to stay", async () => {
+  using netns = Netns.current();
+  const { signal } = new AbortController();
+  configureLogging({ write: () => {} });
+  const endings = endingsOf(() => Promise.reject(new Error("no memory")), {
+    lost: new Set([`${GATEWAY}`]),
+  });
+  const pod = attachment("a");
+  await endings.end(pod, [GATEWAY], { netns, signal });
+  const lost = gatewayFor("nat/a", [], { direct: [GATEWAY] });
+  assert.deepEqual(endings.owed(pod, [lost]), [GATEWAY]);
+  assert.deepEqual(endings.owed(pod, [{ ...lost, keepsLost: true }]), []);
+  assert.deepEqual(endings.owed(pod, [lost]), []);
+});
+
 Deno.test("ConnectionEndings.leave() tries to end connections of a lost gateway for a minute, and says so twice, beside those of one that is gone", async () => {
   const { signal } = new AbortController();
   const said: string[] = [];
@@ -168,16 +183,4 @@ Deno.test("ConnectionEndings.leave() tries to end connections of a lost gateway 
   atMs = 90_000;
   await endings.end(pod, owed(), { netns, signal });
   assert.equal(await leave(), "done");
-});
-
-Deno.test("ConnectionEndings has a gateway of which the mark alone is known in the log as that", async () => {
-  using netns = Netns.current();
-  const { signal } = new AbortController();
-  const said: string[] = [];
-  configureLogging({ write: (line) => void said.push(line) });
-  const endings = endingsOf(() =>
-    Promise.resolve({ aborted: 1, forgotten: 1 })
-  );
-  await endings.end(attachment("a"), [0x8000_00ff], { netns, signal });
-  assert.match(said.join(), /mark 0x800000ff/);
 });

@@ -10,9 +10,6 @@ import {
   inspectClient,
   type KnownChoices,
   listChoices,
-  type MarkedGateway,
-  type OrphanMark,
-  orphanMarks,
   prepareKernel,
 } from "../../../lib/egress/mod.ts";
 import { type Address, type Family, Prefix } from "../../../lib/inet/mod.ts";
@@ -65,15 +62,9 @@ export interface EgressPlane {
 
   /** Ends the pod's connections through these gateways, and no others. */
   endConnections(
-    gateways: readonly MarkedGateway[],
-    options: PlaneOptions,
-  ): Promise<EndedConnections>;
-
-  /** The marks of the pod's connections through other gateways than these. */
-  orphans(
     gateways: readonly Address[],
     options: PlaneOptions,
-  ): Promise<readonly OrphanMark[]>;
+  ): Promise<EndedConnections>;
 
   /** What the pod's network has of gateways that it chooses from, behind the plan's tunnels. */
   choices(plan: ClientPlan, options: PlaneOptions): Promise<KnownChoices>;
@@ -87,7 +78,6 @@ export const KERNEL_PLANE: EgressPlane = {
   inspect: inspectClient,
   choices: ({ tunnels }, options) => listChoices(tunnels, options),
   endConnections,
-  orphans: orphanMarks,
   async refused({ netns }) {
     using socket = RouteSocket.open({ netns });
     const destinations: Prefix[] = [];

@@ -1,10 +1,6 @@
 import assert from "node:assert/strict";
 import type { Egress } from "../../../lib/api/mod.ts";
-import {
-  type EgressFacts,
-  gatewayMark,
-  type OrphanMark,
-} from "../../../lib/egress/mod.ts";
+import { type EgressFacts, gatewayMark } from "../../../lib/egress/mod.ts";
 import { Address } from "../../../lib/inet/mod.ts";
 import type { V1EndpointSlice } from "../../../lib/kube/mod.ts";
 import { Netns, openLibc } from "../../../lib/linux/mod.ts";
@@ -44,9 +40,6 @@ class Site {
   /** Whether the pod's address cannot be used yet. */
   awaitsAddress = false;
   unsupported: Error | undefined;
-  /** Marks of connections in the kernel. */
-  orphans: readonly OrphanMark[] = [];
-  lostConnections: "End" | "Keep" = "End";
   /** Why connections cannot be ended. */
   refusal: Error | undefined;
   /** What the API server has where that is not what is cached. */
@@ -101,10 +94,6 @@ class Site {
       clear: async () => this.done.push("clear") > 0,
       inspect: async () => this.damage,
       refused: async () => [],
-      orphans: async (gateways) => {
-        const known = new Set(gateways.map(gatewayMark));
-        return this.orphans.filter(({ mark }) => !known.has(mark));
-      },
       choices: async () => {
         this.done.push("choices");
         const chosen = [...this.chosen].map(Address.parse);
@@ -167,7 +156,6 @@ class Site {
           ? ["0.0.0.0/0", "::/0"]
           : ["192.0.2.0/24"],
         gatewaySelection: this.#selection,
-        lostConnections: this.lostConnections,
       },
     };
     const slice: V1EndpointSlice = {
@@ -445,45 +433,6 @@ Deno.test("connections through a gateway that is gone are ended later where they
   assert.deepEqual(site.taken(), [ending, "apply", "report"]);
   assert.equal(await site.update(BOTH), "done");
   assert.deepEqual(site.taken(), ["report"]);
-});
-
-Deno.test("connections through a gateway that is gone are ended after a start that came before they could be", async () => {
-  const [gone = "", other = ""] = SENDERS;
-  const markOf = (address: string) => gatewayMark(Address.parse(address));
-  const orphans = [gone, other].map((address) =>
-    ({ mark: markOf(address), family: "ipv4" }) as const
-  );
-  const started = (senders: readonly string[], ...chosen: string[]) => {
-    const site = new Site("Direct");
-    site.senders = senders;
-    site.orphans = orphans;
-    for (const each of chosen) site.chosen.add(each);
-    return site;
-  };
-  const site = started([other], other);
-  site.refusal = new Error("no memory");
-  assert.equal(await site.update(CLIENT), "later");
-  const steps = [`end connections ${markOf(gone)}`, "apply", "report"];
-  assert.deepEqual(site.taken(), ["choices", ...steps]);
-  site.refusal = undefined;
-  assert.equal(await site.update(CLIENT), "done");
-  assert.deepEqual(site.taken(), steps);
-  assert.equal(await site.update(CLIENT), "done");
-  assert.deepEqual(site.taken(), ["report"]);
-  const keeping = started([other], other);
-  keeping.lostConnections = "Keep";
-  const others = [
-    keeping,
-    // The table was emptied, or the API server has none for a moment.
-    started([other]),
-    started([], other),
-    // Gateways of which the table does not know yet.
-    started([gone, other], other),
-  ];
-  for (const each of others) {
-    assert.equal(await each.update(CLIENT), "done");
-    assert.deepEqual(each.taken(), ["choices", "apply", "report"]);
-  }
 });
 
 Deno.test("connections through a lost gateway are ended later where they cannot be at once, unless it answers again", async () => {

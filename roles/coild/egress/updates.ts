@@ -100,13 +100,13 @@ export class ClientUpdates {
     // What was chosen before a start is known from the kernel alone.
     const before = state === undefined
       ? await readChosen(plan, { ...this.#with, gateways, netns })
-      : { kept: gateways, known, orphans: [] };
+      : { kept: gateways, known };
     const ending = goneOf(before.kept, before.known);
     if (state === undefined && ending.length > 0) {
       await this.#expectGone(ending, { annotations, signal, ...before });
     }
     // While their packets take the old way; on another one only those that send would notice.
-    const due = [...ending, ...before.orphans, ...owed];
+    const due = [...ending, ...owed];
     await endings.end(attachment, due, { netns, signal });
     const { awaitsAddress } = await this.#converge(attachment, {
       netns,

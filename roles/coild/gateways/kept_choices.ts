@@ -23,8 +23,8 @@ export function keepChoices(
 /**
  * Each family has EndpointSlices of its own, and they may be away alone. A pod
  * has its addresses for as long as it lives, so a gateway that the other family
- * shows is there, and as ready. Of one whose pod is not known, as after a start,
- * probes say whether it is.
+ * shows is there, and as ready. One whose pod is not known, as after a start, is
+ * used until the EndpointSlices are back: it may have gone in the meantime.
  */
 function fillGap(
   gateway: ClientGateway & { readonly direct: readonly Address[] },

@@ -1,9 +1,5 @@
 import { type Clock, systemClock } from "../../../lib/async/mod.ts";
-import type {
-  EndedConnections,
-  GatewayLoss,
-  MarkedGateway,
-} from "../../../lib/egress/mod.ts";
+import type { EndedConnections, GatewayLoss } from "../../../lib/egress/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { GatewayMetrics } from "../observe/gateway_metrics.ts";
@@ -75,7 +71,7 @@ export class Losses {
   }
 
   /** Takes note of connections through gateways that were ended. */
-  ended(done: EndedConnections, gateways: readonly MarkedGateway[]): void {
+  ended(done: EndedConnections, gateways: readonly Address[]): void {
     this.#with.metrics.ended(done);
     if (done.aborted === undefined && !this.#isIncapable) {
       log.warn(
