@@ -91,12 +91,22 @@ export function kubectlExec(
 /**
  * Looks whether kubectl can be started, for commands that make something before they need it.
  *
- * @throws {CommandError} when it cannot
+ * @throws {CommandError} when it cannot, or does not end within 30 s
  */
-export async function expectKubectl(program = "kubectl"): Promise<void> {
+export async function expectKubectl(
+  interrupted: AbortSignal,
+  program = "kubectl",
+): Promise<void> {
+  const limit = AbortSignal.timeout(EXEC_MS);
+  const signal = AbortSignal.any([interrupted, limit]);
   const none = { stdin: "null", stdout: "null", stderr: "null" } as const;
-  const options = { args: ["version", "--client"], ...none };
-  await spawn(program, options).status;
+  await spawn(program, { args: ["version", "--client"], ...none, signal })
+    .status;
+  interrupted.throwIfAborted();
+  if (!limit.aborted) return;
+  throw new CommandError(
+    `${program} version --client does not end within ${EXEC_MS / 1_000} s`,
+  );
 }
 
 function spawn(
@@ -106,8 +116,13 @@ function spawn(
   try {
     return new Deno.Command(program, options).spawn();
   } catch (cause) {
-    if (!(cause instanceof Deno.errors.NotFound)) throw cause;
-    throw new CommandError(`${program} is not on PATH`, { cause });
+    if (cause instanceof Deno.errors.NotFound) {
+      throw new CommandError(`${program} is not on PATH`, { cause });
+    }
+    if (!(cause instanceof Deno.errors.PermissionDenied)) throw cause;
+    throw new CommandError(`Cannot start ${program}: ${cause.message}`, {
+      cause,
+    });
   }
 }
 

@@ -9,6 +9,7 @@ async function script(text: string) {
   const path = `${directory}/kubectl`;
   await Deno.writeTextFile(path, `#!/bin/sh\n${text}\n`, { mode: 0o755 });
   return {
+    path,
     exec: kubectlExec({ kubeconfig: "k", context: "" }, path),
     [Symbol.asyncDispose]: () => Deno.remove(directory, { recursive: true }),
   };
@@ -52,6 +53,26 @@ Deno.test("kubectlExec() says that kubectl is missing", async () => {
     exec(POD, ["probe"]),
     { name: "CommandError", message: "no-such-kubectl is not on PATH" },
   );
-  await assert.rejects(expectKubectl("no-such-kubectl"), /is not on PATH$/);
-  await expectKubectl("true");
+  const { signal } = new AbortController();
+  await assert.rejects(
+    expectKubectl(signal, "no-such-kubectl"),
+    /is not on PATH$/,
+  );
+  await expectKubectl(signal, "true");
+});
+
+Deno.test("expectKubectl() says which program cannot be started", async () => {
+  const { signal } = new AbortController();
+  await assert.rejects(
+    expectKubectl(signal, import.meta.dirname),
+    { name: "CommandError", message: /^Cannot start .*: Permission denied/ },
+  );
+});
+
+Deno.test("expectKubectl() ends with the command that asks, when kubectl hangs", async () => {
+  await using kubectl = await script("exec sleep 60");
+  const stop = new AbortController();
+  const looking = expectKubectl(stop.signal, kubectl.path);
+  stop.abort(new Error("interrupted"));
+  await assert.rejects(looking, /^Error: interrupted$/);
 });

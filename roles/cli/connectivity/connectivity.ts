@@ -172,7 +172,7 @@ async function runTest(
     egress,
     signal: interrupted,
   });
-  await expectKubectl();
+  await expectKubectl(interrupted);
   const { namespace: name } = values;
   const space = await Space.create({ client, name, signal: interrupted, say });
   let report: ConnectivityReport;
