@@ -3,10 +3,11 @@
  *
  * @module
  */
-import { cacheDir, removeUnused } from "../host/mod.ts";
+import { homedir } from "node:os";
 import { bundle } from "./modules/bundle.ts";
 import { compile } from "./compile/compile.ts";
 import { findRuntime } from "./compile/denort.ts";
+import type { FlatImage } from "./elf/flat.ts";
 import { compileFront } from "./elf/front.ts";
 import { pack } from "./packer/pack.ts";
 import { hashSources } from "./sources.ts";
@@ -18,7 +19,7 @@ export interface BuildOptions {
   readonly log?: (text: string) => void;
 }
 
-/** Builds that were not used for so long are removed: two days. Each has 100 MB, one for each change of the sources. */
+/** Builds that were not used for so long are removed: two days. */
 const UNUSED_MS = 2 * 86_400_000;
 
 const KINDS = ["compiled", "packed"] as const;
@@ -34,7 +35,7 @@ export async function buildExecutable(
   options: BuildOptions = {},
 ): Promise<string> {
   const { packer = false, log = () => {} } = options;
-  const builds = `${cacheDir()}/build`;
+  const builds = `${cacheRoot()}/build`;
   const directory = `${builds}/${await hashSources()}`;
   const wanted: readonly Kind[] = packer ? ["packed"] : usable();
   for (const kind of wanted) {
@@ -46,13 +47,32 @@ export async function buildExecutable(
     return path;
   }
   const path = await build(directory, { packer, log });
-  await removeUnused(builds, UNUSED_MS);
+  await removeUnused(builds);
   return path;
+}
+
+/** 100 MB each, one for each change of the sources. */
+async function removeUnused(builds: string): Promise<void> {
+  const oldest = Date.now() - UNUSED_MS;
+  for await (const { name } of Deno.readDir(builds)) {
+    const path = `${builds}/${name}`;
+    // Two processes may remove the same.
+    const used = await Deno.stat(path).catch(() => undefined);
+    if ((used?.mtime?.getTime() ?? Infinity) >= oldest) continue;
+    await Deno.remove(path, { recursive: true }).catch((error) => {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+    });
+  }
 }
 
 /** A runtime that was asked for must not be passed over for a packed file. */
 function usable(): readonly Kind[] {
   return Deno.env.get("DENORT_BIN") ? ["compiled"] : KINDS;
+}
+
+/** In the user's home, also when $HOME is not set. */
+function cacheRoot(): string {
+  return Deno.env.get("COIL_CACHE") || `${homedir()}/.cache/coil`;
 }
 
 async function build(
@@ -77,14 +97,12 @@ async function build(
     } else {
       kind = "packed";
       if (!packer) log(NOTICE);
-      const deno = Deno.execPath();
-      const entry = "main.js";
-      await pack({ deno, directory: modules, entry, output, front });
+      await packModules(modules, { output, front });
     }
     await Deno.mkdir(`${directory}/${kind}`, { recursive: true });
-    const path = `${directory}/${kind}/coil`;
     // Another build of the same makes the same: the last one stays.
-    await Deno.rename(output, path);
+    await Deno.rename(output, `${directory}/${kind}/coil`);
+    const path = `${directory}/${kind}/coil`;
     const { size } = await Deno.stat(path);
     const seconds = (performance.now() - started) / 1000;
     log(
@@ -105,3 +123,14 @@ const NOTICE =
 const NO_FRONT =
   "notice: there is no C compiler ($CC, gcc, clang), so a JavaScript runtime " +
   "starts for each call of the CNI plugin, which takes 16 ms more per call";
+
+async function packModules(
+  directory: string,
+  options: {
+    readonly output: string;
+    readonly front: FlatImage | undefined;
+  },
+): Promise<void> {
+  const deno = Deno.execPath();
+  await pack({ deno, directory, entry: "main.js", ...options });
+}
