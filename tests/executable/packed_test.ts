@@ -305,7 +305,7 @@ Deno.test("the same sources give the same file, wherever they are", async () => 
   const clone = `${elsewhere.path}/some/levels/down`;
   await Deno.mkdir(`${clone}/deploy`, { recursive: true });
   for (const name of SOURCES) await copy(`${ROOT}${name}`, `${clone}/${name}`);
-  const { stdout, success } = await new Deno.Command(Deno.execPath(), {
+  const { stderr, success } = await new Deno.Command(Deno.execPath(), {
     args: [
       "run",
       "-A",
@@ -315,7 +315,7 @@ Deno.test("the same sources give the same file, wherever they are", async () => 
     ],
     env: { COIL_CACHE: `${clone}/cache` },
   }).output();
-  assert.ok(success, new TextDecoder().decode(stdout));
+  assert.ok(success, new TextDecoder().decode(stderr));
   const [one, other] = await Promise.all(
     [await packed(), `${clone}/coil`]
       .map((path) => Deno.readFile(path)),
