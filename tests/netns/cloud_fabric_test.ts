@@ -265,23 +265,25 @@ netnsTest(
       "lookup",
       "10001",
     );
+    // What the kernel itself sends by the primary ENI is not looked at.
+    const drops = async () => (await dropsOf(lab))[id];
     await lab.lose(PEER, pod);
     await lab.lose(PEER6, pod6);
-    assert.deepEqual(await dropsOf(lab), { [id]: 2 });
+    assert.equal(await drops(), 2);
     const eni = { NetworkInterfaceId: id };
     await lab.do("AssignPrivateIpAddresses", { ...eni, Ipv4PrefixCount: 1 });
     await lab.do("AssignIpv6Addresses", { ...eni, Ipv6PrefixCount: 1 });
-    assert.deepEqual(await dropsOf(lab), { [id]: 2 });
+    assert.equal(await drops(), 2);
     assert.equal(await lab.sourceAt(PEER, pod), pod);
     assert.equal(await lab.sourceAt(PEER6, pod6), pod6);
     const prefix = { "Ipv4Prefix.1": "10.0.1.16/28" };
     await lab.do("UnassignPrivateIpAddresses", { ...eni, ...prefix });
-    assert.deepEqual(await dropsOf(lab), { [id]: 2 });
+    assert.equal(await drops(), 2);
     await lab.lose(PEER, pod);
-    assert.deepEqual(await dropsOf(lab), { [id]: 3 });
+    assert.equal(await drops(), 3);
     await lab.cloud.ask.setPace({ detachMs: 3_600_000 });
     await lab.do("DetachNetworkInterface", { AttachmentId: attachmentId });
-    assert.deepEqual(await dropsOf(lab), {}, "gone while EC2 detaches it");
+    assert.equal(await drops(), undefined, "gone while EC2 detaches it");
     assert.doesNotMatch(await node.ip("link"), /eth1/);
   },
 );
