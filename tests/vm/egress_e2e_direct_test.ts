@@ -125,6 +125,18 @@ async function awaitGateways(
   }
 }
 
+/** Many new connections of each family, each of which succeeds, go to all of these gateways. */
+async function expectSpread(
+  cluster: EgressCluster,
+  gateways: readonly Gateway[],
+): Promise<void> {
+  const names = gateways.map(({ pod }) => pod.name).sort();
+  for (const family of VM_FAMILIES) {
+    const used = await gatewaysOfNew(cluster, MANY, [family]);
+    assert.deepEqual(used, names, family);
+  }
+}
+
 interface Flows extends AsyncDisposable {
   readonly flows: readonly (TcpFlow | UdpFlow)[];
 }
@@ -307,17 +319,19 @@ egressTest("egress by gateways that the client chooses", {
   scenarios: {
     "new connections are spread over the gateways": async (cluster) => {
       const gateways = await cluster.gatewaysReady(EGRESS, 2);
-      // The Service would send a client to one gateway only: affinity.
       await awaitGateways(cluster, ...gateways);
+      // The Service would send a client to one gateway only: affinity.
+      await expectSpread(cluster, gateways);
     },
 
     "the Service leads nowhere, as without a proxy: new connections are spread all the same":
       async (cluster) => {
         const gateways = await cluster.gatewaysReady(EGRESS, 2);
+        await awaitGateways(cluster, ...gateways);
         const [{ netns }] = cluster.nodes;
         const remove = await addTable(netns, withoutProxy(cluster));
         try {
-          await awaitGateways(cluster, ...gateways);
+          await expectSpread(cluster, gateways);
         } finally {
           await remove();
         }
