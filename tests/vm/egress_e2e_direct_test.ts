@@ -292,7 +292,12 @@ function withoutSlicesOfIpv6(cluster: EgressCluster): TaskGroup {
     while (!signal.aborted) {
       for (const name of await slicesOfIpv6(cluster)) {
         const target = { namespace: GATEWAYS, name };
-        await cluster.access.client.delete(ENDPOINT_SLICES, target);
+        // The controller may have deleted it first.
+        await cluster.access.client.delete(ENDPOINT_SLICES, target).catch(
+          (error) => {
+            if (!error.isNotFound) throw error;
+          },
+        );
       }
       await sleep(50, { signal });
     }
