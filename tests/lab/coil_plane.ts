@@ -7,6 +7,7 @@ import { createHash } from "node:crypto";
 import * as path from "node:path";
 import { removeUnused } from "../../deploy/host/mod.ts";
 import { KUBERNETES_VERSION, labDir, lockFile } from "./cache.ts";
+import { run } from "./command.ts";
 import { copyData } from "./components.ts";
 import { ControlPlane, type ControlPlaneOptions } from "./control_plane.ts";
 import { exists, remove } from "./files.ts";
@@ -21,7 +22,10 @@ const BASE = `${ROOT}deploy/base`;
 const SOURCES = [
   CRDS,
   BASE,
+  // etcd's version.
+  `${ROOT}tests/lab/go/go.mod`,
   `${ROOT}tests/lab/components.ts`,
+  `${ROOT}tests/lab/control_plane.ts`,
   `${ROOT}tests/lab/coil_plane.ts`,
 ];
 const COIL_API = "/apis/coil.cybozu.com/v2";
@@ -89,6 +93,8 @@ async function make(
   await remove(part);
   await Deno.mkdir(path.dirname(directory), { recursive: true });
   await copyData(plane.dataDir, part);
+  // What has the name is whole, after a failure of power too.
+  await run("sync", ["--file-system", part]);
   await Deno.rename(part, directory);
 }
 
@@ -98,7 +104,7 @@ async function end(process: LabProcess | undefined): Promise<void> {
   throw new Error(`Cannot end "${process?.logFile}": ${status?.signal}`);
 }
 
-/** Another for other definitions, rights, flags of the API server or families. */
+/** Another for other definitions, rights, flags of the API server, versions or families. */
 async function keyOf(families: readonly LabFamily[]): Promise<string> {
   const hash = createHash("sha256").update(KUBERNETES_VERSION);
   hash.update(families.join());

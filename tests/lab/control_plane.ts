@@ -21,6 +21,7 @@ import {
   startControllerManager,
   startEtcd,
 } from "./components.ts";
+import { remove } from "./files.ts";
 import {
   BRIDGE_HOST,
   createNetwork,
@@ -282,6 +283,8 @@ export class ControlPlane extends AdminAccess implements AsyncDisposable {
 
   async #startComponents(): Promise<void> {
     const { data } = this.#options;
+    // An earlier run of this name may have kept its own.
+    await remove(this.dataDir);
     if (data !== undefined) await copyData(data, this.dataDir);
     this.#etcd = await startEtcd(this.#context);
     await this.startApiServer();
