@@ -5,7 +5,8 @@ import {
   fromSources,
 } from "../apiserver/coild_lab.ts";
 import { PLANE_DIR_ENV } from "../apiserver/recorded_plane.ts";
-import { eventually, type LabNode } from "../lab/mod.ts";
+import type { LabNode } from "../lab/mod.ts";
+import { atRest } from "../lab/wait.ts";
 import { descriptorsOf } from "./descriptors.ts";
 
 /** Of coild with a data plane that writes files: this kernel may have no Foo over UDP. */
@@ -90,11 +91,11 @@ export class Daemon {
 
   /** Notes what it has open, when that has not changed for a while. */
   async noteDescriptors(): Promise<void> {
-    await eventually("its descriptors to stay as they are", async () => {
-      const before = this.descriptors;
-      this.descriptors = (await this.readDescriptors()).sort();
-      return this.descriptors.join() === before.join();
-    }, { intervalMs: 1_000 });
+    const text = await atRest(
+      "its descriptors",
+      async () => (await this.readDescriptors()).sort().join("\n"),
+    );
+    this.descriptors = text.split("\n");
   }
 
   /** What it has open. */
