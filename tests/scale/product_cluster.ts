@@ -71,6 +71,8 @@ export interface ProductParts {
   readonly flags?: readonly string[];
   /** Called with each request of a coild. */
   readonly onRequest?: (request: CountedRequest) => void;
+  /** Called with each request of a controller. */
+  readonly onControllerRequest?: (request: CountedRequest) => void;
 }
 
 /** The cluster; its pods start within its first minute. */
@@ -239,9 +241,11 @@ export class ProductCluster implements Simulated<ProductNode>, Disposable {
   }
 
   #startController(): void {
+    const { onControllerRequest: onRequest } = this.#with;
+    const world = this.#worldOf({ ...onRequest && { onRequest } });
     const { promise: lead, resolve } = Promise.withResolvers<void>();
     const life = { name: "controller", isOver: false };
-    const controller = new SimController(this.#worldOf({}), life, {
+    const controller = new SimController(world, life, {
       ...CONTROLLER,
       lead,
       followsPods: true,

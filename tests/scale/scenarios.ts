@@ -177,14 +177,14 @@ export function runScenario(
 /** The same with the product's own code on each node, as {@linkcode ProductCluster} has it. */
 export async function runProduct(
   scenario: Scenario,
-  { seed, warmUpMs, onRequest, ...options }:
+  { seed, warmUpMs, onRequest, onControllerRequest, ...options }:
     & Pick<ProductParts, "size" | "flags">
     & {
       readonly seed: number;
       readonly warmUpMs: number;
-      /** Called with each request of a coild after that. */
-      readonly onRequest?: ProductParts["onRequest"];
-    },
+    }
+    /** Called with each request after that. */
+    & Pick<ProductParts, "onRequest" | "onControllerRequest">,
 ): Promise<Outcome> {
   const clock = new SimClock();
   const server = new ModelServer(scenario.seconds);
@@ -197,6 +197,9 @@ export async function runProduct(
     random,
     onRequest(request) {
       if (clock.nowMs >= warmUpMs) onRequest?.(request);
+    },
+    onControllerRequest(request) {
+      if (clock.nowMs >= warmUpMs) onControllerRequest?.(request);
     },
   });
   await clock.turnUntil(warmUpMs);
