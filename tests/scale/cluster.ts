@@ -29,7 +29,7 @@ import { type Pod, Workload } from "./workload.ts";
 
 /** So often a block of an ample pool is looked at that is empty. */
 const LOOK_MS = 1_800_000;
-/** One of a pool that is low goes after so long. */
+/** One of a pool that is low goes after so long, or up to half of it sooner. */
 const LOW_MS = 30_000;
 /** A pool's blocks on a node. */
 interface PoolOfNode {
@@ -316,10 +316,11 @@ export class Cluster implements Simulated<ModelNode> {
   #returnLater(node: ModelNode, poolIndex: number): void {
     const { random, pattern: { giveBack } } = this.#with;
     const { afterMs, ampleMs, jitter } = giveBack;
-    const factor = 1 + jitter * (random.next() - 0.5);
     if (this.#pools.capacityOf(poolIndex) === "low") {
-      this.#returnAfter(node, poolIndex, Math.min(LOW_MS, afterMs));
+      const factor = 1 - jitter * random.next() / 2;
+      this.#returnAfter(node, poolIndex, factor * Math.min(LOW_MS, afterMs));
     } else {
+      const factor = 1 + jitter * (random.next() - 0.5);
       const [ms, leftMs] = [factor * afterMs, factor * (ampleMs - afterMs)];
       this.#returnAfter(node, poolIndex, ms, leftMs);
     }
