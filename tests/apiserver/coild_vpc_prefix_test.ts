@@ -213,8 +213,11 @@ Deno.test("coild --addresses=vpc gives pods addresses of prefixes on several ENI
       return (changes[call] ?? 0) >= 2;
     });
     await vpc.site.expectLayout(node, [2, 1]);
-    const { DetachNetworkInterface } = await vpc.site.changes();
+    const changes = await vpc.site.changes();
+    const { DetachNetworkInterface, [call]: deletions = 0 } = changes;
     assert.equal(DetachNetworkInterface, 1);
+    // Not always two: the killed coild may have made some of which its successor does not know.
+    assert.ok(deletions <= 4, `${deletions} deletions`);
     const loose = (await vpc.site.enis()).filter(({ attachment, tags }) =>
       attachment === undefined && tags[ENI_INSTANCE_TAG] !== undefined
     );
