@@ -117,7 +117,7 @@ export class ClusterNode {
     await removeCgroup(this.#cgroup);
   }
 
-  /** Starts one of its programs. containerd answers when this returns, kubelet goes on by itself. */
+  /** Starts one of its programs. When this returns, containerd answers and kubelet has found it ready. */
   async start(daemon: NodeDaemon): Promise<void> {
     const process = await this.#spawn(daemon);
     if (daemon === "kubelet") return await this.#keepKubelet(process);
@@ -152,7 +152,8 @@ export class ClusterNode {
     const sockets = `/proc/${this.#booted().init.pid}/net/tcp`;
     await eventually(`kubelet of ${this.name} to go on`, async () => {
       if (!process.isRunning) process = await this.#spawn("kubelet");
-      return KUBELET_LISTENS.test(await Deno.readTextFile(sockets));
+      if (KUBELET_LISTENS.test(await Deno.readTextFile(sockets))) return true;
+      throw new Error((await process.logs()).slice(-2000));
     }, { timeoutMs: 180_000, intervalMs: 500 });
   }
 
