@@ -45,6 +45,6 @@ export interface Simulated<N> {
   restartServer(awayMs: number): void;
   /** The leader is killed. */
   failOver(): void;
-  /** A node, begins to ask for a block of a pool that has no other for it. */
+  /** A node begins to ask for a block of a pool that has no other for it. */
   startRefusing(node: N, retryMs: number): void;
 }
