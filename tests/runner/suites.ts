@@ -118,6 +118,7 @@ export const SUITES: readonly Suite[] = [
       "roles/coild/vpc/operators_test.ts",
       "roles/coild/egress_part_test.ts",
       "roles/coild/vpc/supply_test.ts",
+      "tests/scale/product_test.ts",
       "tests/scale/scale_test.ts",
       "roles/cli/ui/cluster_test.ts",
       "roles/coild/blocks/looks_test.ts",
