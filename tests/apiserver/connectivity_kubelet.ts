@@ -40,8 +40,11 @@ export class PodReporter implements AsyncDisposable {
       const { items } = await this.#plane.request("GET", "/api/v1/pods") as {
         items: V1Pod[];
       };
-      // The namespace may go in the meantime.
-      for (const pod of items) await this.#report(pod).catch(() => {});
+      for (const pod of items) {
+        if (!this.#nodes.includes(pod.spec?.nodeName ?? "")) continue;
+        // The namespace may go in the meantime.
+        await this.#report(pod).catch(() => {});
+      }
       if (performance.now() - beaten > HEARTBEAT_MS) {
         beaten = performance.now();
         await this.#beat();
