@@ -13,7 +13,7 @@ import {
   POD_WRITES,
   RESTART_MS,
   type Simulated,
-  type Totals,
+  Totals,
 } from "./simulated.ts";
 import {
   BLOCK_ADDRESSES,
@@ -60,12 +60,7 @@ export interface ClusterParts {
 /** The cluster; it begins with all its pods. */
 export class Cluster implements Simulated<ModelNode> {
   readonly nodes: ModelNode[] = [];
-  readonly totals: Totals = {
-    starts: 0,
-    obtained: 0,
-    givenBack: 0,
-    refused: 0,
-  };
+  readonly totals: Totals = new Totals();
   readonly #with: ClusterParts;
   readonly #pendingStatus = new Set<number>();
   readonly #workload: Workload<ModelNode>;
@@ -174,7 +169,7 @@ export class Cluster implements Simulated<ModelNode> {
     this.#workload.replace();
   }
 
-  /** False: there is no address for it. */
+  /** False when it gets no address. */
   #started({ node, poolIndex, isClient }: ModelPod): boolean {
     const pool = node.pools[poolIndex];
     if (pool === undefined) return false;

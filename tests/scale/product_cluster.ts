@@ -36,7 +36,7 @@ import {
   putObjects,
   SMALL_POOL,
 } from "./objects.ts";
-import type { Simulated, Totals } from "./simulated.ts";
+import { type Simulated, Totals } from "./simulated.ts";
 import { HEARTBEAT_S, LEASE_MS, POD_WRITES, RESTART_MS } from "./simulated.ts";
 import type { ClusterSize } from "./size.ts";
 import { type Pod, type PodHost, Workload } from "./workload.ts";
@@ -78,12 +78,7 @@ export interface ProductParts {
 /** The cluster; its pods start within its first minute. */
 export class ProductCluster implements Simulated<ProductNode>, Disposable {
   readonly nodes: ProductNode[] = [];
-  readonly totals: Totals = {
-    starts: 0,
-    obtained: 0,
-    givenBack: 0,
-    refused: 0,
-  };
+  readonly totals: Totals = new Totals();
   readonly #with: ProductParts;
   readonly #api: CountingApi;
   readonly #objects: ClusterObjects;

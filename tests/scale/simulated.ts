@@ -13,12 +13,12 @@ export const POD_WRITES = { start: 5, end: 3 };
 export const REFUSED_EACH = 5;
 
 /** Counts up to now. */
-export interface Totals {
-  starts: number;
-  obtained: number;
-  givenBack: number;
+export class Totals {
+  starts = 0;
+  obtained = 0;
+  givenBack = 0;
   /** Requests for a block that were refused. */
-  refused: number;
+  refused = 0;
 }
 
 /** A cluster with such nodes. */
