@@ -199,9 +199,17 @@ async function ignoreMissing(command: Promise<unknown>): Promise<void> {
   try {
     await command;
   } catch (err) {
-    const missing = /Cannot find device|No such file or directory/;
-    if (!(err instanceof CommandError && missing.test(err.stderr))) throw err;
+    if (!(err instanceof CommandError && saysMissing(err.stderr))) throw err;
   }
+}
+
+/**
+ * Whether `ip` says that the link or the namespace is not there.
+ *
+ * The kernel's "No such device" comes when the link went between ip's look and its request: that of a node goes by itself, a little after its peer's namespace.
+ */
+export function saysMissing(stderr: string): boolean {
+  return /Cannot find device|No such (device|file or directory)/.test(stderr);
 }
 
 /**
