@@ -3,6 +3,7 @@
 import * as path from "node:path";
 import type { ClusterNode } from "../lab/cluster/mod.ts";
 import { inNetns, type LabFamily, run } from "../lab/mod.ts";
+import { deleteLink } from "../lab/network.ts";
 import type { Installation } from "./installation.ts";
 
 const NETWORKS = [60, 61, 62] as const;
@@ -84,6 +85,8 @@ export class PhysicalSwitch implements AsyncDisposable {
     const { netns } = this.node;
     for (const number of NETWORKS) {
       const port = portOf(number);
+      // The former one goes with the node's former network namespace, which may take a while.
+      await deleteLink(this.#netns, port);
       await run("ip", [
         ...["-n", netns, "link", "add", port, "type", "veth"],
         ...["peer", "name", port, "netns", this.#netns],

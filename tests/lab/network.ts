@@ -151,9 +151,14 @@ export async function inNetns(
 export async function deleteNetns(netns: string): Promise<void> {
   if (!(await listNetns()).includes(netns)) return;
   for (const link of ["eth0", "machine", BRIDGE]) {
-    await ignoreMissing(run("ip", ["-n", netns, "link", "delete", link]));
+    await deleteLink(netns, link);
   }
   await ignoreMissing(run("ip", ["netns", "delete", netns]));
+}
+
+/** Removes a link, and its peer if it has one; none is no error. */
+export async function deleteLink(netns: string, link: string): Promise<void> {
+  await ignoreMissing(run("ip", ["-n", netns, "link", "delete", link]));
 }
 
 /** Names of the network namespaces that iproute2 knows. */
