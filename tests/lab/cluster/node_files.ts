@@ -3,7 +3,12 @@
 /** Name of the image that holds a pod's namespaces, and that the lab's pods run. */
 export const POD_IMAGE = "lab.test/podtool:1";
 
-/** containerd 1.6. Lowering an OOM score would need CAP_SYS_RESOURCE, which a container may lack. */
+/**
+ * containerd 1.6. Lowering an OOM score would need CAP_SYS_RESOURCE, which a container may lack.
+ *
+ * When it starts it asks each pod's shim how the pod is, and ends those that have not answered within 2 to 5 s, or takes
+ * them for ended: a machine that stands still for so long would lose pods.
+ */
 export function containerdConfig(): string {
   return `version = 2
 root = "/var/lib/containerd"
@@ -17,6 +22,9 @@ disabled_plugins = [
 ]
 [grpc]
   address = "/run/containerd/containerd.sock"
+[timeouts]
+  "io.containerd.timeout.shim.load" = "60s"
+  "io.containerd.timeout.task.state" = "60s"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "${POD_IMAGE}"
   restrict_oom_score_adj = true
