@@ -6,7 +6,8 @@ const CONTROLLERS = [
   ...["cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio"],
   ...["pids", "systemd"],
 ];
-const REMOVE_MS = 10_000;
+/** A program that was killed is in its group until its mounts are gone: with an overlay goes what the disk has not written yet. */
+const REMOVE_MS = 140_000;
 
 /** Group of a lab: its nodes' groups are below it. */
 export function labCgroup(lab: string): string {
