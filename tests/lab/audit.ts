@@ -1,3 +1,5 @@
+import { readText } from "./files.ts";
+
 /** An audit policy (audit.k8s.io/v1), or "metadata": every finished request, without bodies. */
 export type AuditPolicy = "metadata" | Record<string, unknown>;
 
@@ -54,6 +56,13 @@ interface AuditEvent {
   };
   responseStatus?: { code?: number };
   requestReceivedTimestamp: string;
+}
+
+/** Takes away the half-written last line of an API server that was killed: the next one would go on in it. */
+export async function dropHalfLine(file: string): Promise<void> {
+  const text = await readText(file) ?? "";
+  const whole = text.slice(0, text.lastIndexOf("\n") + 1);
+  if (whole !== text) await Deno.writeTextFile(file, whole);
 }
 
 /** Reads an audit log; a half-written last line is left out. A watch appears when it begins and when it ends. */

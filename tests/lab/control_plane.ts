@@ -5,6 +5,7 @@ import {
   type AuditFilter,
   type AuditPolicy,
   auditPolicyText,
+  dropHalfLine,
   parseAuditLog,
 } from "./audit.ts";
 import { ensureControlPlane, type Log } from "./build.ts";
@@ -228,8 +229,11 @@ export class ControlPlane extends AdminAccess implements AsyncDisposable {
 
   /** Requests that the API server has answered so far, oldest first; `audit` must have been on. */
   async auditRequests(filter: AuditFilter = {}): Promise<AuditedRequest[]> {
-    const text = await Deno.readTextFile(path.join(this.runDir, "audit.log"));
-    return parseAuditLog(text, filter);
+    return parseAuditLog(await Deno.readTextFile(this.#auditLog), filter);
+  }
+
+  get #auditLog(): string {
+    return path.join(this.runDir, "audit.log");
   }
 
   /**
@@ -257,9 +261,10 @@ export class ControlPlane extends AdminAccess implements AsyncDisposable {
     if (this.#options.audit !== undefined) {
       const policy = path.join(this.runDir, "audit-policy.json");
       await Deno.writeTextFile(policy, auditPolicyText(this.#options.audit));
+      await dropHalfLine(this.#auditLog);
       extraArgs.push(
         `--audit-policy-file=${policy}`,
-        `--audit-log-path=${path.join(this.runDir, "audit.log")}`,
+        `--audit-log-path=${this.#auditLog}`,
       );
     }
     if (this.#options.controllerManager !== true) {
