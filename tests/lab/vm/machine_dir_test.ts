@@ -11,8 +11,8 @@ async function owner(
   const program = `
 import { machineDir } from ${JSON.stringify(MODULE)};
 const dir = await machineDir({ parent: ${JSON.stringify(parent)} });
-console.log(dir.path);
 Deno.addSignalListener("SIGTERM", () => Deno.exit(3));
+console.log(dir.path);
 await new Promise(() => setInterval(() => {}, 1000));`;
   const child = new Deno.Command(Deno.execPath(), {
     args: ["eval", "--no-check", "--ext=ts", program],
