@@ -3,6 +3,8 @@ import { sleep } from "../../lib/async/mod.ts";
 import { FakeClock } from "../../lib/async/testing.ts";
 import { dealt, runDenoTest } from "./deno_tests.ts";
 import { DENO, onMachine } from "./processes.ts";
+import { RUNNING_FILES_ENV, runningFiles } from "./running_files.ts";
+import { eventually } from "../lab/wait.ts";
 
 const REPORT = '<testsuites><testcase name="one" classname="a"/></testsuites>';
 
@@ -240,6 +242,9 @@ for (const { how, options, name, named } of LIMITED) {
     const going = Promise.withResolvers<void>();
     let output = "";
     let isOver = false;
+    let marks = "";
+    const cleanUp = () => Promise.resolve();
+    const runDeno = onMachine(DENO, { cleanUp, graceMs: 0 });
     const run = runDenoTest({
       paths: [dir],
       filtered: false,
@@ -248,10 +253,18 @@ for (const { how, options, name, named } of LIMITED) {
         output += new TextDecoder().decode(bytes);
         if (output.includes("it goes on")) going.resolve();
       },
-      run: onMachine(DENO, { cleanUp: () => Promise.resolve(), graceMs: 0 }),
+      run: (args, more) => {
+        marks = more.env?.[RUNNING_FILES_ENV] ?? "";
+        return runDeno(args, more);
+      },
       clock,
     }).finally(() => isOver = true);
     await going.promise;
+    // The clock is faster than the other file's end, which may come after this.
+    await eventually(
+      "one file to run",
+      async () => (await runningFiles(marks)).length === 1,
+    );
     const startMs = clock.nowMs();
     while (!isOver) {
       await clock.advance(15_000);
