@@ -4,7 +4,14 @@ import assert from "node:assert/strict";
 import { untilPasses } from "../../lib/async/testing.ts";
 import { inNetns, Netns } from "../../lib/linux/mod.ts";
 import { Cloud } from "../lab/cloud/mod.ts";
-import { byHand, cloudConfig, INSTANCE, SUBNET } from "../lab/cloud/testing.ts";
+import {
+  byHand,
+  cloudConfig,
+  formOf,
+  INSTANCE,
+  signedRequest,
+  SUBNET,
+} from "../lab/cloud/testing.ts";
 import { netnsTest, type TempNetns, tempNetns } from "./testing.ts";
 
 const PEER = "10.0.9.10";
@@ -31,15 +38,17 @@ function serveSource(temp: TempNetns): Deno.HttpServer {
 class Lab implements AsyncDisposable {
   readonly #stack: AsyncDisposableStack;
   readonly cloud: Cloud;
+  readonly fabric: TempNetns;
   readonly node: TempNetns;
   readonly other: TempNetns;
 
   private constructor(
     stack: AsyncDisposableStack,
-    parts: Pick<Lab, "cloud" | "node" | "other">,
+    parts: Pick<Lab, "cloud" | "fabric" | "node" | "other">,
   ) {
     this.#stack = stack;
     this.cloud = parts.cloud;
+    this.fabric = parts.fabric;
     this.node = parts.node;
     this.other = parts.other;
   }
@@ -77,11 +86,23 @@ class Lab implements AsyncDisposable {
       const server = serveSource(host);
       stack.defer(() => server.shutdown());
     }
-    return new Lab(stack.move(), { cloud, node, other });
+    return new Lab(stack.move(), { cloud, fabric, node, other });
   }
 
   async do(action: string, parameters: Record<string, string | number>) {
     return await byHand(this.cloud, action, parameters);
+  }
+
+  /** The same, as coild of the node asks EC2. */
+  async ask(action: string, parameters: Record<string, string | number>) {
+    const { ec2 } = this.cloud.endpoints;
+    const form = formOf(action, parameters);
+    const { headers, body } = signedRequest(ec2, { form });
+    const lines = [...headers].flatMap(([name, value]) => [
+      ...["-H", `${name}: ${value}`],
+    ]);
+    const options = ["-sS", "--fail-with-body", "--max-time", "30", ...lines];
+    return await this.node.exec("curl", ...options, "-d", body, ec2);
   }
 
   /** Attaches a new ENI to the node, waits for its link and sets it up. */
@@ -229,6 +250,29 @@ netnsTest(
     // Outside of the VPC only the primary address is known.
     await lab.lose(OUTSIDE, "10.0.1.7");
     assert.deepEqual(await dropsOf(lab), { [primary]: 2, not_public: 1 });
+  },
+);
+
+netnsTest(
+  "vpc: fabric: the network has what EC2 has answered",
+  async () => {
+    await using lab = await Lab.start();
+    const { id } = await lab.plug();
+    const set = `eni${Number.parseInt(id.slice("eni-".length), 16)}_ipv4`;
+    const sources = () =>
+      lab.fabric.exec("nft", "list", "set", "inet", "fabric", set);
+    const eni = { NetworkInterfaceId: id };
+    const prefix = "10.0.1.16/28";
+    for (const how of ["ask", "do"] as const) {
+      for (let round = 0; round < 5; round++) {
+        const assigned = { ...eni, Ipv4PrefixCount: 1 };
+        await lab[how]("AssignPrivateIpAddresses", assigned);
+        assert.ok((await sources()).includes(prefix), how);
+        const unassigned = { ...eni, "Ipv4Prefix.1": prefix };
+        await lab[how]("UnassignPrivateIpAddresses", unassigned);
+        assert.ok(!(await sources()).includes(prefix), how);
+      }
+    }
   },
 );
 

@@ -19,7 +19,7 @@ export interface Commands {
   /** Calls from a position on, oldest first. */
   calls(from: number): readonly Call[];
   /** Runs an action as an operator does: unsigned, unrecorded, without faults. Answers with XML. */
-  byHand(form: string): string;
+  byHand(form: string): Promise<string>;
   /** Packets that the fabric dropped, by ENI, and as `not_public`. It is up to date with all changes so far. */
   drops(): Promise<Readonly<Record<string, number>>>;
 }

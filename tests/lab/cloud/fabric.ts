@@ -94,6 +94,11 @@ export class Fabric {
     ]);
   }
 
+  /** Waits until the network has all changes so far. */
+  async settled(): Promise<void> {
+    using _lock = await this.#mutex.lock();
+  }
+
   /** Packets that were dropped, by ENI; those of `not_public` went out of the VPC without a public address. */
   async drops(): Promise<Record<string, number>> {
     using _lock = await this.#mutex.lock();

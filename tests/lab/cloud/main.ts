@@ -46,7 +46,11 @@ const commands: Commands = {
   setCredentials: (others) => void (credentials = others),
   forgetTokens: () => imds.forgetTokens(),
   calls: (from) => calls.from(from),
-  byHand: (form) => ec2.byHand(form),
+  byHand: async (form) => {
+    const answer = ec2.byHand(form);
+    await fabric?.settled();
+    return answer;
+  },
   drops: async () => await fabric?.drops() ?? {},
 };
 
@@ -75,7 +79,11 @@ async function listenInFabric(
   servers.use(
     await HttpServer.listen(
       { host: ec2Address, port },
-      (request) => ec2.answer(request),
+      async (request) => {
+        const answer = ec2.answer(request);
+        await fabric?.settled();
+        return answer;
+      },
     ),
   );
   servers.use(
