@@ -4,10 +4,10 @@ import assert from "node:assert/strict";
 import { NODE_FINDING_CODES } from "../../lib/ipam/audit/mod.ts";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { jittered, sleep } from "../../lib/async/mod.ts";
-import { askAddresses } from "../../lib/cnirpc/inspection/mod.ts";
 import { coil, type Output } from "../../roles/cli/testing.ts";
 import { testedSessions } from "../arch/pages.ts";
 import { awaitedLater, eventually } from "../lab/mod.ts";
+import { addressesAt, coilPatiently, untilSaid } from "./coild_admin.ts";
 import { CoildLab } from "./coild_lab.ts";
 import { coildPod } from "./coild_pod.ts";
 import { addReportedPod, patchStatus } from "./patch_status.ts";
@@ -23,7 +23,7 @@ Deno.test("coil ipam check sees what is on nodes", async (t) => {
 
   const add = (name: string) => addReportedPod(lab, coild, name);
   const local = (...args: readonly string[]): Promise<Output> =>
-    coil([
+    coilPatiently([
       ...["ipam", "check", "--local", `--socket=${socketPath}`],
       "--min-age=0s",
       ...args,
@@ -34,20 +34,19 @@ Deno.test("coil ipam check sees what is on nodes", async (t) => {
     return JSON.parse(out).problems.map(({ code }: { code: string }) => code);
   };
   const isKnown = (count: number) =>
-    eventually(`${count} pods with addresses`, async () => {
-      const signal = AbortSignal.timeout(30_000);
-      const { pods = [] } = await askAddresses(socketPath, { signal });
-      return pods.filter(({ addresses }) => addresses.length > 0).length ===
-        count;
-    });
+    untilSaid(
+      `${count} pods with addresses`,
+      socketPath,
+      ({ pods = [] }) =>
+        pods.filter(({ addresses }) => addresses.length > 0).length === count,
+    );
 
   const first = await add("first");
   const second = await add("second");
   await isKnown(2);
 
   await t.step("kernel, table and API server side by side", async () => {
-    const signal = AbortSignal.timeout(30_000);
-    const answer = await askAddresses(socketPath, { signal });
+    const answer = await addressesAt(socketPath);
     assert.equal(answer.node, node.name);
     const addresses = [
       ["10.100.0.0", "fd02::100:0"],
@@ -96,14 +95,14 @@ Deno.test("coil ipam check sees what is on nodes", async (t) => {
       );
       const [program, ...args] = session?.command.split(" ") ?? [];
       assert.equal(program, "coil");
-      const explain = () => coil([...args, `--socket=${socketPath}`]);
+      const explain = () => coilPatiently([...args, `--socket=${socketPath}`]);
       const ageless = (text: string) => text.replace(/\d+\w+ ago/, "0s ago");
       let said = await explain();
       // The interface is deleted behind the DEL's back.
       await eventually("the address to be free", async () => {
         said = await explain();
         return !said.out.startsWith("No former holder");
-      });
+      }, { intervalMs: 300 });
       assert.deepEqual([said.code, said.err], [0, ""]);
       assert.equal(ageless(said.out), session?.output);
       await coild.process.kill9();
@@ -114,7 +113,7 @@ Deno.test("coil ipam check sees what is on nodes", async (t) => {
       );
       const other = ["explain", "10.100.0.1", "--local"];
       assert.equal(
-        (await coil([...other, `--socket=${socketPath}`])).out,
+        (await coilPatiently([...other, `--socket=${socketPath}`])).out,
         "No former holder within a day\n",
       );
       const usage = await coil(["explain", "default/first", "--local"]);

@@ -1,11 +1,9 @@
 // coil ipam check --repair: objects by the admin's own rights, addresses of a
 // node by a real coild, also while pods come and go.
 import assert from "node:assert/strict";
-import { Backoff, jittered, retry, sleep } from "../../lib/async/mod.ts";
+import { jittered, sleep } from "../../lib/async/mod.ts";
 import {
-  askAddresses,
   askRelease,
-  CoildSilentError,
   type ReleaseResult,
   type TableEntry,
 } from "../../lib/cnirpc/inspection/mod.ts";
@@ -18,6 +16,12 @@ import {
   startCoilPlane,
 } from "../lab/mod.ts";
 import { untilAllowed } from "./access.ts";
+import {
+  addressesAt,
+  coilPatiently,
+  patiently,
+  untilSaid,
+} from "./coild_admin.ts";
 import { CoildLab, inPod, type Sandbox } from "./coild_lab.ts";
 import { addPod, block, pool } from "./ipam_books.ts";
 import { addReportedPod, patchStatus } from "./patch_status.ts";
@@ -70,19 +74,6 @@ interface Report {
     code: string;
     message: string;
   }[];
-}
-
-/** What a client sees when coild has answered its four requests of this second. */
-const TOO_MANY = /too many ask|reset|Broken pipe/;
-
-/** Asks coild again when that was too soon. */
-async function patiently<T>(ask: () => Promise<T>): Promise<T> {
-  return await retry(ask, {
-    signal: AbortSignal.timeout(30_000),
-    backoff: new Backoff({ initialMs: 250, maxMs: 1_000 }),
-    shouldRetry: (error) =>
-      error instanceof CoildSilentError && TOO_MANY.test(error.message),
-  });
 }
 
 /** Reasons and objects of the Events of repairs so far; the API server has some of its own. */
@@ -286,9 +277,7 @@ Deno.test("coil ipam check --local --repair frees what nothing uses, and nothing
 
   const add = (name: string) => addReportedPod(lab, coild, name);
   const table = async (): Promise<readonly TableEntry[]> => {
-    const { table } = await patiently(() =>
-      askAddresses(socketPath, { signal: AbortSignal.timeout(30_000) })
-    );
+    const { table } = await addressesAt(socketPath);
     return table;
   };
   const entryOf = async ({ containerId }: Sandbox): Promise<TableEntry> => {
@@ -313,26 +302,20 @@ Deno.test("coil ipam check --local --repair frees what nothing uses, and nothing
     const [result] = await release(await entryOf(pod));
     return `${result?.outcome}: ${result?.why}`;
   };
-  const repair = async (...args: readonly string[]): Promise<Output> => {
-    for (;;) {
-      const output = await coil([
-        ...["ipam", "check", "--local", "--repair", "--min-age=0s"],
-        `--socket=${socketPath}`,
-        ...args,
-      ]);
-      if (!TOO_MANY.test(output.err)) return output;
-      await sleep(jittered(1_000));
-    }
-  };
+  const repair = (...args: readonly string[]): Promise<Output> =>
+    coilPatiently([
+      ...["ipam", "check", "--local", "--repair", "--min-age=0s"],
+      `--socket=${socketPath}`,
+      ...args,
+    ]);
   /** Deletes a pod's object, and waits until coild no longer has it in its cache. */
   const deletePod = async (pod: Sandbox) => {
     await lab.deletePod(pod);
-    await eventually(`${pod.name} to be unknown`, async () => {
-      const { pods = [] } = await patiently(() =>
-        askAddresses(socketPath, { signal: AbortSignal.timeout(30_000) })
-      );
-      return pods.every(({ name }) => name !== pod.name);
-    });
+    await untilSaid(
+      `${pod.name} to be unknown`,
+      socketPath,
+      ({ pods }) => pods?.every(({ name }) => name !== pod.name) === true,
+    );
   };
   /** As when the host's end goes, which takes the pod's end along. */
   const loseInterface = async (pod: Sandbox) => {
