@@ -366,6 +366,12 @@ No problems found
   await t.step("each of the three alone keeps it", async () => {
     const pod = await add("kept");
     const [address = ""] = (await entryOf(pod)).addresses;
+    // A pod without addresses is another finding, which the second look no longer has.
+    await untilSaid(
+      "the pod's addresses",
+      socketPath,
+      ({ pods = [] }) => pods.some((each) => each.addresses.includes(address)),
+    );
     assert.equal(await answerAbout(pod), "kept: its interface is there");
     await loseInterface(pod);
     assert.equal(
