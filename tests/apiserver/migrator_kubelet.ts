@@ -49,6 +49,8 @@ export class LabKubelet implements AsyncDisposable {
   readonly #trouble = new Map<string, string>();
   /** How many pods of a controller were placed so far. */
   readonly #placed = new Map<string, number>();
+  /** Where pods were placed, by UID: a list may be older than the binding. */
+  readonly #places = new Map<string, LabNode | undefined>();
   /** Whether pods get their network from coild by now. */
   v2 = false;
   /** Pods that never become ready, and what their container says. */
@@ -149,14 +151,8 @@ export class LabKubelet implements AsyncDisposable {
   }
 
   async #bind(pod: V1Pod): Promise<void> {
-    const { namespace, name } = pod.metadata ?? {};
-    const owner = pod.metadata?.ownerReferences?.[0]?.uid ?? "";
-    const turn = this.#placed.get(owner) ?? 0;
-    this.#placed.set(owner, turn + 1);
-    const wanted = wantedNode(pod);
-    const { nodes } = this.#lab;
-    const node = nodes.find((n) => n.name === wanted) ??
-      nodes[turn % nodes.length];
+    const { namespace, name, uid = "" } = pod.metadata ?? {};
+    const node = this.#places.getOrInsertComputed(uid, () => this.#place(pod));
     await this.#lab.plane.request(
       "POST",
       `/api/v1/namespaces/${namespace}/pods/${name}/binding`,
@@ -167,6 +163,16 @@ export class LabKubelet implements AsyncDisposable {
         target: { apiVersion: "v1", kind: "Node", name: node?.name },
       },
     );
+  }
+
+  /** Where it is wanted, else where the next one of its controller is due. */
+  #place(pod: V1Pod): LabNode | undefined {
+    const owner = pod.metadata?.ownerReferences?.[0]?.uid ?? "";
+    const turn = this.#placed.get(owner) ?? 0;
+    this.#placed.set(owner, turn + 1);
+    const wanted = wantedNode(pod);
+    const { nodes } = this.#lab;
+    return nodes.find((n) => n.name === wanted) ?? nodes[turn % nodes.length];
   }
 
   async #start(pod: V1Pod, node: LabNode): Promise<void> {
