@@ -8,7 +8,15 @@ import { EgressCluster } from "../../roles/coil_controller/egress/cluster.ts";
 import { openPods } from "../../roles/coil_controller/pods_part.ts";
 import type { ControlPlane } from "../lab/mod.ts";
 import { untilInMemory } from "./api_memory.ts";
+import { COIL_API } from "./crds.ts";
 import { GatedTransport } from "./gated_transport.ts";
+
+/** What it begins with. */
+const READ = [
+  "/api/v1/pods",
+  `${COIL_API}/egresses`,
+  `${COIL_API}/egressclientslices`,
+];
 
 /** How long its work may take before a test begins. */
 const BEGIN_MS = 140_000;
@@ -58,7 +66,8 @@ export class ClientsController {
   /** Leads, and has the Egress' clients written, until the result is disposed of by all users. */
   async use(egress: string): Promise<AsyncDisposable> {
     this.#users++;
-    await untilInMemory(this.#plane, "/api/v1/pods");
+    // Of slices that were deleted it would write the clients again, which is refused.
+    for (const path of READ) await untilInMemory(this.#plane, path);
     this.#running ??= this.#start();
     const { slices } = await this.#running;
     await slices.reconcile(egress, AbortSignal.timeout(BEGIN_MS));
