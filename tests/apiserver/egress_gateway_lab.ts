@@ -119,6 +119,12 @@ export type Right = readonly [
   namespace: string,
 ];
 
+/** One right of each binding. */
+const BOUND: readonly Right[] = [
+  ["list", "egressclientslices", "coil.cybozu.com", NAMESPACE],
+  ["create", "tokenreviews", "authentication.k8s.io", ""],
+];
+
 /** A control plane with an Egress. */
 export class EgressLab implements AsyncDisposable {
   readonly plane: ControlPlane;
@@ -184,7 +190,17 @@ export class EgressLab implements AsyncDisposable {
     const token = await plane.serviceAccountToken(account);
     const controller = await ClientsController.on(plane);
     const kubeconfig = await plane.kubeconfigFor({ token });
-    return new EgressLab(plane, { kubeconfig, controller });
+    const lab = new EgressLab(plane, { kubeconfig, controller });
+    await lab.#untilBound();
+    return lab;
+  }
+
+  /** A gateway cannot check tokens before: announcements are answered with 503. */
+  async #untilBound(): Promise<void> {
+    await eventually("the gateways' rights to be in force", async () => {
+      for (const right of BOUND) if (!await this.isAllowed(right)) return false;
+      return true;
+    });
   }
 
   /** Whether the API server lets gateways do that, by its own word. */
