@@ -6,7 +6,7 @@ import type { ClientSlices } from "../../roles/coil_controller/clients/client_sl
 import { connectClients } from "../../roles/coil_controller/clients_part.ts";
 import { EgressCluster } from "../../roles/coil_controller/egress/cluster.ts";
 import { openPods } from "../../roles/coil_controller/pods_part.ts";
-import type { ControlPlane } from "../lab/mod.ts";
+import { type ControlPlane, eventually } from "../lab/mod.ts";
 import { untilInMemory } from "./api_memory.ts";
 import { COIL_API } from "./crds.ts";
 import { GatedTransport } from "./gated_transport.ts";
@@ -94,12 +94,25 @@ export class ClientsController {
     await (this.#running ??= this.#start());
   }
 
+  /** Returns when it knows that the Egress is gone, and no longer writes its clients. */
+  async untilGone(egress: string): Promise<void> {
+    const running = await this.#running;
+    if (running === undefined) return;
+    const { egresses, slices } = running;
+    await eventually(
+      `the end of Egress ${egress} to be known`,
+      () => egresses.get(egress) === undefined,
+    );
+    // A write under way ends before.
+    await slices.reconcile(egress, AbortSignal.timeout(BEGIN_MS));
+  }
+
   async #start(): Promise<Running> {
     const transport = await GatedTransport.open(this.#kubeconfig);
     transport.lateMs = this.#lateMs;
     const client = new KubeClient(transport);
     const stop = new AbortController();
-    const ready = Promise.withResolvers<ClientSlices>();
+    const ready = Promise.withResolvers<Leading>();
     const elector = new LeaderElector(client, {
       namespace: "kube-system",
       name: "coil-egress-leader",
@@ -117,14 +130,14 @@ export class ClientsController {
       }
     })();
     ended.catch(ready.reject);
-    return { stop, ended, slices: await ready.promise };
+    return { stop, ended, ...await ready.promise };
   }
 }
 
 async function lead(
   client: KubeClient,
   signal: AbortSignal,
-  onReady: (slices: ClientSlices) => void,
+  onReady: (leading: Leading) => void,
 ): Promise<void> {
   await using group = new TaskGroup({ signal });
   const pods = openPods(client, group, {
@@ -137,12 +150,17 @@ async function lead(
   cluster.start(group);
   await cluster.synced(group.signal);
   group.run("clients", (s) => clients.controller.run(s));
-  onReady(clients.slices);
+  onReady({ slices: clients.slices, egresses: cluster.egresses.store });
   await group.wait();
 }
 
-interface Running {
+interface Leading {
+  readonly slices: ClientSlices;
+  /** Those that it knows. */
+  readonly egresses: EgressCluster["egresses"]["store"];
+}
+
+interface Running extends Leading {
   readonly stop: AbortController;
   readonly ended: Promise<void>;
-  readonly slices: ClientSlices;
 }

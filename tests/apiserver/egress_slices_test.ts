@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { postAnnouncement } from "./announcing.ts";
-import { eventually, sleep } from "../lab/mod.ts";
+import { eventually } from "../lab/mod.ts";
 import { COIL_API } from "./crds.ts";
 import { ClientsKernel } from "./clients_kernel.ts";
 import {
@@ -165,6 +165,10 @@ Deno.test("coil-controller puts slices right that others change, and no client i
       }],
     });
     await eventually("the clients", async () => await names() === "a,b,c");
+    // The gateway has seen both changes of the slice when it has seen a later one.
+    await lab.runPod("later", ["10.1.1.9"], { annotations: CLIENT });
+    await eventually("a later client", () => kernel.clients.has("10.1.1.9"));
+    await lab.deletePod("later");
     await assertClients(kernel, ["10.1.1.1", "10.1.1.2", "10.1.1.3"]);
   });
 
@@ -261,12 +265,10 @@ Deno.test("a gateway keeps its clients while its Egress is deleted and made agai
     assert.equal(await lab.clientNames().then((names) => names.join()), "a,b");
   };
   /** What Kubernetes' garbage collector does, which does not run here: the controller may write once more before it knows that the Egress is gone. */
-  const collect = () =>
-    eventually("no slices", async () => {
-      await lab.plane.request("DELETE", SLICES_PATH);
-      await sleep(500);
-      return (await lab.slices()).length === 0;
-    });
+  const collect = async () => {
+    await lab.controller.untilGone(EGRESS_KEY);
+    await lab.plane.request("DELETE", SLICES_PATH);
+  };
 
   await t.step("before its slices go, which the new one owns", async () => {
     await lab.plane.request("DELETE", egress);
