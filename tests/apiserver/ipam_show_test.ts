@@ -431,6 +431,6 @@ Deno.test("coil ipam show tells from the API server alone who holds what", async
 
   /** The last column, which the seconds between two objects may tell apart. */
   function ageless(table: string): string {
-    return table.replace(/ \d+[smhd]$/gm, " AGE");
+    return table.replace(/ (\d+[smhd])+$/gm, " AGE");
   }
 });
