@@ -12,22 +12,36 @@ const TIMES = { leaseMs: 15_000, renewMs: 10_000, retryMs: 2_000 };
 class LeaseServer {
   lease: Record<string, unknown> | undefined;
   onWrite: () => Promise<void> = () => Promise.resolve();
+  /** Called when a read has its answer. */
+  onRead: () => void = () => {};
   #version = 0;
 
   readonly transport = new FakeTransport((request) => this.#answer(request));
 
   async #answer(request: TransportRequest): Promise<FakeAnswer> {
     if (request.method === "GET") {
-      return this.lease === undefined
+      const answer = this.lease === undefined
         ? { status: 404, body: { kind: "Status", reason: "NotFound" } }
         : { body: this.lease };
+      this.onRead();
+      return answer;
     }
     const sent = JSON.parse(request.body ?? "");
-    const resourceVersion = String(++this.#version);
-    this.lease = { ...sent, metadata: { ...sent.metadata, resourceVersion } };
+    const { resourceVersion = `${this.#version}` } = sent.metadata;
+    if (resourceVersion !== `${this.#version}`) {
+      return { status: 409, body: { kind: "Status", reason: "Conflict" } };
+    }
+    this.write(sent);
     const answer = { body: this.lease };
     await this.onWrite();
     return answer;
+  }
+
+  /** Stores a lease, as a write does whose sender no longer waits for the answer. */
+  write(lease: Record<string, unknown> = this.lease ?? {}): void {
+    const resourceVersion = `${++this.#version}`;
+    const metadata = { ...lease["metadata"] as object, resourceVersion };
+    this.lease = { ...lease, metadata };
   }
 }
 
@@ -96,4 +110,31 @@ Deno.test("LeaderElector counts from when its claim left, not from the answer", 
   await advanceTo(clock, 20_000);
   hang.resolve();
   assert.equal(await lost, 10_000);
+});
+
+Deno.test("LeaderElector releases a lease that its last renewal changes after the read", async () => {
+  const clock = new FakeClock();
+  const server = new LeaseServer();
+  using client = new KubeClient(server.transport);
+  const elector = new LeaderElector(client, {
+    namespace: "n",
+    name: "l",
+    identity: "me",
+    ...TIMES,
+    clock,
+  });
+  const stop = new AbortController();
+  const running = elector.run(stop.signal, async (signal) => {
+    await untilAborted(signal);
+    // On its way when it is aborted, and carried out all the same.
+    server.onRead = () => {
+      server.onRead = () => {};
+      server.write();
+    };
+  });
+  await clock.advance(1);
+  assert.equal(elector.isLeader, true);
+  stop.abort();
+  await running;
+  assert.match(JSON.stringify(server.lease), /"holderIdentity":""/);
 });

@@ -4,6 +4,9 @@ import type { CallOptions } from "../http/options.ts";
 import { LEASES } from "../api/resource.ts";
 import type { V1Lease } from "../api/objects.ts";
 
+/** Only one renewal is under way at a time. */
+const RELEASE_TRIES = 3;
+
 /** Who wants or has a lease, and for how long. */
 export interface LeaseClaim {
   readonly namespace: string;
@@ -105,6 +108,22 @@ export class LeaseKeeper {
 
 /** Gives the lease up, so that the next one need not wait for its end. Nothing happens when it is not ours. */
 export async function releaseLease(
+  client: KubeClient,
+  claim: LeaseClaim,
+  options: { timeoutMs: number },
+): Promise<void> {
+  for (let tries = 1;; tries++) {
+    try {
+      return await tryRelease(client, claim, options);
+    } catch (err) {
+      // A renewal that was aborted on its way changes the lease after the read, if at all.
+      const hasChanged = err instanceof KubeApiError && err.isConflict;
+      if (!hasChanged || tries === RELEASE_TRIES) throw err;
+    }
+  }
+}
+
+async function tryRelease(
   client: KubeClient,
   claim: LeaseClaim,
   options: { timeoutMs: number },
