@@ -179,6 +179,20 @@ Deno.test("coil ui shows a cluster in a browser", async (t) => {
     );
   });
 
+  await t.step("keys count that come before the next picture", async () => {
+    await page.evaluate(`(async () => {
+      for (const key of ["2", "]"]) {
+        dispatchEvent(new KeyboardEvent("keydown", { key }));
+        await new Promise(queueMicrotask); // it has been rendered
+      }
+    })()`);
+    await page.until(
+      'document.querySelector(".pool.chosen b")?.innerText === "public"',
+    );
+    await page.press("[", "4");
+    await page.until('document.querySelector(".egress")');
+  });
+
   await t.step("it is dark where the system is, and by a key", async () => {
     await using dark = await browser.open(url, { ...VIEW, scheme: "dark" });
     await dark.until('document.querySelector(".problem")');

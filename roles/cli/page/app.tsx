@@ -86,7 +86,7 @@ export function App({ state, isConnected }: {
   );
 }
 
-/** Keys that do the same everywhere. */
+/** Keys that do the same everywhere, from the first picture on. */
 function useKeys(actions: {
   readonly onTab: (tab: Tab) => void;
   readonly onSearch: () => void;
@@ -95,7 +95,7 @@ function useKeys(actions: {
   readonly changeTheme: () => void;
   readonly changeHelp: () => void;
 }): void {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const onKeyDown = (event: KeyboardEvent) => {
       const { key, target } = event;
       if (event.altKey || event.ctrlKey || event.metaKey) return;

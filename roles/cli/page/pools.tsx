@@ -1,5 +1,5 @@
 import type { VNode } from "preact";
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 import { formatAge } from "../../../lib/api/mod.ts";
 import type { BlockView, HolderView, PoolView } from "../ui/view.ts";
 import type { ClusterState } from "./state.ts";
@@ -79,9 +79,9 @@ export function Pools({ state, query, now, chosen, onChoose }: {
 
 const NONE: readonly BlockView[] = [];
 
-/** Calls back for keys that are not typed into the search. */
+/** Calls back for keys that are not typed into the search, the one of the last rendering: a key may come before its picture. */
 function usePoolKeys(onKey: (key: string) => void): void {
-  useEffect(() => {
+  useLayoutEffect(() => {
     const onKeyDown = (event: KeyboardEvent) => {
       const isTyped = event.target instanceof HTMLInputElement;
       const hasModifier = event.altKey || event.ctrlKey || event.metaKey;
