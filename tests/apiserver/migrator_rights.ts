@@ -1,5 +1,6 @@
 /** A user with the rights that docs/roles/coil-migrator.md lists, and no others. */
 import type { ControlPlane } from "../lab/mod.ts";
+import { untilAllowed } from "./access.ts";
 
 const USER = "migrator";
 const RBAC = "rbac.authorization.k8s.io";
@@ -47,7 +48,7 @@ const SYSTEM_RULES: readonly Rule[] = [
   rule("apps", "daemonsets deployments", "get delete", V1_NAMES),
 ];
 
-/** Makes the user and returns its kubeconfig. */
+/** Makes the user and returns its kubeconfig, once the rights are in force. */
 export async function migratorKubeconfig(
   plane: ControlPlane,
 ): Promise<string> {
@@ -82,5 +83,17 @@ export async function migratorKubeconfig(
       subjects,
     },
   );
+  await untilAllowed(plane, {
+    user: USER,
+    verb: "list",
+    group: "coil.cybozu.com",
+    resource: "addressblocks",
+  });
+  await untilAllowed(plane, {
+    user: USER,
+    verb: "create",
+    resource: "configmaps",
+    namespace,
+  });
   return await plane.kubeconfigFor({ user: USER });
 }
