@@ -102,6 +102,12 @@ Deno.test("coil status", async (t) => {
       group: "coil.cybozu.com",
       resource: "blockrequests",
     });
+    // This role is new, and roles are watched apart from bindings.
+    await untilAllowed(plane, {
+      user: "viewer",
+      verb: "list",
+      resource: "pods",
+    });
     const viewer = await plane.kubeconfigFor({ user: "viewer" });
     const { code, out } = await status(viewer);
     assert.equal(code, 1);
