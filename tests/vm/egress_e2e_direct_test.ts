@@ -10,6 +10,7 @@ import type { Client, EgressCluster } from "./e2e_cluster.ts";
 import type { Gateway } from "./e2e_kubelet.ts";
 import { GATEWAYS } from "./e2e_objects.ts";
 import { egressTest } from "./e2e_stage.ts";
+import { loseByChance } from "./lossy_gateway.ts";
 import { addTable, type NftTable, tableOf } from "./nft_tables.ts";
 import { OUTSIDE, OUTSIDE_NETWORKS, VM_FAMILIES } from "./topology.ts";
 import { askTcp, type FlowReport, TcpFlow, UdpFlow } from "./traffic.ts";
@@ -47,20 +48,6 @@ function withoutProxy({ proxy }: EgressCluster): NftTable {
   };
 }
 
-/** Each packet of the tunnel, to the gateway and from it, is lost with a chance of 30 %. */
-const LOSSY = {
-  name: "lossy",
-  text: `table inet lossy {
-  chain incoming {
-    type filter hook prerouting priority -400
-    udp dport 5555 meta random < 1288490188 drop
-  }
-  chain outgoing {
-    type filter hook postrouting priority 400
-    udp sport 5555 meta random < 1288490188 drop
-  }
-}`,
-};
 /** A gateway that flaps is lost more than once in this time. */
 const LOSSY_MS = 20_000;
 
@@ -511,7 +498,7 @@ egressTest("egress by gateways that the client chooses", {
         await awaitGateways(cluster, lossy, other);
         await using all = await flowsThroughAll(cluster);
         const connections = all.flows.filter((each) => each instanceof TcpFlow);
-        const remove = await addTable(lossy.pod.sandbox.netns, LOSSY);
+        const remove = await loseByChance(lossy);
         try {
           const endMs = performance.now() + LOSSY_MS;
           while (performance.now() < endMs) {

@@ -1,0 +1,65 @@
+// A gateway whose packets are lost by chance, and a coild that knows it.
+import { inNetns } from "../lab/mod.ts";
+import { eventually } from "../lab/wait.ts";
+import type { Gateway } from "./e2e_kubelet.ts";
+import { addTable } from "./nft_tables.ts";
+
+/** Each packet of the tunnel, to the gateway and from it, is lost with a chance of 30 %. */
+const LOSSY = {
+  name: "lossy",
+  text: `table inet lossy {
+  chain incoming {
+    type filter hook prerouting priority -400
+    udp dport 5555 meta random < 1288490188 drop
+  }
+  chain outgoing {
+    type filter hook postrouting priority 400
+    udp sport 5555 meta random < 1288490188 drop
+  }
+}`,
+};
+
+/** Of five probes of each family, known by the source inside, the first four are lost. */
+const FOUR_OF_FIVE = {
+  name: "taught",
+  text: `table inet taught {
+  counter probes4 { }
+  counter probes6 { }
+  chain incoming {
+    type filter hook prerouting priority -400
+    meta nfproto ipv4 udp dport 5555 @th,160,32 0xc0000008 counter name probes4 numgen inc mod 5 < 4 drop
+    meta nfproto ipv6 udp dport 5555 @th,128,128 0x01000000000000000000000000000001 counter name probes6 numgen inc mod 5 < 4 drop
+  }
+}`,
+};
+/** After so many, coild takes it that three of five are lost: more than are by chance afterwards. */
+const PROBES = 100;
+
+/**
+ * Has packets of a gateway be lost by chance, once the client's coild knows that its probes are.
+ * Before that, ten misses in a row are enough, which chance brings in some of a hundred runs
+ * (docs/decisions/0033-probing-gateways.md). Returns what ends it.
+ */
+export async function loseByChance(
+  { pod }: Gateway,
+): Promise<() => Promise<void>> {
+  const { netns } = pod.sandbox;
+  const remove = await addTable(netns, FOUR_OF_FIVE);
+  try {
+    await eventually("coild to know that probes are lost", async () => {
+      const counts = await Promise.all(
+        ["probes4", "probes6"].map((name) => probesIn(netns, name)),
+      );
+      return counts.every((count) => count >= PROBES);
+    });
+  } finally {
+    await remove();
+  }
+  return await addTable(netns, LOSSY);
+}
+
+async function probesIn(netns: string, name: string): Promise<number> {
+  const list = ["list", "counter", "inet", FOUR_OF_FIVE.name, name];
+  const text = await inNetns(netns, "nft", list);
+  return Number(/packets (\d+)/.exec(text)?.[1]);
+}
