@@ -114,11 +114,12 @@ netnsTest(
     using conntrack = ConntrackSocket.open({ netns: lab.netns });
     let ended = 0;
     await conntrack.deleteWhere(() => ++ended <= 50, { family: "ipv4" });
+    let first = 30_000;
     await eventually("new connections", async () => {
-      const flows = await sendAll(
-        lab,
-        flowsOf(client.ipv4, 60, { first: 30_000 }),
-      );
+      // New ones each time: the pause may have ended amid the last ones, and what is a connection already is not decided on again.
+      const packets = flowsOf(client.ipv4, 60, { first });
+      first += packets.length;
+      const flows = await sendAll(lab, packets);
       return flows[client.ipv4] === 100;
     });
   },
