@@ -335,14 +335,17 @@ Deno.test("HttpServer refuses connections of a peer above its rate, and logs tha
   const lines: string[] = [];
   configureLogging({ write: (line) => lines.push(line) });
   await withServer(ok, { perSecond: 1 }, async ({ connect }) => {
-    const answers: string[] = [];
-    for (let n = 0; n < 8; n++) {
+    const startMs = performance.now();
+    let [served, refused] = [0, 0];
+    while (served + refused < 8 || refused === 0) {
       using peer = await connect();
       await peer.send("GET / HTTP/1.0\r\n\r\n").catch(() => {});
-      answers.push(await peer.end());
+      if (/200 OK/.test(await peer.end())) served++;
+      else refused++;
     }
-    const served = answers.filter((text) => /200 OK/.test(text)).length;
-    assert.ok(served >= 1 && served <= 3, `${served} served`);
+    // Two at once, and another for each second that a busy machine takes.
+    const most = 2 + (performance.now() - startMs) / 1_000;
+    assert.ok(served >= 1 && served <= most, `${served} served, not ${most}`);
   });
   const said = lines.filter((line) => /Refusing connections/.test(line));
   assert.equal(said.length, 1);
