@@ -164,13 +164,13 @@ netnsTest(
   async () => {
     await using lab = await CoordinatorLab.start(FAMILIES);
     const config = { detectGateway: true, detectIPConflict: true };
-    await lab.joined([ETH0], { config });
+    const found = { ...config, detectOptions: ANSWERED };
+    await lab.joined([ETH0], { config: found });
     for (const family of FAMILIES) {
       const gateway = interfaceAddressIn(6, family, 1);
       await lab.switch.ip("address", "delete", gateway, "dev", "net6");
     }
     const second = await lab.pod([ETH0]);
-    const found = { ...config, detectOptions: ANSWERED };
     assert.match(
       await lab.refusal("ADD", second, { config: found }),
       /^11 ip conf/,
