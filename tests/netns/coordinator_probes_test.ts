@@ -220,8 +220,11 @@ netnsTest(
     await lab.ok("ADD", pod, { config: { podMACPrefix: "0a:1b" } });
     for (const family of FAMILIES) {
       const address = addressIn(6, family, 100);
-      const known = await lab.switch.ip("neighbour", "show", address);
-      assert.match(known, /0a:1b:0a:06:00:64/);
+      // What is sent may still be on its way through the kernel.
+      await untilPasses(async () => {
+        const known = await lab.switch.ip("neighbour", "show", address);
+        assert.match(known, /0a:1b:0a:06:00:64/);
+      });
     }
     assert.deepEqual(lab.warnings, []);
   },
