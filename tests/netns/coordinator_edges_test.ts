@@ -13,6 +13,7 @@ import {
   reaches,
   serving,
   stateOf,
+  untilUsed,
 } from "./coordinator_lab.ts";
 import { netnsTest } from "./testing.ts";
 
@@ -281,6 +282,7 @@ for (
         const own = addressIn(7, family, 100);
         const nodad = family === "ipv4" ? [] : ["nodad"];
         await ip("address", "add", own, "dev", "net1", ...nodad);
+        await untilUsed(pod.netns, "net1", own);
         const gateway = addressIn(7, family, 1);
         if (what === "its MTU") {
           await ip("route", "add", gateway, "dev", "net1");

@@ -228,18 +228,13 @@ export class CoordinatorLab implements AsyncDisposable {
     }
   }
 
-  /** The kernel takes an IPv6 address into use a while after the link is up; states are compared that have it. */
   async #ready(
-    { ip }: TempNetns,
+    netns: TempNetns,
     { name, network, number, families = this.families }: NicSpec,
   ): Promise<void> {
-    if (!families.includes("ipv6")) return;
-    const own = `local ${addressIn(network, "ipv6", number)} `;
-    await untilPasses(async () => {
-      const table = ["table", "local", "dev", name];
-      const routes = await ip("-6", "route", "show", ...table);
-      assert.ok(routes.includes(own), routes);
-    });
+    for (const family of families) {
+      await untilUsed(netns, name, addressIn(network, family, number));
+    }
   }
 
   /** A first interface as Calico makes it: 10.244.1.N and fd00:244::N, by a veth, with a gateway that is no one's address. */
@@ -251,6 +246,8 @@ export class CoordinatorLab implements AsyncDisposable {
     );
     await this.host.ip("link", "set", hostName, "up");
     await pod.ip("link", "set", "eth0", "up");
+    // Asked for one link alone, the kernel acts on its carrier first; else when it gets round to it (linkwatch_sync_dev() of net/core/link_watch.c).
+    await this.host.ip("link", "show", "dev", hostName);
     for (const family of this.families) {
       const address = overlayAddress(family, number);
       const gateway = family === "ipv4" ? "169.254.1.1" : "fe80::1";
@@ -266,6 +263,7 @@ export class CoordinatorLab implements AsyncDisposable {
         ...[family === "ipv4" ? "-4" : "-6", "route", "add", "default"],
         ...["via", gateway, "dev", "eth0"],
       );
+      await untilUsed(pod, "eth0", address);
     }
     return hostName;
   }
@@ -348,6 +346,20 @@ export class CoordinatorLab implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#stack[Symbol.asyncDispose]();
   }
+}
+
+/** Until the kernel has taken an address of a link into use: an IPv6 address a while after the link is up, or after it was added. States are compared that have its route. */
+export async function untilUsed(
+  { ip }: TempNetns,
+  device: string,
+  address: string,
+): Promise<void> {
+  if (!address.includes(":")) return;
+  await untilPasses(async () => {
+    const table = ["table", "local", "dev", device];
+    const routes = await ip("-6", "route", "show", ...table);
+    assert.ok(routes.includes(`local ${address} `), routes);
+  });
 }
 
 /** Those of `ip`, which fails for a family that the kernel lacks. */

@@ -9,6 +9,7 @@ import {
   type NicSpec,
   reaches,
   stateOf,
+  untilUsed,
 } from "./coordinator_lab.ts";
 import { FrameCapture } from "./frame_capture.ts";
 import { netnsTest } from "./testing.ts";
@@ -288,6 +289,7 @@ netnsTest(
       for (const family of FAMILIES) {
         const address = interfaceAddressIn(network, family, 100);
         await netns.ip("address", "add", address, "dev", ifname);
+        await untilUsed(netns, ifname, addressIn(network, family, 100));
         const options = family === "ipv4" ? "-4" : "-6";
         const gateway = ["via", addressIn(network, family, 1)];
         await netns.tryExec(
