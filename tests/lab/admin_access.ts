@@ -10,12 +10,12 @@ import { eventually } from "./wait.ts";
 /** As the API server itself waits: the rules of a pool of 200 subnets take it seconds, on a busy machine more than ten. */
 const REQUEST_TIMEOUT_MS = 60_000;
 
-/** kubectl gives the API server 32 s for its schema, before it sends anything; on a busy machine that was too little. */
-const SCHEMA_TRIES = 4;
+/** kubectl gives the API server 32 s for its schema and 10 s for a TLS handshake, before it sends anything; on a busy machine that was too little. */
+const UNSENT = /failed to download openapi|TLS handshake timeout/;
+const UNSENT_TRIES = 4;
 
-function isWithoutSchema(error: unknown): boolean {
-  return error instanceof CommandError &&
-    error.message.includes("failed to download openapi");
+function isUnsent(error: unknown): boolean {
+  return error instanceof CommandError && UNSENT.test(error.message);
 }
 
 const DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -158,7 +158,7 @@ export class AdminAccess {
       try {
         return await run(path.join(this.programs, "kubectl"), args, options);
       } catch (error) {
-        if (tries === SCHEMA_TRIES || !isWithoutSchema(error)) throw error;
+        if (tries === UNSENT_TRIES || !isUnsent(error)) throw error;
       }
     }
   }
