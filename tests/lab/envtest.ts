@@ -3,6 +3,7 @@
 import { createHash } from "node:crypto";
 import * as path from "node:path";
 import { run } from "../../deploy/host/mod.ts";
+import { type Clock, systemClock } from "../../lib/async/mod.ts";
 
 /** An archive and what is known about it beforehand. */
 export interface EnvtestArchive {
@@ -100,9 +101,11 @@ export async function fetchEnvtest(
   options: {
     readonly archive: EnvtestArchive;
     readonly timeouts?: EnvtestTimeouts;
+    /** Another clock than the machine's. */
+    readonly clock?: Clock;
   },
 ): Promise<void> {
-  const { archive, timeouts = TIMEOUTS } = options;
+  const { archive, timeouts = TIMEOUTS, clock = systemClock } = options;
   const { url, sha512 } = archive;
   if (sha512 === undefined) {
     throw new EnvtestError(`no hash is known for "${url}"`);
@@ -112,7 +115,7 @@ export async function fetchEnvtest(
   await Deno.mkdir(part, { recursive: true });
   try {
     const file = path.join(part, "archive.tar.gz");
-    const found = await download(url, { file, timeouts });
+    const found = await download(url, { file, timeouts, clock });
     if (found !== sha512) {
       throw new EnvtestError(
         `"${url}" has SHA-512 ${found}, not ${sha512}: it is damaged or another file`,
@@ -129,9 +132,13 @@ export async function fetchEnvtest(
 /** Writes the file, and returns its hash. */
 async function download(
   url: string,
-  to: { readonly file: string; readonly timeouts: EnvtestTimeouts },
+  to: {
+    readonly file: string;
+    readonly timeouts: EnvtestTimeouts;
+    readonly clock: Clock;
+  },
 ): Promise<string> {
-  using limit = new Limit(to.timeouts);
+  using limit = new Limit(to.timeouts, to.clock);
   try {
     const response = await fetch(url, { signal: limit.signal });
     if (!response.ok || response.body === null) {
@@ -164,17 +171,17 @@ async function download(
   }
 }
 
-type Timer = ReturnType<typeof setTimeout>;
-
 /** Ends what is silent, or takes too long. */
 class Limit implements Disposable {
   readonly #controller = new AbortController();
   readonly #timeouts: EnvtestTimeouts;
-  readonly #total: Timer;
-  #silence: Timer;
+  readonly #clock: Clock;
+  readonly #total: Disposable;
+  #silence: Disposable;
 
-  constructor(timeouts: EnvtestTimeouts) {
+  constructor(timeouts: EnvtestTimeouts, clock: Clock) {
     this.#timeouts = timeouts;
+    this.#clock = clock;
     const { totalMs } = timeouts;
     this.#total = this.#end(totalMs, `not complete after ${totalMs} ms`);
     this.#silence = this.#waitForMore();
@@ -186,22 +193,23 @@ class Limit implements Disposable {
 
   /** More has come. */
   heard(): void {
-    clearTimeout(this.#silence);
+    this.#silence[Symbol.dispose]();
     this.#silence = this.#waitForMore();
   }
 
   [Symbol.dispose](): void {
-    clearTimeout(this.#silence);
-    clearTimeout(this.#total);
+    this.#silence[Symbol.dispose]();
+    this.#total[Symbol.dispose]();
   }
 
-  #waitForMore(): Timer {
+  #waitForMore(): Disposable {
     const { silenceMs } = this.#timeouts;
     return this.#end(silenceMs, `no data for ${silenceMs} ms`);
   }
 
-  #end(afterMs: number, why: string): Timer {
-    return setTimeout(() => this.#controller.abort(new Error(why)), afterMs);
+  #end(afterMs: number, why: string): Disposable {
+    const end = () => this.#controller.abort(new Error(why));
+    return this.#clock.after(afterMs, end);
   }
 }
 

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { sleep } from "../../lib/async/mod.ts";
+import type { Clock } from "../../lib/async/mod.ts";
+import { FakeClock, untilPasses } from "../../lib/async/testing.ts";
 import { createHash } from "node:crypto";
 import { run } from "../../deploy/host/mod.ts";
 import {
@@ -203,23 +204,37 @@ Deno.test("fetchEnvtest() gives up a server that sends for ever", async () => {
 
 Deno.test("fetchEnvtest() waits for a server that is slow but not silent", async () => {
   const bytes = await makeArchive();
-  const pieces = 8;
-  const size = Math.ceil(bytes.length / pieces);
+  const size = Math.ceil(bytes.length / 8);
+  const clock = new FakeClock();
+  let timers = 0;
+  const counting: Clock = {
+    nowMs: () => clock.nowMs(),
+    after(ms, callback) {
+      timers++;
+      return clock.after(ms, callback);
+    },
+  };
   await using server = await lab(() => {
-    let sent = 0;
+    let pieces = 0;
     return new Response(
       new ReadableStream({
         async pull(controller) {
-          await sleep(400);
-          controller.enqueue(bytes.subarray(sent, sent += size));
-          if (sent >= bytes.length) controller.close();
+          // A timer for all of it, one for the answer, and one after each piece.
+          await untilPasses(() => assert.ok(timers >= 2 + pieces));
+          await clock.advance(900);
+          const sent = pieces++ * size;
+          controller.enqueue(bytes.subarray(sent, sent + size));
+          if (sent + size >= bytes.length) controller.close();
         },
       }),
     );
   });
-  // Shorter than all of it together, and far longer than any pause.
-  const timeouts = { silenceMs: 2_500, totalMs: 60_000 };
-  await server.fetch(sha512(bytes), timeouts);
+  // Shorter than all of it together, and longer than any pause.
+  const timeouts = { silenceMs: 1_000, totalMs: 60_000 };
+  const archive = { url: server.url, sha512: sha512(bytes) };
+  const options = { archive, timeouts, clock: counting };
+  await fetchEnvtest(server.directory, options);
+  assert.ok(clock.nowMs() > timeouts.silenceMs);
 });
 
 Deno.test("fetchEnvtest() says that nobody listens", async () => {
