@@ -19,9 +19,9 @@ export class Progress {
   /** Reads a line, or the part of one that has been printed so far. */
   line(text: string): void {
     const plain = stripVTControlCharacters(text);
-    if (/^-+ output (end )?-+$/.test(plain)) {
-      this.#isOutput = !plain.includes(" end ");
-    }
+    if (/^-+ output -+$/.test(plain)) this.#isOutput = true;
+    // The output's last line may have no end of its own.
+    if (/-+ output end -+$/.test(plain)) this.#isOutput = false;
     if (this.#isOutput) return;
     this.#file = FILE.exec(plain)?.[1] ?? this.#file;
     const [, other, test = ""] = PARALLEL.exec(plain) ?? [];

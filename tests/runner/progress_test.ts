@@ -34,6 +34,18 @@ Deno.test("Progress does not take a test's output for a test", () => {
   assert.deepEqual(progress.describe([]), ["running: one"]);
 });
 
+Deno.test("Progress goes on after an output whose last line was not ended", () => {
+  const progress = after(
+    "running 2 tests from ./a_test.ts",
+    "one ...",
+    "------- output -------",
+    "half a line----- output end -----",
+    "one ... ok (3s)",
+    "two ...",
+  );
+  assert.deepEqual(progress.current, ['"two"']);
+});
+
 Deno.test("Progress names the last result of a file between two of its tests", () => {
   const progress = after(
     "running 2 tests from ./a_test.ts",
