@@ -135,8 +135,8 @@ export class LabKubelet implements AsyncDisposable {
     if (node === undefined) return await this.#bind(pod);
     const known = this.#pods.get(uid);
     if (deletionTimestamp !== undefined) return await this.#end(pod, node);
-    if (isCoild(pod)) return await this.#startCoild(pod, node);
     if (isReady(pod)) return;
+    if (isCoild(pod)) return await this.#startCoild(pod, node);
     if (known !== undefined) {
       // One that was held back may be ready by now.
       if (this.stuck(pod) !== undefined) return;
@@ -241,9 +241,12 @@ export class LabKubelet implements AsyncDisposable {
 
   async #startCoild(pod: V1Pod, node: LabNode): Promise<void> {
     const uid = pod.metadata?.uid ?? "";
-    if (this.#coilds.has(node.name)) return;
-    const coild = await this.#lab.startCoild(node, ["--pod-rule-prio=2000"]);
-    this.#coilds.set(node.name, { uid, coild });
+    const known = this.#coilds.get(node.name);
+    if (known !== undefined && known.uid !== uid) return;
+    if (known === undefined) {
+      const coild = await this.#lab.startCoild(node, ["--pod-rule-prio=2000"]);
+      this.#coilds.set(node.name, { uid, coild });
+    }
     await this.#report(pod, node, undefined);
   }
 
