@@ -63,8 +63,8 @@ export class RecordedPlane implements AsyncDisposable {
 
   async calls(): Promise<RecordedCall[]> {
     const text = await Deno.readTextFile(`${this.dir}/calls`).catch(() => "");
-    return text.split("\n").filter((line) => line !== "")
-      .map((line) => JSON.parse(line));
+    // The last line may not be whole yet.
+    return text.split("\n").slice(0, -1).map((line) => JSON.parse(line));
   }
 
   /** Makes things go wrong until disposed. */
