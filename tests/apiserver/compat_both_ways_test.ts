@@ -7,7 +7,9 @@ import { binDir, eventually, type LabNode, run } from "../lab/mod.ts";
 import { PeerLab } from "./peer_lab.ts";
 import { Churn } from "./peer_churn.ts";
 
-const REFUSED = /forbidden|cannot (get|list|watch|create|update|patch|delete)/i;
+/** As the API server says it. "Cannot get …" alone also comes while definitions change, and the call is repeated. */
+const REFUSED =
+  /forbidden|cannot (get|list|watch|create|update|patch|delete) resource/i;
 const BLOCKS = "/apis/coil.cybozu.com/v2/addressblocks";
 
 /** The guide's commands for the way back, those before and those after upstream's manifests. */
