@@ -3,6 +3,7 @@ import {
   ADDRESS_BLOCKS,
   ADDRESS_POOLS,
   type AddressBlock,
+  EGRESS_SELECTOR,
   EGRESSES,
 } from "../../lib/api/mod.ts";
 import { TaskGroup } from "../../lib/async/mod.ts";
@@ -102,7 +103,19 @@ export async function createObjects(
   }
 }
 
-/** Egresses with all that is theirs, and the clients; the rest serves the next cluster as well. */
+/** What is made of Egresses, and makes pods, or keeps an address. */
+const MADE_OF_EGRESSES = [
+  "/apis/apps/v1/deployments",
+  "/apis/apps/v1/replicasets",
+  "/api/v1/services",
+];
+
+/**
+ * Egresses with all that is theirs, and the clients; the rest serves the next cluster as well.
+ *
+ * That there are no pods for a moment is not enough: a ReplicaSet that the garbage collector has not come to makes
+ * others, which the next cluster would take for gateways of its own Egress of that name.
+ */
 export async function removeObjects(access: VmAccess): Promise<void> {
   const { client } = access;
   const egresses = await client.listAll(EGRESSES, {});
@@ -114,7 +127,7 @@ export async function removeObjects(access: VmAccess): Promise<void> {
       propagationPolicy: "Background",
     });
   }
-  await eventually("pods to be gone", async () => {
+  await eventually("pods, and what makes them, to be gone", async () => {
     const { items } = await client.listAll(PODS, {});
     for (const { metadata } of items) {
       const { namespace, name = "" } = metadata ?? {};
@@ -123,7 +136,7 @@ export async function removeObjects(access: VmAccess): Promise<void> {
           if (!error.isNotFound) throw error;
         });
     }
-    return items.length === 0;
+    return items.length === 0 && await areGone(access, MADE_OF_EGRESSES);
   }, { timeoutMs: 120_000, intervalMs: 500 });
   const blocks = await client.listAll(ADDRESS_BLOCKS, {});
   for (const { metadata } of blocks.items) {
@@ -135,4 +148,19 @@ export async function removeObjects(access: VmAccess): Promise<void> {
       if (!error.isNotFound) throw error;
     });
   }
+}
+
+/** Whether no Egress has objects at these paths. */
+async function areGone(
+  { admin }: VmAccess,
+  paths: readonly string[],
+): Promise<boolean> {
+  const query = new URLSearchParams({ labelSelector: EGRESS_SELECTOR });
+  for (const path of paths) {
+    const { items } = await admin.request("GET", `${path}?${query}`) as {
+      readonly items: readonly unknown[];
+    };
+    if (items.length > 0) return false;
+  }
+  return true;
 }
