@@ -47,6 +47,8 @@ type MutableGateway =
   }
   & {
     ending: Promise<void> | undefined;
+    /** What the API server was told last; undefined when it may know it or not. */
+    reported: boolean | undefined;
     readonly probe: ReadinessProbe;
     failedProbes: number;
     /** When the next probe is due. */
@@ -211,6 +213,7 @@ export class GatewayKubelet implements AsyncDisposable {
       ready: false,
       restarts: 0,
       ending: undefined,
+      reported: false,
       probe: this.#options.probes === "often" ? OFTEN : readinessProbeOf(pod),
       failedProbes: 0,
       probeMs: 0,
@@ -263,11 +266,19 @@ export class GatewayKubelet implements AsyncDisposable {
     gateway: MutableGateway,
     state: { readonly ready: boolean },
   ): Promise<void> {
-    if (state.ready === gateway.ready || this.#stop.signal.aborted) return;
-    gateway.ready = state.ready;
-    await this.#options.runtime.report(gateway.pod, state).catch(() => {
-      // Gone by then, which the informer will tell.
-    });
+    if (this.#stop.signal.aborted) return;
+    const { ready } = state;
+    gateway.ready = ready;
+    if (ready === gateway.reported) return;
+    gateway.reported = undefined;
+    await this.#options.runtime.report(gateway.pod, state).then(
+      () => {
+        gateway.reported = ready;
+      },
+      () => {
+        // Gone by then, which the informer will tell; else the next probe reports it again, as a kubelet does.
+      },
+    );
   }
 
   /** A pod may be deleted amid the work for it, which is no failure of a kubelet. */
