@@ -12,6 +12,7 @@ import {
   planClient,
 } from "../../lib/egress/mod.ts";
 import { ConntrackSocket } from "../../lib/netlink/mod.ts";
+import { eventually } from "../lab/wait.ts";
 import { countEchoes } from "../netns/echoes.ts";
 import {
   clientState,
@@ -142,7 +143,9 @@ function parsed(texts: Readonly<Record<Family, string>>): Service {
   return { ipv4: Address.parse(texts.ipv4), ipv6: Address.parse(texts.ipv6) };
 }
 
-/** Some echo requests before and after, and time for the last answer. */
+/** Answers before. */
+const SOME = 5;
+/** Some echo requests after, and time for the last answer. */
 const SETTLE_MS = 500;
 
 /** Echo requests to outside, one after the other, while something happens. Returns how many got no answer. */
@@ -154,21 +157,30 @@ export async function lostMeanwhile(
   const host = ADDRESSES.outside[family];
   // Neighbours get to know each other first.
   await client.exec("ping", "-c1", "-w20", host);
-  const child = new Deno.Command("nsenter", {
+  await using child = new Deno.Command("nsenter", {
     args: [`--net=${client.path}`, "ping", "-n", "-i0.05", "-W2", host],
     stdin: "null",
     stdout: "piped",
   }).spawn();
-  const output = child.output();
+  let printed = "";
+  const reading = (async () => {
+    const texts = child.stdout.pipeThrough(new TextDecoderStream());
+    for await (const text of texts) printed += text;
+  })();
   try {
-    await sleep(SETTLE_MS);
+    // A busy machine takes its time to start it; before that it sends nothing, and a signal ends it without a summary.
+    await eventually(
+      "the first answers",
+      () => [...printed.matchAll(/ ttl=/g)].length >= SOME,
+    );
     await happens();
     await sleep(SETTLE_MS);
   } finally {
-    // Told so, it ends with a summary, and does not wait for what is under way.
+    // So it ends with a summary, and does not wait for what is under way.
     child.kill("SIGINT");
+    await reading;
   }
-  return countEchoes(new TextDecoder().decode((await output).stdout));
+  return countEchoes(printed);
 }
 
 /** A TCP connection of the client to the outside network. */
