@@ -12,6 +12,7 @@ import { Address, FAMILIES, type Family, Prefix } from "../../lib/inet/mod.ts";
 import { Netns, openLibc } from "../../lib/linux/mod.ts";
 import {
   addressIn,
+  ANSWERED,
   CoordinatorLab,
   fetched,
   interfaceAddressIn,
@@ -86,6 +87,8 @@ for (const family of FAMILIES) {
   Deno.test(`coordinator: by ipvlan, too, an address of another machine is found, and a gateway, ${family}`, async () => {
     await using lab = await CoordinatorLab.start([family]);
     const config = { detectIPConflict: true, detectGateway: true };
+    // By default only 0.3 s are waited for an answer, which an emulated kernel may take.
+    const answered = { ...config, detectOptions: ANSWERED };
     const address = addressIn(6, family, 77);
     await lab.switch.ip(
       ...["address", "add", interfaceAddressIn(6, family, 77), "dev", "net6"],
@@ -94,13 +97,15 @@ for (const family of FAMILIES) {
     const taken = await lab.pod([{ ...ETH0, ...IPVLAN, number: 77 }]);
     const [row] = await lab.switch.ipJson("link", "show", "net6");
     assert.equal(
-      await lab.refusal("ADD", taken, { config }),
+      await lab.refusal("ADD", taken, { config: answered }),
       `11 ip conflict: pod's interface eth0 with an conflicting ip ${address}, ${address} is located at ${
         row?.["address"]
       }`,
     );
     const free = await lab.pod([{ ...ETH0, ...IPVLAN }]);
-    await lab.ok("ADD", free, { config });
+    await lab.ok("ADD", free, {
+      config: { ...config, detectOptions: { timeout: "2s" } },
+    });
     await lab.switch.ip("link", "set", "net6", "down");
     const other = await lab.pod([{ ...ETH0, ...IPVLAN, number: 102 }]);
     const gateway = addressIn(6, family, 1);
