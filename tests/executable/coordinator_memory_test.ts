@@ -60,6 +60,9 @@ class Stage implements AsyncDisposable {
     const memoryGroup = await createMemoryGroup(group);
     await setMemoryLimit(memoryGroup, LIMIT_BYTES);
     const executable = await pathOf("coil");
+    // Its pages count where it is read first: in coild's group the kernel would take them back instead of killing coild.
+    const file = await Deno.open(executable);
+    await file.readable.pipeTo(new WritableStream());
     const coild = stack.use(
       await startLoneCoild({
         executable,
