@@ -256,15 +256,19 @@ Deno.test("serveMetrics() compresses for those who want it", async () => {
   await server.finished;
 });
 
+/** Both are taken before either is free again: else the second may be the first. */
+function twoAddresses(): { metrics: string; health: string } {
+  using first = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  using second = Deno.listen({ hostname: "127.0.0.1", port: 0 });
+  return {
+    metrics: `127.0.0.1:${first.addr.port}`,
+    health: `127.0.0.1:${second.addr.port}`,
+  };
+}
+
 Deno.test("serveMonitoring() serves both, answers /healthz as long as the process does, and ends with the signal", async () => {
   const stop = new AbortController();
-  const ports: number[] = [];
-  for (let i = 0; i < 2; i++) {
-    using free = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-    ports.push(free.addr.port);
-  }
-  const [metrics, health] = ports.map((port) => `127.0.0.1:${port}`);
-  assert.ok(metrics !== undefined && health !== undefined);
+  const { metrics, health } = twoAddresses();
   const loops = serveMonitoring({
     metricsAddress: metrics,
     healthAddress: health,
