@@ -23,6 +23,7 @@ const writeTextFile = Deno.writeTextFileSync;
 class Call {
   readonly #method: CutMethod;
   readonly #pod: string;
+  readonly #running = new Set<Promise<unknown>>();
   #left: number;
 
   constructor(method: CutMethod, pod: string) {
@@ -36,8 +37,25 @@ class Call {
     const taken = texts.slice(0, this.#left);
     this.#left -= taken.length;
     for (const text of taken) this.record("step", text);
-    if (taken.length < texts.length) this.record("cut", texts[taken.length]);
     return taken.length;
+  }
+
+  /** Makes changes that were taken. */
+  async run<T>(change: () => Promise<T>): Promise<T> {
+    const running = change();
+    this.#running.add(running);
+    try {
+      return await running;
+    } finally {
+      this.#running.delete(running);
+    }
+  }
+
+  /** Waits for ever, once the kernel has made all changes that were taken. The daemon may be killed from the record on. */
+  async cut(text: string | undefined): Promise<never> {
+    await Promise.allSettled(this.#running);
+    this.record("cut", text);
+    return await new Promise<never>(() => {});
   }
 
   record(event: CutRecord["event"], text?: string): void {
@@ -78,16 +96,16 @@ Connection.prototype.tryExecute = async function (requests, options = {}) {
   const texts = requests.map((request) => request.describe());
   const steps = options.whole === true ? [texts.join(", ")] : texts;
   const may = call.take(steps);
-  if (may === steps.length) {
-    return await tryExecute.call(this, requests, options);
-  }
-  if (may > 0) await tryExecute.call(this, requests.slice(0, may), options);
-  return await new Promise(() => {});
+  const execute = (some: typeof requests) =>
+    call.run(() => tryExecute.call(this, some, options));
+  if (may === steps.length) return await execute(requests);
+  if (may > 0) await execute(requests.slice(0, may));
+  return await call.cut(steps[may]);
 };
 
 Deno.writeTextFileSync = (path, ...rest) => {
   const call = calls.getStore();
-  // Skipped, when there is none left: all that comes next waits for ever.
+  // Skipped, when there is none left: all that comes next is cut.
   if (call !== undefined && call.take([`write ${path}`]) === 0) return;
   writeTextFile(path, ...rest);
 };
