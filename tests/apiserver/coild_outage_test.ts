@@ -24,14 +24,15 @@ Deno.test("coild outlives outages in the middle of its requests", async (t) => {
   const node = lab.node();
   await lab.createPool("default", [{ ipv4: "10.126.0.0/24" }], 1);
   let coild = await lab.startCoild(node, PATIENT);
+  const hasRequest = async (pool: string) => {
+    const requests = await lab.list("blockrequests");
+    return requests.some(({ metadata: { name } }) =>
+      name.startsWith(`req-${pool}-`)
+    );
+  };
   /** Waits until coild has a request for a block of a pool. */
   const requested = (pool: string) =>
-    eventually("the request", async () => {
-      const requests = await lab.list("blockrequests");
-      return requests.some(({ metadata: { name } }) =>
-        name.startsWith(`req-${pool}-`)
-      );
-    });
+    eventually("the request", () => hasRequest(pool));
   const noRequests = () =>
     eventually(
       "used requests to be gone",
@@ -110,9 +111,12 @@ Deno.test("coild outlives outages in the middle of its requests", async (t) => {
       await lab.createPool("late", [{ ipv4: "10.128.0.0/28" }], 2);
       await lab.createNamespace("late", { "coil.cybozu.com/pool": "late" });
       const pod = await lab.createPod("late", { namespace: "late" });
-      const error = await coild.refused(coild.add(pod));
-      assert.equal(error.status, "DeadlineExceeded");
-      await requested("late");
+      // One whose time is over before the API server has the request gives it up.
+      await eventually("a refusal that leaves a request", async () => {
+        const error = await coild.refused(coild.add(pod));
+        assert.equal(error.status, "DeadlineExceeded");
+        return await hasRequest("late");
+      });
       const before = granter.granted.length;
       // It hears nothing of what follows.
       Deno.kill(coild.process.pid, "SIGSTOP");
