@@ -4,6 +4,7 @@ import { parse } from "yaml";
 import type { SpiderCoordinator } from "../../lib/api/mod.ts";
 import { documentOf, readShared } from "../../lib/coordinator/mod.ts";
 import { ControlPlane } from "../lab/mod.ts";
+import { untilAllowed } from "./access.ts";
 import { assertRefused, columnsOf } from "./crds.ts";
 import {
   installSpiderCoordinators,
@@ -215,6 +216,12 @@ Deno.test("the API server refuses what a SpiderCoordinator must not be", async (
     }
     const bind = ["create", "clusterrolebinding", role];
     await plane.kubectl(...bind, `--clusterrole=${role}`, "--user=reader");
+    await untilAllowed(plane, {
+      user: "reader",
+      verb: "list",
+      group: "spiderpool.spidernet.io",
+      resource: "spidercoordinators",
+    });
     const kubeconfig = await plane.kubeconfigFor({ user: "reader" });
     const as = `--kubeconfig=${kubeconfig}`;
     assert.match(await plane.kubectl("get", "scc", as), /^default /m);
