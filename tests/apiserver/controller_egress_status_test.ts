@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import type { EgressTranslation } from "../../lib/api/mod.ts";
 import { eventually, sleep } from "../lab/mod.ts";
+import { untilInMemory } from "./api_memory.ts";
 import { EgressLab, IMAGE } from "./controller_egress_lab.ts";
 import { COIL_API } from "./crds.ts";
 
@@ -604,6 +605,8 @@ Deno.test("coil-controller starts no gateway whose clients it cannot write", asy
     },
     spec: { nodeName: "node1", containers: [{ name: "c", image: "none" }] },
   });
+  // A controller that does not know it has nothing to write.
+  await untilInMemory(plane, "/api/v1/pods");
   await using _controller = lab.startController(`--egress-image=${IMAGE}`);
   await lab.create(KEY);
   const status = "True EgressClientSliceRefused";
