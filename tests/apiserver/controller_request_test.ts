@@ -5,7 +5,9 @@ import {
   eventually,
   writing,
 } from "../lab/mod.ts";
+import { untilInMemory } from "./api_memory.ts";
 import { ControllerLab } from "./controller_testing.ts";
+import { COIL_API } from "./crds.ts";
 
 const DUAL = {
   blockSizeBits: 1,
@@ -35,6 +37,8 @@ Deno.test("coil-controller answers block requests", async (t) => {
         status: { conditions: [done] },
       });
       const before = (await lab.request("answered")).metadata.resourceVersion;
+      // A controller that sees it without its answer takes a block for it.
+      await untilInMemory(lab.plane, `${COIL_API}/blockrequests`);
       await using _controller = lab.startController();
       assert.equal(await lab.answer("pending"), "block v4-0");
       await eventually(
