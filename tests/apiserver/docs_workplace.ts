@@ -25,6 +25,9 @@ apiVersion: coordination.k8s.io/v1
 kind: Lease
 metadata: {name: coil-egress-leader, namespace: kube-system}`;
 
+/** kubectl gives the API server 32 s for its schema by default: too little on a busy machine. */
+const REQUEST_TIMEOUT = "140s";
+
 /** Makes a directory with what the documents take for granted: the repository as "coil", and the programs. Returns what runs a script there. */
 export async function workplace(
   plane: ControlPlane,
@@ -33,18 +36,17 @@ export async function workplace(
   await Deno.mkdir(path.join(directory, "bin"), { recursive: true });
   await Deno.symlink(ROOT, path.join(directory, "coil"));
   await Deno.symlink(`${ROOT}deploy`, path.join(directory, "deploy"));
+  const bin = path.join(directory, "bin");
+  await Deno.symlink(await ensureHelm(), path.join(bin, "helm"));
+  const kubectl = path.join(binDir(), "kubectl");
   const programs = {
-    kubectl: path.join(binDir(), "kubectl"),
-    helm: await ensureHelm(),
+    kubectl: `exec ${kubectl} --request-timeout=${REQUEST_TIMEOUT} "$@"`,
+    coil: `exec ${coilCommand().join(" ")} "$@"`,
   };
-  for (const [name, file] of Object.entries(programs)) {
-    await Deno.symlink(file, path.join(directory, "bin", name));
+  for (const [name, command] of Object.entries(programs)) {
+    const text = `#!/bin/sh\n${command}\n`;
+    await Deno.writeTextFile(path.join(bin, name), text, { mode: 0o755 });
   }
-  await Deno.writeTextFile(
-    path.join(directory, "bin", "coil"),
-    `#!/bin/sh\nexec ${coilCommand().join(" ")} "$@"\n`,
-    { mode: 0o755 },
-  );
   const env = {
     ...GO_TOOL_ENV,
     PATH: `${directory}/bin:${Deno.env.get("PATH")}`,
