@@ -19,7 +19,7 @@ Deno.test("coil ipam map --watch goes on after an API server had too much to do"
   await using server = await serveTransport({
     stream: (request) => {
       const isList = request.path.includes("/addresspools?");
-      // The first is what tells whether there is such a pool.
+      // The first asks whether the pool exists.
       if (isList && ++lists > 1 && isRefused) return refusal();
       return api.stream(request);
     },
