@@ -4,8 +4,8 @@ import type { CallOptions } from "../http/options.ts";
 import { LEASES } from "../api/resource.ts";
 import type { V1Lease } from "../api/objects.ts";
 
-/** Only one renewal is under way at a time. */
-const RELEASE_TRIES = 3;
+/** Of our writes that are under way one at most changes the lease: all of them have the version that was read last. */
+const RELEASE_TRIES = 2;
 
 /** Who wants or has a lease, and for how long. */
 export interface LeaseClaim {
