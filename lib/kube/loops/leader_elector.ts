@@ -1,9 +1,10 @@
 import { getLogger, type Logger } from "../../telemetry/mod.ts";
 import type { KubeClient } from "../client/client.ts";
-import { type LeaseClaim, LeaseKeeper, releaseLease } from "./lease.ts";
+import { type LeaseClaim, LeaseKeeper } from "./lease.ts";
 import type { KubeMetrics } from "./metrics.ts";
 import { type Clock, onAbort, sleep, systemClock } from "../../async/mod.ts";
 
+/** Of each request; four at most, less than half of the 30 s that a pod has to end. */
 const RELEASE_TIMEOUT_MS = 3_000;
 
 /** A leader that ends is followed this soon; each attempt is one GET. */
@@ -84,12 +85,14 @@ export class LeaderElector {
       nowMs: () => this.#clock.nowMs(),
     });
     try {
-      for (;;) {
+      while (!signal.aborted) {
         await this.#acquire(keeper, signal);
         if (await this.#leadOnce(keeper, { signal, lead })) return;
       }
     } catch (err) {
       if (!signal.aborted) throw err;
+      // A claim that was aborted on its way may have been accepted.
+      await this.#release(keeper);
     }
   }
 
@@ -140,7 +143,7 @@ export class LeaderElector {
       renewing.abort();
       await renewed;
       this.#setLeader(false);
-      await this.#release();
+      await this.#release(keeper);
     }
   }
 
@@ -178,11 +181,9 @@ export class LeaderElector {
     return await keeper.acquire({ signal, timeoutMs: this.#renewMs / 2 });
   }
 
-  async #release(): Promise<void> {
+  async #release(keeper: LeaseKeeper): Promise<void> {
     try {
-      await releaseLease(this.#client, this.#claim, {
-        timeoutMs: RELEASE_TIMEOUT_MS,
-      });
+      await keeper.release({ timeoutMs: RELEASE_TIMEOUT_MS });
     } catch (err) {
       // It expires by itself.
       this.#log.info("Cannot release the lease", {

@@ -138,3 +138,44 @@ Deno.test("LeaderElector releases a lease that its last renewal changes after th
   await running;
   assert.match(JSON.stringify(server.lease), /"holderIdentity":""/);
 });
+
+Deno.test("LeaderElector releases a lease whose first claim was accepted after the stop", async () => {
+  const server = new LeaseServer();
+  using client = new KubeClient(server.transport);
+  const elector = new LeaderElector(client, {
+    namespace: "n",
+    name: "l",
+    identity: "me",
+    ...TIMES,
+    clock: new FakeClock(),
+  });
+  const stop = new AbortController();
+  server.onWrite = () => {
+    server.onWrite = () => Promise.resolve();
+    stop.abort();
+    throw new Error("Cannot wait for the answer");
+  };
+  await elector.run(stop.signal, () => Promise.reject(new Error("led")));
+  assert.match(JSON.stringify(server.lease), /"holderIdentity":""/);
+});
+
+Deno.test("LeaderElector that has claimed nothing makes no request when it stops", async () => {
+  const clock = new FakeClock();
+  const server = new LeaseServer();
+  const spec = { holderIdentity: "other", leaseDurationSeconds: 15 };
+  server.write({ metadata: { namespace: "n", name: "l" }, spec });
+  using client = new KubeClient(server.transport);
+  const elector = new LeaderElector(client, {
+    namespace: "n",
+    name: "l",
+    identity: "me",
+    ...TIMES,
+    clock,
+  });
+  const stop = new AbortController();
+  const running = elector.run(stop.signal, () => Promise.resolve());
+  await clock.advance(1);
+  stop.abort();
+  await running;
+  assert.equal(server.transport.requests.length, 1);
+});

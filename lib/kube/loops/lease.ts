@@ -29,6 +29,8 @@ export class LeaseKeeper {
   #seenMs = 0;
   #freeMs = Infinity;
   #renewedMs = -Infinity;
+  /** Whether a claim was sent since the last release: etcd may have it without an answer. */
+  #mayHold = false;
 
   constructor(
     client: KubeClient,
@@ -73,6 +75,7 @@ export class LeaseKeeper {
     this.#ours = undefined;
     const spec = specOf(this.#claim, lease);
     const sentMs = this.#nowMs();
+    this.#mayHold = true;
     try {
       // The resourceVersion makes sure that no other process was faster.
       this.#ours = lease === undefined
@@ -92,6 +95,38 @@ export class LeaseKeeper {
     }
   }
 
+  /** Gives the lease up, so that the next one need not wait for its end. Makes no request when we have not claimed it. */
+  async release(options: { timeoutMs: number }): Promise<void> {
+    if (!this.#mayHold) return;
+    this.#mayHold = false;
+    for (let tries = 1;; tries++) {
+      try {
+        return await this.#tryRelease(options);
+      } catch (err) {
+        // A claim that was aborted on its way changes the lease after the read, if at all.
+        const hasChanged = err instanceof KubeApiError && err.isConflict;
+        if (!hasChanged || tries === RELEASE_TRIES) throw err;
+      }
+    }
+  }
+
+  async #tryRelease(options: { timeoutMs: number }): Promise<void> {
+    const { namespace, name, identity } = this.#claim;
+    const lease = await this.#client.tryGet(LEASES, {
+      namespace,
+      name,
+      ...options,
+    });
+    if (lease?.spec?.holderIdentity !== identity) return;
+    const spec = {
+      ...lease.spec,
+      holderIdentity: "",
+      leaseDurationSeconds: 1,
+      renewTime: microTime(),
+    };
+    await this.#client.update(LEASES, { ...lease, spec }, options);
+  }
+
   #isFree(lease: V1Lease): boolean {
     const version = lease.metadata?.resourceVersion;
     if (version !== this.#seenVersion) {
@@ -104,40 +139,6 @@ export class LeaseKeeper {
     this.#freeMs = this.#seenMs + leaseMs;
     return this.leftMs <= 0;
   }
-}
-
-/** Gives the lease up, so that the next one need not wait for its end. Nothing happens when it is not ours. */
-export async function releaseLease(
-  client: KubeClient,
-  claim: LeaseClaim,
-  options: { timeoutMs: number },
-): Promise<void> {
-  for (let tries = 1;; tries++) {
-    try {
-      return await tryRelease(client, claim, options);
-    } catch (err) {
-      // A renewal that was aborted on its way changes the lease after the read, if at all.
-      const hasChanged = err instanceof KubeApiError && err.isConflict;
-      if (!hasChanged || tries === RELEASE_TRIES) throw err;
-    }
-  }
-}
-
-async function tryRelease(
-  client: KubeClient,
-  claim: LeaseClaim,
-  options: { timeoutMs: number },
-): Promise<void> {
-  const { namespace, name } = claim;
-  const lease = await client.tryGet(LEASES, { namespace, name, ...options });
-  if (lease?.spec?.holderIdentity !== claim.identity) return;
-  const spec = {
-    ...lease.spec,
-    holderIdentity: "",
-    leaseDurationSeconds: 1,
-    renewTime: microTime(),
-  };
-  await client.update(LEASES, { ...lease, spec }, options);
 }
 
 function specOf(
