@@ -6,8 +6,10 @@ import { untilPasses } from "../../lib/async/testing.ts";
 import { KubeClient, type V1Pod } from "../../lib/kube/mod.ts";
 import { FakeTransport } from "../../lib/kube/testing.ts";
 import { inNetns, Netns } from "../../lib/linux/mod.ts";
+import { FOU_PORT } from "../../lib/names/mod.ts";
 import { ConntrackSocket } from "../../lib/netlink/mod.ts";
 import { SourceLook } from "../../roles/coild/gateways/source_look.ts";
+import { listFlows } from "../lab/flows.ts";
 import { keepFlows, netnsTest, type TempNetns, tempNetns } from "./testing.ts";
 
 const GATEWAY = { ipv4: "10.2.0.8", ipv6: "fd02::8" } as const;
@@ -88,9 +90,26 @@ async function seenFrom(
   return accepted.remoteAddr.hostname;
 }
 
+function conntrackOf({ node }: Site): ConntrackSocket {
+  using netns = Netns.open(node.path);
+  return ConntrackSocket.open({ netns });
+}
+
+/** Sends a datagram from the gateway, until the node tracks it: what is sent may still be on its way through the kernel. */
+async function datagramTo(site: Site, port: number): Promise<void> {
+  const target = `/dev/udp/${OUTSIDE.ipv4}/${port}`;
+  await site.gateway.exec("bash", "-c", `echo >${target}`);
+  await using conntrack = conntrackOf(site);
+  await untilPasses(async () => {
+    const flows = await listFlows(conntrack, { family: "ipv4" });
+    const ports = flows.map((flow) => flow.originalDestinationPort);
+    assert.ok(ports.includes(port), `${ports}`);
+  });
+}
+
 /** coild's look on that node: what it reports to the gateway of an Egress for these destinations. */
 async function look(
-  { node }: Site,
+  site: Site,
   destinations: readonly string[] = ["0.0.0.0/0", "::/0"],
 ): Promise<string[]> {
   const reported: TranslatedSource[] = [];
@@ -102,17 +121,14 @@ async function look(
   await new SourceLook({
     client: new KubeClient(new FakeTransport(() => ({ status: 200, body }))),
     pods: { list: () => [pod] },
-    port: 5555,
+    port: FOU_PORT,
     announcer: {
       reportSources(target, { translated }) {
         reported.push(...translated);
         return Promise.resolve({ ...target, result: "accepted" });
       },
     },
-    open: () => {
-      using netns = Netns.open(node.path);
-      return ConntrackSocket.open({ netns });
-    },
+    open: () => conntrackOf(site),
   }).look(signal);
   return reported.map(({ source, seenAs, destination }) =>
     `${source} as ${seenAs} to ${destination}`
@@ -155,18 +171,13 @@ netnsTest(
       "nft",
       `add chain inet t post { type nat hook postrouting priority srcnat; }
      add rule inet t post ct original ip daddr ${SERVICE} masquerade
-     add rule inet t post udp dport { 53, 5555 } snat ip to ${NODE.ipv4}`,
+     add rule inet t post udp dport { 53, ${FOU_PORT} } snat ip to ${NODE.ipv4}`,
     );
     assert.equal(await seenFrom(site, SERVICE), NODE.ipv4);
-    const send = (port: number) =>
-      site.gateway.exec("bash", "-c", `echo >/dev/udp/${OUTSIDE.ipv4}/${port}`);
-    await send(5555);
+    await datagramTo(site, FOU_PORT);
     assert.deepEqual(await look(site), []);
-    await send(53);
-    // What is sent may still be on its way through the kernel.
-    await untilPasses(async () =>
-      assert.deepEqual(await look(site), REPORTS.slice(0, 1))
-    );
+    await datagramTo(site, 53);
+    assert.deepEqual(await look(site), REPORTS.slice(0, 1));
   },
 );
 
@@ -182,10 +193,7 @@ netnsTest(
     assert.equal(await seenFrom(site, OUTSIDE.ipv4), NODE.ipv4);
     await site.node.exec("nft", "delete table ip m");
     assert.deepEqual(await look(site), REPORTS.slice(0, 1));
-    await using conntrack = (() => {
-      using netns = Netns.open(site.node.path);
-      return ConntrackSocket.open({ netns });
-    })();
+    await using conntrack = conntrackOf(site);
     await conntrack.deleteWhere(() => true);
     assert.equal(await seenFrom(site, OUTSIDE.ipv4), GATEWAY.ipv4);
     assert.deepEqual(await look(site), []);
