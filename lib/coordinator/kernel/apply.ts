@@ -64,7 +64,7 @@ export async function applySteps(
   ]);
   await send(kernel.host, of("host"), {
     ...application,
-    // The last end to be set up can send at once, the other one when the kernel gets round to it, or is asked.
+    // The last end to be set up can send at once, the other one when the kernel acts on its carrier, or is asked.
     after: made && [linkGet({ index: made.outer.index })],
   });
 }
