@@ -246,8 +246,9 @@ export class CoordinatorLab implements AsyncDisposable {
     );
     await this.host.ip("link", "set", hostName, "up");
     await pod.ip("link", "set", "eth0", "up");
-    // Asked for one link alone, the kernel acts on its carrier first; else when it gets round to it (linkwatch_sync_dev() of net/core/link_watch.c).
-    await this.host.ip("link", "show", "dev", hostName);
+    if (this.families.includes("ipv6")) {
+      await untilRouted(this.host, hostName, "ff00::/8 ");
+    }
     for (const family of this.families) {
       const address = overlayAddress(family, number);
       const gateway = family === "ipv4" ? "169.254.1.1" : "fe80::1";
@@ -350,15 +351,25 @@ export class CoordinatorLab implements AsyncDisposable {
 
 /** Until the kernel has taken an address of a link into use: an IPv6 address a while after the link is up, or after it was added. States are compared that have its route. */
 export async function untilUsed(
-  { ip }: TempNetns,
+  netns: TempNetns,
   device: string,
   address: string,
 ): Promise<void> {
-  if (!address.includes(":")) return;
+  if (address.includes(":")) {
+    await untilRouted(netns, device, `local ${address} `);
+  }
+}
+
+/** Until the kernel has a route of its own for a link: one for multicast comes a while after the link's carrier. */
+async function untilRouted(
+  { ip }: TempNetns,
+  device: string,
+  route: string,
+): Promise<void> {
   await untilPasses(async () => {
     const table = ["table", "local", "dev", device];
     const routes = await ip("-6", "route", "show", ...table);
-    assert.ok(routes.includes(`local ${address} `), routes);
+    assert.ok(routes.includes(route), routes);
   });
 }
 
@@ -396,7 +407,7 @@ export async function stateOf(netns: TempNetns): Promise<string[]> {
       JSON.stringify({ ifname, address, mtu, txqlen, ifalias, flags })
     ),
   ];
-  // The kernel makes link-local addresses when it gets round to it.
+  // The kernel makes link-local addresses some time after a link is up.
   return texts.flatMap((text) => text.split("\n"))
     .map((line) => line.trim().replaceAll(/\s+/g, " "))
     .filter((line) => line !== "" && !line.includes("fe80:"))
