@@ -81,17 +81,12 @@ export class VpcLab implements AsyncDisposable {
     args: readonly string[] = [],
     node: LabNode = this.lab.node(),
   ): Promise<Coild> {
-    const socketPath = `${this.lab.plane.runDir}/${node.name}.sock`;
-    // Not right before it is run: what other files of tests start, in other threads, has it open until that runs, and
-    // what is open for writing cannot be run.
-    await this.#pluginOf({ node, socketPath });
     return await this.lab.spawnCoild(node, [
       "--addresses=vpc",
       `--cluster-name=${CLUSTER}`,
       ...args,
     ], {
       env: this.site.envOf(node),
-      socketPath,
     });
   }
 
@@ -113,20 +108,16 @@ export class VpcLab implements AsyncDisposable {
     return { code, output: stdout + stderr };
   }
 
-  /** Path of the plugin that asks this coild. */
-  #pluginOf(
-    { node, socketPath }: Pick<Coild, "node" | "socketPath">,
-  ): Promise<string> {
-    const directory = `${this.lab.plane.runDir}/plugins-${node.name}`;
-    const placed = this.#plugins.get(directory) ??
-      placePlugin(directory, { executable: "/bin/false", socket: socketPath });
-    this.#plugins.set(directory, placed);
-    return placed;
-  }
-
   async #callOf(coild: Coild, pod: Sandbox) {
+    const directory = `${this.lab.plane.runDir}/plugins-${coild.node.name}`;
+    const placed = this.#plugins.get(directory) ??
+      placePlugin(directory, {
+        executable: "/bin/false",
+        socket: coild.socketPath,
+      });
+    this.#plugins.set(directory, placed);
     return {
-      plugin: await this.#pluginOf(coild),
+      plugin: await placed,
       config: {
         cniVersion: "1.1.0",
         name: "k8s-pod-network",

@@ -8,6 +8,7 @@ import { ROOT } from "../arch/pages.ts";
 import { GO_TOOL_ENV } from "../lab/go_env.ts";
 import { ensureHelm } from "../lab/helm.ts";
 import { binDir, type ControlPlane, run } from "../lab/mod.ts";
+import { placeProgram } from "../lab/program_file.ts";
 import { coilCommand } from "./coild_lab.ts";
 
 /** What many commands speak of; Namespace "internet" comes before. */
@@ -45,7 +46,10 @@ export async function workplace(
   };
   for (const [name, command] of Object.entries(programs)) {
     const text = `#!/bin/sh\n${command}\n`;
-    await Deno.writeTextFile(path.join(bin, name), text, { mode: 0o755 });
+    await placeProgram(
+      path.join(bin, name),
+      (made) => Deno.writeTextFile(made, text),
+    );
   }
   const env = {
     ...GO_TOOL_ENV,

@@ -18,6 +18,7 @@ import { EXPORT_TABLE, NODE_LABEL, POOL_LABEL } from "../../lib/names/mod.ts";
 import { buildExecutable } from "../../deploy/executable/mod.ts";
 import { testedCommands, testedSessions } from "../arch/pages.ts";
 import { binDir, eventually, run } from "../lab/mod.ts";
+import { placeProgram } from "../lab/program_file.ts";
 import { assertAgreement } from "./agreement.ts";
 import { killCoild } from "./coild_container.ts";
 import {
@@ -264,15 +265,10 @@ Deno.test("a port of the host leads to a pod, by the plugin after Coil's", async
 Deno.test("a pod starts and goes without a start of the whole program", async () => {
   const plugin = `${site.node(1).directory}/cni-bin/coil`;
   const away = `${plugin}.away`;
-  const made = `${plugin}.made`;
-  await Deno.writeFile(made, withoutLoader(await Deno.readFile(plugin)), {
-    mode: 0o755,
-  });
+  const bytes = withoutLoader(await Deno.readFile(plugin));
   await Deno.rename(plugin, away);
   try {
-    // A program that this process starts, for another file of tests, has what is being written open until it runs, and
-    // what is open for writing cannot be run.
-    await run("cp", [made, plugin]);
+    await placeProgram(plugin, (made) => Deno.writeFile(made, bytes));
     const version = await new Deno.Command(plugin, { args: ["version"] })
       .output();
     assert.equal(version.code, 127);
@@ -280,7 +276,6 @@ Deno.test("a pod starts and goes without a start of the whole program", async ()
     await site.pods.remove(pod);
   } finally {
     await Deno.rename(away, plugin);
-    await Deno.remove(made);
   }
 });
 

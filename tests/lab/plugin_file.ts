@@ -8,6 +8,7 @@ import {
   socketField,
 } from "../../roles/coil_installer/base/front.ts";
 import { findExecutable } from "../../roles/coil_installer/read/executable.ts";
+import { placeProgram } from "./program_file.ts";
 
 const MARKER = "COIL_WHOLE_PROGRAM";
 
@@ -47,7 +48,7 @@ export async function placePlugin(
   made.set(new TextEncoder().encode(`${options.executable}\0`), programAt);
   made.set(socketField(options.socket), socketAt);
   await Deno.mkdir(directory, { recursive: true });
-  await Deno.writeFile(plugin, made, { mode: 0o755 });
+  await placeProgram(plugin, (file) => Deno.writeFile(file, made));
   return plugin;
 }
 
@@ -63,16 +64,14 @@ export async function copyPlugin(
   if (!hasFront) throw new Error("Cannot go on: the executable has no front");
   await Deno.mkdir(directory, { recursive: true });
   const plugin = path.join(directory, "coil");
-  using file = await Deno.open(plugin, {
-    write: true,
-    createNew: true,
-    mode: 0o755,
-  });
-  for await (const chunk of program.chunks()) {
-    for (let rest = chunk; rest.length > 0;) {
-      rest = rest.subarray(await file.write(rest));
+  await placeProgram(plugin, async (made) => {
+    using file = await Deno.open(made, { write: true, createNew: true });
+    for await (const chunk of program.chunks()) {
+      for (let rest = chunk; rest.length > 0;) {
+        rest = rest.subarray(await file.write(rest));
+      }
     }
-  }
+  });
   return plugin;
 }
 
