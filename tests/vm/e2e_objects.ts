@@ -128,6 +128,8 @@ export async function removeObjects(access: VmAccess): Promise<void> {
     });
   }
   await eventually("pods, and what makes them, to be gone", async () => {
+    // Before the pods are listed: what is there makes others in the meantime.
+    const noneMakes = await areGone(access, MADE_OF_EGRESSES);
     const { items } = await client.listAll(PODS, {});
     for (const { metadata } of items) {
       const { namespace, name = "" } = metadata ?? {};
@@ -136,7 +138,7 @@ export async function removeObjects(access: VmAccess): Promise<void> {
           if (!error.isNotFound) throw error;
         });
     }
-    return items.length === 0 && await areGone(access, MADE_OF_EGRESSES);
+    return noneMakes && items.length === 0;
   }, { timeoutMs: 120_000, intervalMs: 500 });
   const blocks = await client.listAll(ADDRESS_BLOCKS, {});
   for (const { metadata } of blocks.items) {
