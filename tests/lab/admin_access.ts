@@ -10,8 +10,9 @@ import { eventually } from "./wait.ts";
 /** As the API server itself waits: the rules of a pool of 200 subnets take it seconds, on a busy machine more than ten. */
 const REQUEST_TIMEOUT_MS = 60_000;
 
-/** kubectl gives the API server 32 s for its schema and 10 s for a TLS handshake, before it sends anything; on a busy machine that was too little. */
-const UNSENT = /failed to download openapi|TLS handshake timeout/;
+/** kubectl gives the API server 32 s for its schema, before it sends an object, and 10 s for a TLS handshake, before it sends a request; on a busy machine that was too little. A handshake that the API server itself waits for, as with a webhook, is part of a request that was sent. */
+const UNSENT =
+  /failed to download openapi|Unable to connect to the server: .*TLS handshake timeout/;
 const UNSENT_TRIES = 4;
 
 function isUnsent(error: unknown): boolean {
