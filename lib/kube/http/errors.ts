@@ -72,6 +72,10 @@ export class KubeApiError extends Error {
   get isTooManyRequests(): boolean {
     return this.status === 429;
   }
+  /** The server, or a proxy before it, fails or asks for fewer requests: 429, or 500 and more. */
+  get isOutage(): boolean {
+    return this.isTooManyRequests || this.status >= 500;
+  }
   /** The same request may succeed later: 429, 500, 502, 503 or 504. */
   get isTransient(): boolean {
     return [429, 500, 502, 503, 504].includes(this.status);

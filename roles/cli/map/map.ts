@@ -173,7 +173,7 @@ async function watch(
 
 function isOutage(error: unknown): error is Error {
   return error instanceof KubeUnreachableError ||
-    error instanceof KubeApiError && error.isTransient;
+    error instanceof KubeApiError && error.isOutage;
 }
 
 /** Waits for a change, not long, after the time in which changes are gathered. */

@@ -5,13 +5,18 @@ import { coil } from "../testing.ts";
 
 const BLOCK = block(["default", 0, "n1"], { ipv4: "10.2.0.0/27" });
 
-/** As one that is overloaded, or that has just started. */
-function refusal() {
+function refusal(status: number) {
   const chunks = ReadableStream.from<Uint8Array<ArrayBuffer>>([]);
-  return Promise.resolve({ status: 429, headers: new Headers(), chunks });
+  return Promise.resolve({ status, headers: new Headers(), chunks });
 }
 
-Deno.test("coil ipam map --watch goes on after an API server had too much to do", async () => {
+/** Of an API server that is overloaded or has just started, and of proxies before it. */
+for (const status of [429, 507, 520]) {
+  Deno.test(`coil ipam map --watch goes on after a list was answered with ${status}`, () =>
+    goesOnAfter(status));
+}
+
+async function goesOnAfter(status: number): Promise<void> {
   const api = new MemoryApi();
   api.put("addresspools", pool("default", [{ ipv4: "10.2.0.0/24" }]));
   let lists = 0;
@@ -20,7 +25,7 @@ Deno.test("coil ipam map --watch goes on after an API server had too much to do"
     stream: (request) => {
       const isList = request.path.includes("/addresspools?");
       // The first asks whether the pool exists.
-      if (isList && ++lists > 1 && isRefused) return refusal();
+      if (isList && ++lists > 1 && isRefused) return refusal(status);
       return api.stream(request);
     },
   });
@@ -40,4 +45,4 @@ Deno.test("coil ipam map --watch goes on after an API server had too much to do"
   assert.equal(code, 0, err);
   assert.match(out, /^AddressPool default: /);
   assert.match(err, /^Cannot .*: the picture is old\n$/);
-});
+}

@@ -18,6 +18,8 @@ import type { BlockView, ContactView, StatusView } from "./view.ts";
 class Gatekeeper implements Transport {
   readonly host = "gate:6443";
   forbidden: RegExp | undefined;
+  /** What a proxy fails to pass on, once. */
+  failing: RegExp | undefined;
   isAway = false;
   readonly #api: MemoryApi;
 
@@ -34,6 +36,10 @@ class Gatekeeper implements Transport {
 
   async stream(request: TransportRequest) {
     if (this.isAway) throw new KubeUnreachableError("Cannot reach it");
+    if (this.failing?.test(request.path)) {
+      this.failing = undefined;
+      return { status: 520, headers: new Headers(), chunks: nothing() };
+    }
     return this.forbidden?.test(request.path)
       ? { status: 403, headers: new Headers(), chunks: nothing() }
       : await this.#api.stream(request);
@@ -165,6 +171,17 @@ Deno.test("Cluster says what may be listed and not watched", async () => {
         { what: "nodes", why: "forbidden" },
       ])
     );
+  });
+});
+
+Deno.test("Cluster goes on after a proxy failed in place of the API server", async () => {
+  await withCluster(({ api, gate }) => {
+    gate.failing = /\/addressblocks\?.*watch=true/;
+    api.put("addresspools", POOL);
+    api.put("addressblocks", BLOCK);
+  }, async ({ gate, view }) => {
+    await untilPasses(() => assert.ok(view("block/default-0") !== undefined));
+    assert.equal(gate.failing, undefined);
   });
 });
 

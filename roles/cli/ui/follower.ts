@@ -97,7 +97,7 @@ export class Follower<T extends KubeObject> {
       if (!(error instanceof KubeApiError)) throw error;
       if (error.isForbidden) return "forbidden";
       if (error.isNotFound) return "not served";
-      if (!error.isTransient) throw error;
+      if (!error.isOutage) throw error;
     }
     return undefined;
   }
