@@ -6,8 +6,9 @@ export const POD_IMAGE = "lab.test/podtool:1";
 /**
  * containerd 1.6. Lowering an OOM score would need CAP_SYS_RESOURCE, which a container may lack.
  *
- * When it starts it asks each pod's shim how the pod is, and ends those that have not answered within 2 to 5 s, or takes
- * them for ended: a machine that stands still for so long would lose pods.
+ * When it starts it connects to each pod's shim, by default for 5 s, then asks it for the states of its tasks, for 2 s. It
+ * ends pods whose shims have not answered by then, or takes them for ended. CRI gives each sandbox and container 10 s in
+ * all (loadContainerTimeout, which no setting changes): that is how long a shim may take at most to give a state.
  */
 export function containerdConfig(): string {
   return `version = 2
@@ -24,7 +25,7 @@ disabled_plugins = [
   address = "/run/containerd/containerd.sock"
 [timeouts]
   "io.containerd.timeout.shim.load" = "60s"
-  "io.containerd.timeout.task.state" = "60s"
+  "io.containerd.timeout.task.state" = "10s"
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "${POD_IMAGE}"
   restrict_oom_score_adj = true
