@@ -8,8 +8,8 @@ import {
   parseListenAddress,
   serveHealth,
   serveMetrics,
-  serveMonitoring,
 } from "./mod.ts";
+import { startMonitoring } from "./monitoring.ts";
 
 for (
   const [text, expected] of [
@@ -256,22 +256,11 @@ Deno.test("serveMetrics() compresses for those who want it", async () => {
   await server.finished;
 });
 
-/** Both are taken before either is free again: else the second may be the first. */
-function twoAddresses(): { metrics: string; health: string } {
-  using first = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  using second = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-  return {
-    metrics: `127.0.0.1:${first.addr.port}`,
-    health: `127.0.0.1:${second.addr.port}`,
-  };
-}
-
-Deno.test("serveMonitoring() serves both, answers /healthz as long as the process does, and ends with the signal", async () => {
+Deno.test("startMonitoring() serves both, answers /healthz as long as the process does, and ends with the signal", async () => {
   const stop = new AbortController();
-  const { metrics, health } = twoAddresses();
-  const loops = serveMonitoring({
-    metricsAddress: metrics,
-    healthAddress: health,
+  const { metricsPort, healthPort, loops } = startMonitoring({
+    metricsAddress: "127.0.0.1:0",
+    healthAddress: "127.0.0.1:0",
     registry: createRegistry({ defaults: false }),
     readyz: { work: () => "not yet" },
     signal: stop.signal,
@@ -279,17 +268,17 @@ Deno.test("serveMonitoring() serves both, answers /healthz as long as the proces
   const ended = Object.entries(loops).map(([name, loop]) =>
     loop(stop.signal).then(() => name)
   );
-  const statusOf = async (url: string) => {
-    const response = await fetch(`http://${url}`);
+  const statusOf = async (port: number, path: string) => {
+    const response = await fetch(`http://127.0.0.1:${port}${path}`);
     await response.text();
     return response.status;
   };
   assert.deepEqual(
     [
-      await statusOf(`${metrics}/metrics`),
-      await statusOf(`${health}/healthz`),
-      await statusOf(`${health}/healthz/ping`),
-      await statusOf(`${health}/readyz`),
+      await statusOf(metricsPort, "/metrics"),
+      await statusOf(healthPort, "/healthz"),
+      await statusOf(healthPort, "/healthz/ping"),
+      await statusOf(healthPort, "/readyz"),
     ],
     [200, 200, 200, 500],
   );

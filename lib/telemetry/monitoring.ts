@@ -14,10 +14,21 @@ export interface MonitoringOptions
   readonly readyz: Checks;
 }
 
+/** Servers of metrics and health checks. */
+export interface Monitoring {
+  readonly metricsPort: number;
+  readonly healthPort: number;
+  /** They end with the servers. */
+  readonly loops: Loops;
+}
+
 /** Serves metrics and health checks from now on. The loops end with the servers. */
-export function serveMonitoring(
-  options: MonitoringOptions,
-): Loops {
+export function serveMonitoring(options: MonitoringOptions): Loops {
+  return startMonitoring(options).loops;
+}
+
+/** As {@linkcode serveMonitoring}, for callers that let the kernel choose the ports. */
+export function startMonitoring(options: MonitoringOptions): Monitoring {
   const { metricsAddress, healthAddress, registry, refusal, signal } = options;
   const address = metricsAddress;
   const metrics = serveMetrics({ address, registry, refusal, signal });
@@ -28,7 +39,11 @@ export function serveMonitoring(
     signal,
   });
   return {
-    "metrics server": () => metrics.finished,
-    "health server": () => health.finished,
+    metricsPort: metrics.port,
+    healthPort: health.port,
+    loops: {
+      "metrics server": () => metrics.finished,
+      "health server": () => health.finished,
+    },
   };
 }
