@@ -6,7 +6,7 @@ const CONTROLLERS = [
   ...["cpu", "cpuacct", "cpuset", "memory", "devices", "freezer", "blkio"],
   ...["pids", "systemd"],
 ];
-/** A program that was killed is in its group until its mounts are gone: with an overlay goes what the disk has not written yet. */
+/** A killed program stays in its group until the kernel has removed its mounts. For an overlay, the kernel first writes all unwritten data to the disk. */
 const REMOVE_MS = 140_000;
 
 /** Group of a lab: its nodes' groups are below it. */
