@@ -1,4 +1,7 @@
 // A gateway whose packets are lost by chance, and a coild that knows it.
+import type { Family } from "../../lib/inet/mod.ts";
+import { PROBE_SOURCE } from "../../lib/egress/kernel/path_probe.ts";
+import { FOU_PORT } from "../../lib/names/mod.ts";
 import { inNetns } from "../lab/mod.ts";
 import { eventually } from "../lab/wait.ts";
 import type { Gateway } from "./e2e_kubelet.ts";
@@ -10,14 +13,26 @@ const LOSSY = {
   text: `table inet lossy {
   chain incoming {
     type filter hook prerouting priority -400
-    udp dport 5555 meta random < 1288490188 drop
+    udp dport ${FOU_PORT} meta random < 1288490188 drop
   }
   chain outgoing {
     type filter hook postrouting priority 400
-    udp sport 5555 meta random < 1288490188 drop
+    udp sport ${FOU_PORT} meta random < 1288490188 drop
   }
 }`,
 };
+
+/** Bits of a UDP header, and where an IP header has its source. */
+const UDP_BITS = 64;
+const SOURCE_AT = { ipv4: 96, ipv6: 64 } as const;
+
+/** What matches probes of a family, by the source inside. */
+function probesOf(family: Family): string {
+  const { bits, value } = PROBE_SOURCE[family];
+  const at = UDP_BITS + SOURCE_AT[family];
+  const inside = `@th,${at},${bits} 0x${value.toString(16)}`;
+  return `meta nfproto ${family} udp dport ${FOU_PORT} ${inside}`;
+}
 
 /** Of five probes of each family, known by the source inside, the first four are lost. */
 const FOUR_OF_FIVE = {
@@ -27,8 +42,8 @@ const FOUR_OF_FIVE = {
   counter probes6 { }
   chain incoming {
     type filter hook prerouting priority -400
-    meta nfproto ipv4 udp dport 5555 @th,160,32 0xc0000008 counter name probes4 numgen inc mod 5 < 4 drop
-    meta nfproto ipv6 udp dport 5555 @th,128,128 0x01000000000000000000000000000001 counter name probes6 numgen inc mod 5 < 4 drop
+    ${probesOf("ipv4")} counter name probes4 numgen inc mod 5 < 4 drop
+    ${probesOf("ipv6")} counter name probes6 numgen inc mod 5 < 4 drop
   }
 }`,
 };
