@@ -1,38 +1,16 @@
-import { ADDRESS_BLOCKS, VPC_NODES } from "../../../lib/api/mod.ts";
-import { Gate, jittered, sleep, TaskGroup } from "../../../lib/async/mod.ts";
 import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
-import {
-  Informer,
-  KubeApiError,
-  type KubeClient,
-  KubeUnreachableError,
-  LIVE_PODS,
-  PODS,
-} from "../../../lib/kube/mod.ts";
-import {
-  type Call,
-  type Command,
-  defineCommand,
-  type Terminal,
-} from "../base/command.ts";
+import { type Call, type Command, defineCommand } from "../base/command.ts";
 import { connect, CONNECTION_FLAGS, POOL_NAMES } from "../base/connection.ts";
 import { CommandError } from "../base/errors.ts";
 import { formatReportAs, OUTPUT_FLAG } from "../base/problem.ts";
 import {
-  addressesOf,
   ClusterReader,
   knownPools,
   noSuchPool,
-  transformBlock,
-  transformPod,
-  transformVpcNode,
 } from "../ipam/cluster_reader.ts";
 import { formatMap } from "./picture.ts";
 import { type MapSource, type PoolMap, poolMaps } from "./pool_map.ts";
-
-/** How long changes are gathered before the next picture, and how often to ask for pools. */
-const REDRAW_MS = 1_000;
-const LOOK_MS = 3_000;
+import { watchMap } from "./watch.ts";
 
 const FLAGS = defineFlags({
   "node": { type: "string", help: "Only blocks of this node" },
@@ -82,7 +60,7 @@ async function map(
   const first = show({ pools, blocks, pods, vpcNodes });
   if (!values.watch) return terminal.out(first);
   const ofVpc = vpcNodes.length > 0;
-  await watch({ client, reader, terminal, show, ofVpc }, signal);
+  await watchMap({ client, reader, terminal, show, ofVpc }, signal);
 }
 
 /** @throws {CommandError} when there is no such pool, or its subnets cannot be read */
@@ -104,84 +82,4 @@ function mapOf(name: string, source: MapSource, node: string): PoolMap {
     blocks: whole.blocks.filter(isShown),
     outside: whole.outside.filter(isShown),
   };
-}
-
-interface Watch {
-  readonly client: KubeClient;
-  readonly reader: ClusterReader;
-  readonly terminal: Terminal;
-  readonly show: (source: MapSource) => string;
-  /** Whether VPCNodes were listed at first. */
-  readonly ofVpc: boolean;
-}
-
-/** Clears a screen and goes to its first line: ED and CUP of ECMA-48. */
-const CLEAR = "\u001b[H\u001b[2J\u001b[3J";
-
-/** Shows what there is, and again whenever it is another, until the signal. */
-async function watch(
-  { client, reader, terminal, show, ofVpc }: Watch,
-  outer: AbortSignal | undefined,
-): Promise<void> {
-  await using tasks = new TaskGroup({ signal: outer });
-  const { signal } = tasks;
-  let changed = new Gate();
-  const onChange = () => changed.open();
-  const pods = new Informer(client, PODS, {
-    fieldSelector: LIVE_PODS,
-    transform: transformPod,
-    onChange,
-  });
-  const blocks = new Informer(client, ADDRESS_BLOCKS, {
-    transform: transformBlock,
-    onChange,
-  });
-  const nodes = new Informer(client, VPC_NODES, {
-    transform: transformVpcNode,
-    onChange,
-  });
-  tasks.run("pods", (s) => pods.run(s));
-  tasks.run("blocks", (s) => blocks.run(s));
-  await Promise.all([pods.synced, blocks.synced]);
-  // Where none was listed, there may be no such resource, or no right to read it.
-  if (ofVpc) {
-    tasks.run("VPCNodes", (s) => nodes.run(s));
-    await nodes.synced;
-  }
-  let shown = "";
-  let isAway = false;
-  while (!signal.aborted) {
-    changed = new Gate();
-    const pools = await reader.pools().catch((error: unknown) => {
-      if (!isOutage(error)) throw error;
-      if (!isAway) terminal.err(`${error.message}: the picture is old\n`);
-    });
-    isAway = pools === undefined;
-    const text = pools === undefined ? shown : show({
-      pools,
-      blocks: blocks.store.list(),
-      pods: pods.store.list().flatMap((pod) => addressesOf(pod) ?? []),
-      vpcNodes: ofVpc ? nodes.store.list() : [],
-    });
-    if (text !== shown) {
-      terminal.out(`${terminal.isScreen ? CLEAR : ""}${text}`);
-      shown = text;
-    }
-    await untilLater(changed, signal);
-  }
-}
-
-function isOutage(error: unknown): error is Error {
-  return error instanceof KubeUnreachableError ||
-    error instanceof KubeApiError && error.isOutage;
-}
-
-/** Waits for a change, not long, after the time in which changes are gathered. */
-async function untilLater(changed: Gate, signal: AbortSignal): Promise<void> {
-  try {
-    await sleep(jittered(REDRAW_MS), { signal });
-    await changed.waitAtMost(jittered(LOOK_MS), { signal });
-  } catch (error) {
-    if (!signal.aborted) throw error;
-  }
 }
