@@ -4,6 +4,7 @@ import { requestsOf, untilQuiet } from "./audited.ts";
 import { type Coild, CoildLab, type Sandbox } from "./coild_lab.ts";
 import { installCrds } from "./crds.ts";
 import { patchStatus } from "./patch_status.ts";
+import { addUntilRequested } from "./timed_out_add.ts";
 
 const BLOCKS = "/apis/coil.cybozu.com/v2/addressblocks";
 const POOLS = "/apis/coil.cybozu.com/v2/addresspools";
@@ -39,11 +40,8 @@ Deno.test("coild outlives faults of the API server and the controller", async (t
       const error = await coild.refused(coild.add(kept));
       assert.deepEqual([error.status, error.code], ["DeadlineExceeded", 11]);
       assert.match(error.message, /coil-controller/);
-      // One whose time is over before the API server has the request gives it up.
-      await eventually("a refusal that leaves a request", async () => {
-        await coild.refused(coild.add(kept));
-        return (await lab.list("blockrequests")).length === 1;
-      });
+      const hasOne = async () => (await lab.list("blockrequests")).length === 1;
+      await addUntilRequested(coild, kept, hasOne);
       granter.start();
       await served(coild, kept);
       await eventually(

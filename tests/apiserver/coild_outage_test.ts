@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { awaitedLater, eventually, sleep } from "../lab/mod.ts";
 import { CoildLab } from "./coild_lab.ts";
+import { addUntilRequested } from "./timed_out_add.ts";
 
 const BLOCKS = "/apis/coil.cybozu.com/v2/addressblocks";
 const MERGE = { contentType: "application/merge-patch+json" };
@@ -111,12 +112,7 @@ Deno.test("coild outlives outages in the middle of its requests", async (t) => {
       await lab.createPool("late", [{ ipv4: "10.128.0.0/28" }], 2);
       await lab.createNamespace("late", { "coil.cybozu.com/pool": "late" });
       const pod = await lab.createPod("late", { namespace: "late" });
-      // One whose time is over before the API server has the request gives it up.
-      await eventually("a refusal that leaves a request", async () => {
-        const error = await coild.refused(coild.add(pod));
-        assert.equal(error.status, "DeadlineExceeded");
-        return await hasRequest("late");
-      });
+      await addUntilRequested(coild, pod, () => hasRequest("late"));
       const before = granter.granted.length;
       // It hears nothing of what follows.
       Deno.kill(coild.process.pid, "SIGSTOP");
