@@ -30,14 +30,29 @@ export async function isAllowed(
   return (review as { status: { allowed: boolean } }).status.allowed;
 }
 
-/** Waits until it does: roles and bindings come into force a moment after they are stored, those of a kind in their order. */
+/**
+ * Waits until it does: roles and bindings come into force a moment after they are stored, those of a kind in their order.
+ * @throws {Error} when it still does not; the message names the right.
+ */
 export async function untilAllowed(
   plane: ControlPlane,
   access: Access,
 ): Promise<void> {
-  const { user, verb, resource } = access;
+  const { user, verb } = access;
   await eventually(
-    `${user} to be allowed to ${verb} ${resource}`,
+    `${user} to be allowed to ${verb} ${targetOf(access)}`,
     () => isAllowed(plane, access),
   );
+}
+
+/** As kubectl writes it, e.g. `egresses.coil.cybozu.com/status in namespace "nat"`. */
+function targetOf(
+  { resource, subresource, group = "", name, namespace = "" }: Access,
+): string {
+  const kind = group === "" ? resource : `${resource}.${group}`;
+  return [
+    subresource === undefined ? kind : `${kind}/${subresource}`,
+    ...(name === undefined ? [] : [`"${name}"`]),
+    ...(namespace === "" ? [] : [`in namespace "${namespace}"`]),
+  ].join(" ");
 }

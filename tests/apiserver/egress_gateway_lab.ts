@@ -20,7 +20,7 @@ import {
   runGateway,
 } from "../../roles/coil_egress/mod.ts";
 import { type ControlPlane, eventually, startCoilPlane } from "../lab/mod.ts";
-import { isAllowed } from "./access.ts";
+import { type Access, isAllowed, untilAllowed } from "./access.ts";
 import { untilInMemory } from "./api_memory.ts";
 import { ClientsController } from "./clients_controller.ts";
 import { ClientsKernel } from "./clients_kernel.ts";
@@ -119,11 +119,25 @@ export type Right = readonly [
   namespace: string,
 ];
 
-/** One right of each binding. */
+/** One right of each binding: when these are in force, all are. */
 const BOUND: readonly Right[] = [
   ["list", "egressclientslices", "coil.cybozu.com", NAMESPACE],
   ["create", "tokenreviews", "authentication.k8s.io", ""],
 ];
+
+/** The same, of the gateways' service account. */
+function accessOf([verb, what, group, namespace]: Right): Access {
+  const [resource = "", subresource] = what.split("/");
+  return {
+    user: `system:serviceaccount:${NAMESPACE}:coil-egress`,
+    groups: ["system:serviceaccounts", "system:authenticated"],
+    verb,
+    group,
+    resource,
+    subresource,
+    namespace,
+  };
+}
 
 /** A control plane with an Egress. */
 export class EgressLab implements AsyncDisposable {
@@ -190,32 +204,14 @@ export class EgressLab implements AsyncDisposable {
     const token = await plane.serviceAccountToken(account);
     const controller = await ClientsController.on(plane);
     const kubeconfig = await plane.kubeconfigFor({ token });
-    const lab = new EgressLab(plane, { kubeconfig, controller });
-    await lab.#untilBound();
-    return lab;
-  }
-
-  /** A gateway cannot check tokens before: announcements are answered with 503. */
-  async #untilBound(): Promise<void> {
-    await eventually("the gateways' rights to be in force", async () => {
-      for (const right of BOUND) if (!await this.isAllowed(right)) return false;
-      return true;
-    });
+    // Before, a gateway cannot check tokens: announcements are answered with 503.
+    for (const right of BOUND) await untilAllowed(plane, accessOf(right));
+    return new EgressLab(plane, { kubeconfig, controller });
   }
 
   /** Whether the API server lets gateways do that, by its own word. */
-  async isAllowed(right: Right): Promise<boolean> {
-    const [verb, what, group, namespace] = right;
-    const [resource = "", subresource] = what.split("/");
-    return await isAllowed(this.plane, {
-      user: `system:serviceaccount:${NAMESPACE}:coil-egress`,
-      groups: ["system:serviceaccounts", "system:authenticated"],
-      verb,
-      group,
-      resource,
-      subresource,
-      namespace,
-    });
+  isAllowed(right: Right): Promise<boolean> {
+    return isAllowed(this.plane, accessOf(right));
   }
 
   /** A client with the gateways' rights. */
