@@ -26,7 +26,11 @@ apiVersion: coordination.k8s.io/v1
 kind: Lease
 metadata: {name: coil-egress-leader, namespace: kube-system}`;
 
-/** kubectl gives the API server 32 s for its schema by default: too little on a busy machine. */
+/**
+ * kubectl gives the API server 32 s for its schema by default: too little on a busy machine. Its 10 s for a TLS
+ * handshake cannot be changed: a command may still fail with "TLS handshake timeout", which tests/lab/admin_access.ts
+ * alone tries again.
+ */
 const REQUEST_TIMEOUT = "140s";
 
 /** Makes a directory with what the documents take for granted: the repository as "coil", and the programs. Returns what runs a script there. */
