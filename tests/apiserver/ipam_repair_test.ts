@@ -444,6 +444,12 @@ No problems found
     await churning;
     assert.ok(asked >= 4, `${asked} entries`);
     assert.deepEqual(freed, [leaked.containerId]);
+    // A pod that coild still has in its cache would be reported: it has an address, but no interface.
+    await untilSaid(
+      "the last pods to be unknown",
+      socketPath,
+      ({ pods }) => pods?.length === 0,
+    );
     const { code, out } = await repair();
     assert.deepEqual([code, out], [0, "No problems found\n"]);
     await eventually(
