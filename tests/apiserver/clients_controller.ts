@@ -11,7 +11,7 @@ import { untilInMemory } from "./api_memory.ts";
 import { COIL_API } from "./crds.ts";
 import { GatedTransport } from "./gated_transport.ts";
 
-/** What it begins with. */
+/** Collections that its informers list at start. */
 const READ = [
   "/api/v1/pods",
   `${COIL_API}/egresses`,
@@ -66,7 +66,7 @@ export class ClientsController {
   /** Leads, and has the Egress' clients written, until the result is disposed of by all users. */
   async use(egress: string): Promise<AsyncDisposable> {
     this.#users++;
-    // Of slices that were deleted it would write the clients again, which is refused.
+    // With deleted slices still in memory it would update them, which is refused.
     for (const path of READ) await untilInMemory(this.#plane, path);
     this.#running ??= this.#start();
     const { slices } = await this.#running;

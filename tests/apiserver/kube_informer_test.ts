@@ -145,7 +145,7 @@ Deno.test("watch() brings bookmarks, and ends when the server ends it", async ()
     }));
   try {
     let events = await watch();
-    // The server sends one less than two seconds before it ends the watch, and none where it stands still then.
+    // The server sends a bookmark in a watch's last two seconds, and none if it stands still then.
     for (let tries = 1; events.length === 0 && tries < 5; tries++) {
       events = await watch();
     }

@@ -79,7 +79,7 @@ export function Pools({ state, query, now, chosen, onChoose }: {
 
 const NONE: readonly BlockView[] = [];
 
-/** Calls back for keys that are not typed into the search, the one of the last rendering: a key may come before its picture. */
+/** Uses the handler of the last render for keys that are not typed into the search: a key may come before its picture. */
 function usePoolKeys(onKey: (key: string) => void): void {
   useLayoutEffect(() => {
     const onKeyDown = (event: KeyboardEvent) => {
