@@ -69,8 +69,8 @@ export class ClientsController {
     // With deleted slices still in memory it would update them, which is refused.
     for (const path of READ) await untilInMemory(this.#plane, path);
     this.#running ??= this.#start();
-    const { slices } = await this.#running;
-    await slices.reconcile(egress, AbortSignal.timeout(BEGIN_MS));
+    const { leading } = await this.#running;
+    await leading().slices.reconcile(egress, AbortSignal.timeout(BEGIN_MS));
     let isUsed = true;
     return {
       [Symbol.asyncDispose]: async () => {
@@ -94,17 +94,24 @@ export class ClientsController {
     await (this.#running ??= this.#start());
   }
 
-  /** Returns when it knows that the Egress is gone, and no longer writes its clients. */
+  /**
+   * Returns when it knows that the Egress is gone, and no longer writes its clients.
+   * @throws {Error} when it does not run
+   */
   async untilGone(egress: string): Promise<void> {
     const running = await this.#running;
-    if (running === undefined) return;
-    const { egresses, slices } = running;
+    if (running === undefined) {
+      throw new Error(
+        `Cannot wait for the end of Egress "${egress}": the controller does not run`,
+      );
+    }
+    const { leading } = running;
     await eventually(
       `the end of Egress ${egress} to be known`,
-      () => egresses.get(egress) === undefined,
+      () => leading().egresses.get(egress) === undefined,
     );
     // A write under way ends before.
-    await slices.reconcile(egress, AbortSignal.timeout(BEGIN_MS));
+    await leading().slices.reconcile(egress, AbortSignal.timeout(BEGIN_MS));
   }
 
   async #start(): Promise<Running> {
@@ -118,7 +125,9 @@ export class ClientsController {
       name: "coil-egress-leader",
       identity: crypto.randomUUID(),
     });
-    const work = (leading: AbortSignal) => lead(client, leading, ready.resolve);
+    let latest: Leading | undefined;
+    const onReady = (leading: Leading) => ready.resolve(latest = leading);
+    const work = (signal: AbortSignal) => lead(client, signal, onReady);
     const ended = (async () => {
       try {
         if (this.#hasLease) return await elector.run(stop.signal, work);
@@ -130,7 +139,8 @@ export class ClientsController {
       }
     })();
     ended.catch(ready.reject);
-    return { stop, ended, ...await ready.promise };
+    const first = await ready.promise;
+    return { stop, ended, leading: () => latest ?? first };
   }
 }
 
@@ -160,7 +170,9 @@ interface Leading {
   readonly egresses: EgressCluster["egresses"]["store"];
 }
 
-interface Running extends Leading {
+interface Running {
   readonly stop: AbortController;
   readonly ended: Promise<void>;
+  /** Of the last time that it began to lead: it may lose the lease and get it again. */
+  readonly leading: () => Leading;
 }
