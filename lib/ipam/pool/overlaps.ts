@@ -108,10 +108,13 @@ export class Overlaps {
 
   /** Names of the other pools that have addresses in common with the pool. */
   neighbours(pool: string): string[] {
+    return this.sharers(pool).filter((name) => name !== pool);
+  }
+
+  /** The same, with the pool's own name if it has addresses in two of its subnets. */
+  sharers(pool: string): string[] {
     const shared = this.#known.get(pool)?.shared ?? [];
-    const names = new Set(shared.map(({ other }) => other));
-    names.delete(pool);
-    return [...names];
+    return [...new Set(shared.map(({ other }) => other))];
   }
 
   /** The next index worth a try if another block has addresses of the pool's block; undefined if none has. */

@@ -54,7 +54,9 @@ export class Pools implements PoolBook, BlockStore {
   readonly #manager: PoolManager;
   readonly #known = new Map<string, Pool>();
   readonly #syncedMs = new Map<string, number>();
-  readonly #relists = new SingleFlight<void>();
+  readonly #lists = new SingleFlight<readonly number[]>();
+  /** Pools whose blocks were read live since this process leads. */
+  readonly #readLive = new Set<string>();
   readonly #now: () => number;
   #isOpen = false;
 
@@ -167,6 +169,7 @@ export class Pools implements PoolBook, BlockStore {
     this.#known.delete(pool);
     // mutate: only frees memory; a pool that is not known is read anyway.
     this.#syncedMs.delete(pool);
+    this.#readLive.delete(pool);
     const before = this.#manager.overlaps.neighbours(pool);
     this.#manager.drop(pool);
     this.#changed(pool, before);
@@ -182,6 +185,7 @@ export class Pools implements PoolBook, BlockStore {
    */
   async allocate(pool: Pool, options: AllocateBlockOptions): Promise<string> {
     this.#learn(pool);
+    await this.#readSharers(pool.name, options.signal);
     try {
       return await this.#manager.allocate(pool, options);
     } catch (error) {
@@ -190,6 +194,21 @@ export class Pools implements PoolBook, BlockStore {
     // A block may have been returned since the pool was last taken over.
     this.#resync(pool, this.#cached(pool.name));
     return await this.#manager.allocate(pool, options);
+  }
+
+  /**
+   * Reads the blocks of the pools that share addresses with the pool, once: the
+   * informer may lack what the former leader created last, and only a block of
+   * the same pool is refused for its name.
+   */
+  async #readSharers(pool: string, signal: AbortSignal): Promise<void> {
+    for (const name of this.#manager.overlaps.sharers(pool)) {
+      if (this.#readLive.has(name)) continue;
+      const indices = await this.#live(name, signal);
+      // What is noted stays in use when an informer that is still behind is gone through.
+      for (const index of indices) this.#manager.noted(name, index);
+      this.#readLive.add(name);
+    }
   }
 
   list(pool: string): Promise<Iterable<number>> {
@@ -221,17 +240,23 @@ export class Pools implements PoolBook, BlockStore {
     return { created: false, requestUid };
   }
 
-  /** Reads the pool's blocks live: the informer is behind, and may miss many of them. */
+  /** Takes over the pool's blocks as they are: the informer is behind, and may miss many of them. */
   async #relist(name: string, signal: AbortSignal): Promise<void> {
-    await this.#relists.do(name, async () => {
+    const indices = await this.#live(name, signal);
+    const pool = this.#known.get(name);
+    if (pool !== undefined) this.#manager.sync(pool, indices);
+  }
+
+  /** Reads the indices of the pool's blocks from the API server. */
+  async #live(name: string, signal: AbortSignal): Promise<readonly number[]> {
+    return await this.#lists.do(name, async () => {
       const indices: number[] = [];
       await this.#options.client.listItems(
         ADDRESS_BLOCKS,
         { labelSelector: `${POOL_LABEL}=${name}`, signal },
         (block) => indices.push(block.index),
       );
-      const pool = this.#known.get(name);
-      if (pool !== undefined) this.#manager.sync(pool, indices);
+      return indices;
     });
   }
 

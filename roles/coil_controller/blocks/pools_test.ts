@@ -202,6 +202,96 @@ Deno.test("Pools.allocate() passes over all blocks of the pool that the cache ha
   assert.deepEqual(posts, ["default-0", "default-3"]);
 });
 
+/** An API server whose lists have a block that no informer has: `POOL-0` of each pool that is named. */
+class LeaderChange {
+  readonly names = new Set<string>();
+  readonly lists: string[] = [];
+  readonly posts: string[] = [];
+  status = 200;
+  readonly pools = new Pools({
+    client: new KubeClient(
+      new FakeTransport(({ method, path, body }) => {
+        if (method === "POST") {
+          this.posts.push(JSON.parse(body ?? "{}").metadata.name);
+          return { status: 201, body: {} };
+        }
+        const pool = /pool%3D([a-z]+)/.exec(path)?.[1] ?? "";
+        this.lists.push(pool);
+        const items = this.names.has(pool)
+          ? [{ metadata: { name: `${pool}-0` }, index: 0 }]
+          : [];
+        const metadata = { resourceVersion: "1" };
+        return { status: this.status, body: { metadata, items } };
+      }),
+    ),
+    blocks: new Store<CachedBlock>(BLOCK_INDEXES),
+    metrics: new IpamMetrics(new Registry()),
+  });
+
+  async next(requestUid: string, pool: Pool = POOL): Promise<string> {
+    const { signal } = new AbortController();
+    return await this.pools.allocate(pool, { node: "n1", requestUid, signal });
+  }
+}
+
+Deno.test("Pools.allocate() avoids the former leader's last block of an overlapping pool, which the cache lacks", async () => {
+  const change = new LeaderChange();
+  const { pools, names, lists } = change;
+  const other = { ...POOL, name: "other", uid: "u2" };
+  names.add("other");
+  pools.sync(POOL, []);
+  pools.sync(other, []);
+  assert.equal(await change.next("r1"), "default-1");
+  // The informer is still behind.
+  pools.sync(other, []);
+  assert.equal(await change.next("r2"), "default-2");
+  assert.deepEqual(lists, ["other"], "once");
+  pools.drop("other");
+  pools.sync(other, []);
+  await change.next("r3");
+  assert.deepEqual(lists, ["other", "other"], "another pool of that name");
+});
+
+Deno.test("Pools.allocate() creates nothing in an overlapping pool before the other one's blocks are known", async () => {
+  const change = new LeaderChange();
+  const { pools, names, posts } = change;
+  names.add("other");
+  pools.sync(POOL, []);
+  pools.sync({ ...POOL, name: "other", uid: "u2" }, []);
+  change.status = 403;
+  await assert.rejects(change.next("r1"), KubeApiError);
+  assert.deepEqual(posts, []);
+  change.status = 200;
+  assert.equal(await change.next("r1"), "default-1");
+});
+
+Deno.test("Pools.allocate() lists a pool whose own subnets overlap, and none that overlaps no other", async () => {
+  const change = new LeaderChange();
+  const { names, lists } = change;
+  const apart = poolOf({
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressPool",
+    metadata: { name: "apart" },
+    spec: { blockSizeBits: 3, subnets: [{ ipv4: "10.65.0.0/26" }] },
+  });
+  const twice = poolOf({
+    apiVersion: "coil.cybozu.com/v2",
+    kind: "AddressPool",
+    metadata: { name: "twice" },
+    spec: {
+      blockSizeBits: 3,
+      subnets: [{ ipv4: "10.66.0.0/29" }, { ipv4: "10.66.0.0/28" }],
+    },
+  });
+  names.add("twice");
+  change.pools.sync(apart, []);
+  change.pools.sync(twice, []);
+  assert.equal(await change.next("r1", apart), "apart-0");
+  assert.deepEqual(lists, []);
+  assert.equal(await change.next("r2", twice), "twice-2");
+  assert.deepEqual(lists, ["twice"]);
+});
+
 Deno.test("Pools.allocate() finds blocks that came back when the pool seemed to be used up, and reports other failures at once", async () => {
   const names = Array.from(
     { length: 8 },
