@@ -139,6 +139,34 @@ Deno.test("LeaderElector releases a lease that its last renewal changes after th
   assert.match(JSON.stringify(server.lease), /"holderIdentity":""/);
 });
 
+Deno.test("LeaderElector releases a lease although one answer is lost", async () => {
+  for (const lost of ["onRead", "onWrite"] as const) {
+    const clock = new FakeClock();
+    const server = new LeaseServer();
+    using client = new KubeClient(server.transport);
+    const elector = new LeaderElector(client, {
+      namespace: "n",
+      name: "l",
+      identity: "me",
+      ...TIMES,
+      clock,
+    });
+    const stop = new AbortController();
+    const running = elector.run(stop.signal, async (signal) => {
+      await untilAborted(signal);
+      const { onRead, onWrite } = server;
+      server[lost] = () => {
+        Object.assign(server, { onRead, onWrite });
+        throw new Error("Cannot wait for the answer");
+      };
+    });
+    await clock.advance(1);
+    stop.abort();
+    await running;
+    assert.match(JSON.stringify(server.lease), /"holderIdentity":""/, lost);
+  }
+});
+
 Deno.test("LeaderElector releases a lease whose first claim was accepted after the stop", async () => {
   const server = new LeaseServer();
   using client = new KubeClient(server.transport);

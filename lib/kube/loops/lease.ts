@@ -103,9 +103,8 @@ export class LeaseKeeper {
       try {
         return await this.#tryRelease(options);
       } catch (err) {
-        // A claim that was aborted on its way changes the lease after the read, if at all.
-        const hasChanged = err instanceof KubeApiError && err.isConflict;
-        if (!hasChanged || tries === RELEASE_TRIES) throw err;
+        // A claim that was aborted on its way changes the lease after the read, if at all; or an answer is lost.
+        if (tries === RELEASE_TRIES) throw err;
       }
     }
   }
