@@ -183,7 +183,6 @@ const IPAM: readonly ResourceType<unknown>[] = [
 /** The part of `now` that runs as the product's own code, too: `product_cluster.ts`. */
 export const OF_PRODUCT: Pattern = {
   ...NOW,
-  router: [],
   gateway: [],
   controller: NOW.controller.filter(({ type, by }) =>
     by === "all" && IPAM.includes(type)

@@ -1,5 +1,5 @@
-// A cluster whose coilds and coil-controller are the product's own code, on a
-// model API server and a clock that is turned.
+// A cluster whose daemons are the product's own code, on a model API server and a
+// clock that is turned.
 import { sleep } from "../../lib/async/mod.ts";
 import {
   ADDRESS_BLOCKS,
@@ -13,7 +13,7 @@ import { NO_EGRESS } from "../../roles/coild/egress/calls.ts";
 import { EgressSource } from "../../roles/coild/gateways/source.ts";
 import { fractionOf } from "../../roles/coild/blocks/jitter.ts";
 import { egressRefsOf } from "../../lib/egress/mod.ts";
-import type { KubeClient } from "../../lib/kube/mod.ts";
+import { KubeClient, type Transport } from "../../lib/kube/mod.ts";
 import type { Random } from "../faults/random.ts";
 import type { Life, Steps } from "../schedules/scheduler.ts";
 import type { SimEvent, Stored } from "../schedules/sim_api.ts";
@@ -27,7 +27,11 @@ import {
 } from "../schedules/sim_node.ts";
 import { NO_FAULTS } from "../schedules/sim_transport.ts";
 import type { SimClock } from "./clock.ts";
-import { type CountedRequest, CountingApi } from "./counting_api.ts";
+import {
+  type ConnectOptions,
+  type CountedRequest,
+  CountingApi,
+} from "./counting_api.ts";
 import type { ModelServer } from "./model_server.ts";
 import {
   type ClusterObjects,
@@ -36,6 +40,7 @@ import {
   putObjects,
   SMALL_POOL,
 } from "./objects.ts";
+import { ProductRouter } from "./product_router.ts";
 import { type Simulated, Totals } from "./simulated.ts";
 import { HEARTBEAT_S, LEASE_MS, POD_WRITES, RESTART_MS } from "./simulated.ts";
 import type { ClusterSize } from "./size.ts";
@@ -50,13 +55,17 @@ const POD_STEP_MS = 200;
 const KUBELET = { afterMs: POD_STEP_MS, retryMs: 15_000 };
 const FULL_MS = 20_000;
 
-/** A node, with coild. */
+/** Who makes a request. */
+export type ProductRole = "coild" | "coil-router" | "coil-controller";
+
+/** A node, with its daemons. */
 export interface ProductNode extends PodHost {
   readonly name: string;
   isUp: boolean;
   readonly pods: Set<ProductPod>;
   kernel: SimKernel;
   coild: SimCoild;
+  router: ProductRouter;
 }
 
 type ProductPod = Pod<ProductNode>;
@@ -69,10 +78,8 @@ export interface ProductParts {
   readonly random: Random;
   /** Of coild. */
   readonly flags?: readonly string[];
-  /** Called with each request of a coild. */
-  readonly onRequest?: (request: CountedRequest) => void;
-  /** Called with each request of a controller. */
-  readonly onControllerRequest?: (request: CountedRequest) => void;
+  /** Called with each request. */
+  readonly onRequest?: (request: CountedRequest, role: ProductRole) => void;
 }
 
 /** The cluster; its pods start within its first minute. */
@@ -128,9 +135,8 @@ export class ProductCluster implements Simulated<ProductNode>, Disposable {
   addNodes(count: number): void {
     for (let i = 0; i < count; i++) {
       const name = this.#objects.addNode();
-      const kernel = new SimKernel();
-      const coild = this.#startCoild(name, kernel);
-      this.nodes.push({ name, isUp: true, pods: new Set(), kernel, coild });
+      const daemons = this.#startDaemons(name);
+      this.nodes.push({ name, isUp: true, pods: new Set(), ...daemons });
       this.#beat(name, HEARTBEAT_S * 1000 * this.#with.random.next());
     }
   }
@@ -145,13 +151,13 @@ export class ProductCluster implements Simulated<ProductNode>, Disposable {
   loseNode(node: ProductNode): void {
     node.isUp = false;
     node.coild.kill();
+    node.router.kill();
     for (const pod of node.pods) this.#workload.remove(pod);
   }
 
   returnNode(node: ProductNode): void {
     node.isUp = true;
-    node.kernel = new SimKernel();
-    node.coild = this.#startCoild(node.name, node.kernel);
+    Object.assign(node, this.#startDaemons(node.name));
   }
 
   replacePod(): void {
@@ -190,10 +196,21 @@ export class ProductCluster implements Simulated<ProductNode>, Disposable {
   [Symbol.dispose](): void {
     this.#stop.abort(new Error("over"));
     for (const { controller } of this.#controllers) controller.kill();
-    for (const { coild } of this.nodes) coild.kill();
+    for (const { coild, router } of this.nodes) {
+      coild.kill();
+      router.kill();
+    }
   }
 
-  #worldOf(options: Parameters<CountingApi["connect"]>[0]): SimWorld {
+  /** How a daemon reaches the API server, and what it is shown of objects. */
+  #connect(role: ProductRole, view?: ConnectOptions["view"]): Transport {
+    return this.#api.connect({
+      ...view && { view },
+      onRequest: (request) => this.#with.onRequest?.(request, role),
+    });
+  }
+
+  #worldOf(role: ProductRole, view?: ConnectOptions["view"]): SimWorld {
     const { clock, random } = this.#with;
     const scheduler: Steps = {
       get nowMs() {
@@ -207,17 +224,25 @@ export class ProductCluster implements Simulated<ProductNode>, Disposable {
     return {
       scheduler,
       faults: () => NO_FAULTS,
-      connect: () => this.#api.connect(options),
+      connect: () => this.#connect(role, view),
     };
   }
 
+  /** Of a node that has just started: its kernel knows nothing. */
+  #startDaemons(node: string) {
+    const kernel = new SimKernel();
+    const coild = this.#startCoild(node, kernel);
+    const client = new KubeClient(this.#connect("coil-router"));
+    return { kernel, coild, router: new ProductRouter(client, node) };
+  }
+
   #startCoild(node: string, kernel: SimKernel): SimCoild {
-    const { size: { sampleOf = 1 }, onRequest } = this.#with;
+    const { size: { sampleOf = 1 } } = this.#with;
     const options = this.#options;
-    const world = this.#worldOf({
-      view: (plural, object) => timesOf(plural, object, sampleOf),
-      ...onRequest && { onRequest },
-    });
+    const world = this.#worldOf(
+      "coild",
+      (plural, object) => timesOf(plural, object, sampleOf),
+    );
     return new SimCoild(world, {
       node,
       kernel,
@@ -236,8 +261,7 @@ export class ProductCluster implements Simulated<ProductNode>, Disposable {
   }
 
   #startController(): void {
-    const { onControllerRequest: onRequest } = this.#with;
-    const world = this.#worldOf({ ...onRequest && { onRequest } });
+    const world = this.#worldOf("coil-controller");
     const { promise: lead, resolve } = Promise.withResolvers<void>();
     const life = { name: "controller", isOver: false };
     const controller = new SimController(world, life, {

@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { configureLogging } from "../../lib/telemetry/mod.ts";
 import type { CountedRequest } from "./counting_api.ts";
 import { OF_PRODUCT, type Pattern, type WatchKind } from "./patterns.ts";
+import type { ProductRole } from "./product_cluster.ts";
 import {
   type Outcome,
   runProduct,
@@ -17,6 +18,8 @@ configureLogging({ level: "panic", write: () => {} });
 
 const NODES = 20;
 const SIZE = sampleOf(LARGE, NODES);
+/** A watch ends after about so long. */
+const WATCH_S = 450;
 /** So that many go and come in an hour. */
 const RETURN_MS = 600_000;
 const HOUR: Scenario = { name: "an hour", seconds: 3_600, begin() {} };
@@ -30,29 +33,34 @@ interface Comparison {
   readonly table: Outcome;
   /** Of the coilds. */
   readonly requests: readonly CountedRequest[];
-  readonly ofControllers: readonly CountedRequest[];
+  readonly of: (role: ProductRole) => readonly CountedRequest[];
+  /** That all routers have set at the end. */
+  readonly routes: number;
 }
 
 async function compare(
   scenario: Scenario,
   { warmUpMs }: { readonly warmUpMs: number },
 ): Promise<Comparison> {
-  const requests: CountedRequest[] = [];
-  const ofControllers: CountedRequest[] = [];
+  const requests: (CountedRequest & { readonly role: ProductRole })[] = [];
+  let routes = 0;
   const product = await runProduct(scenario, {
     size: SIZE,
     seed: 1,
     warmUpMs,
     flags: [`--block-return-delay=${RETURN_MS}ms`],
-    onRequest: (request) => void requests.push(request),
-    onControllerRequest: (request) => void ofControllers.push(request),
+    onRequest: (request, role) => void requests.push({ ...request, role }),
+    onEnd({ nodes }) {
+      routes = nodes.reduce((sum, { router }) => sum + router.routes, 0);
+    },
   });
   const table = runScenario(scenario, {
     size: SIZE,
     pattern: PATTERN,
     seed: 1,
   });
-  return { product, table, requests, ofControllers };
+  const of = (role: ProductRole) => requests.filter((r) => r.role === role);
+  return { product, table, requests: of("coild"), of, routes };
 }
 
 function scenarioOf(name: string): Scenario {
@@ -98,15 +106,27 @@ async function run(
   }
 }
 
-function assertSameWatches({ requests, ofControllers }: Comparison): void {
-  const { coild, egress, controller } = PATTERN;
+function assertSameWatches({ requests, of }: Comparison): void {
+  const { coild, egress, router, controller } = PATTERN;
   const wanted = (kinds: readonly WatchKind[]) =>
     new Set(kinds.map(({ type, by }) => `${type.plural} by ${by}`));
   const watched = (all: readonly CountedRequest[]) =>
     new Set(all.filter(isWatch).map(({ plural, by }) => `${plural} by ${by}`));
   const ofCoild = wanted([...coild, ...egress]).add("blockrequests by name");
   assert.deepEqual(watched(requests), ofCoild);
-  assert.deepEqual(watched(ofControllers), wanted(controller));
+  assert.deepEqual(watched(of("coil-router")), wanted(router));
+  assert.deepEqual(watched(of("coil-controller")), wanted(controller));
+}
+
+/** It leads to all blocks but the node's own, and asks for nothing besides. */
+function assertOnlyWatches({ of, product, routes }: Comparison): void {
+  const requests = of("coil-router");
+  assert.deepEqual(requests.filter((request) => !isWatch(request)), []);
+  const wanted = NODES * HOUR.seconds / WATCH_S;
+  assertNear("watches", { is: requests.length, wanted, part: 0.1 });
+  // A router pauses between bursts.
+  const all = (NODES - 1) * product.blocks;
+  assertNear("routes", { is: routes, wanted: all, part: 0.01 });
 }
 
 function assertSameCounts({ product, table }: Comparison): void {
@@ -201,6 +221,7 @@ Deno.test({
         "each watch is one of the table's": assertSameWatches,
         "the server counts the same": assertSameCounts,
         "coilds make the table's requests": assertSameRequests,
+        "coil-routers only watch": assertOnlyWatches,
         "looks are spread": assertSpread,
       },
     }),
@@ -214,9 +235,9 @@ Deno.test({
       warmUpMs: 300_000,
       steps: {
         "each watch reads all objects once more, and nothing is listed"(
-          { product, requests },
+          { product, requests, of },
         ) {
-          const all = requests.filter(({ query }) =>
+          const all = [...requests, ...of("coil-router")].filter(({ query }) =>
             query.has("sendInitialEvents")
           );
           const controllers = PATTERN.controllers * PATTERN.controller.length;

@@ -177,14 +177,15 @@ export function runScenario(
 /** The same with the product's own code on each node, as {@linkcode ProductCluster} has it. */
 export async function runProduct(
   scenario: Scenario,
-  { seed, warmUpMs, onRequest, onControllerRequest, ...options }:
+  { seed, warmUpMs, onRequest, onEnd, ...options }:
     & Pick<ProductParts, "size" | "flags">
     & {
       readonly seed: number;
       readonly warmUpMs: number;
+      readonly onEnd?: (cluster: ProductCluster) => void;
     }
     /** Called with each request after that. */
-    & Pick<ProductParts, "onRequest" | "onControllerRequest">,
+    & Pick<ProductParts, "onRequest">,
 ): Promise<Outcome> {
   const clock = new SimClock();
   const server = new ModelServer(scenario.seconds);
@@ -195,16 +196,14 @@ export async function runProduct(
     clock,
     server,
     random,
-    onRequest(request) {
-      if (clock.nowMs >= warmUpMs) onRequest?.(request);
-    },
-    onControllerRequest(request) {
-      if (clock.nowMs >= warmUpMs) onControllerRequest?.(request);
+    onRequest(request, role) {
+      if (clock.nowMs >= warmUpMs) onRequest?.(request, role);
     },
   });
   await clock.turnUntil(warmUpMs);
   const outcome = begin(scenario, { cluster, clock, server });
   await clock.turnUntil(warmUpMs + 1000 * scenario.seconds);
+  onEnd?.(cluster);
   return outcome();
 }
 
