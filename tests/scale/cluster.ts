@@ -3,6 +3,7 @@
 import { Backoff } from "../../lib/async/mod.ts";
 import type { Random } from "../faults/random.ts";
 import type { SimClock } from "./clock.ts";
+import { egressStatusesS } from "./egress_statuses.ts";
 import type { ModelServer, Reading } from "./model_server.ts";
 import type { Pattern, WatchKind } from "./patterns.ts";
 import { Pools } from "./pools.ts";
@@ -20,10 +21,11 @@ import {
   BYTES,
   type ClusterSize,
   egressesOfNode,
-  LIFE_MS,
+  gatewaysOf,
   namespacesOfNode,
   objectsOf,
   type Plural,
+  servedEgressesOf,
 } from "./size.ts";
 import { type Pod, Workload } from "./workload.ts";
 
@@ -84,7 +86,7 @@ export class Cluster implements Simulated<ModelNode> {
     });
     this.addNodes(size.nodes);
     server.open(pattern.controller, pattern.controllers);
-    server.open(pattern.gateway, size.egresses * size.gatewaysEach);
+    server.open(pattern.gateway, gatewaysOf(size));
     for (let i = 0; i < size.pods; i++) this.#workload.start();
     this.#isQuiet = false;
     this.#tick();
@@ -220,7 +222,7 @@ export class Cluster implements Simulated<ModelNode> {
     again(pattern.coild, this.#up, maxMs);
     again(pattern.egress, this.#up * namespacesOfNode(this.#with.size), maxMs);
     again(pattern.router, this.#up, 30_000);
-    again(pattern.gateway, size.egresses * size.gatewaysEach, 30_000);
+    again(pattern.gateway, gatewaysOf(size), 30_000);
     again(pattern.controller, pattern.controllers, 30_000);
   }
 
@@ -280,13 +282,13 @@ export class Cluster implements Simulated<ModelNode> {
     if (this.#isQuiet) return;
     const { server, size, pattern } = this.#with;
     server.event("pods", { bytes: BYTES.pods, wanted: 1, times });
-    const hasSlices = pattern.gateway.some(({ type }) =>
+    const hasSlices = pattern.controller.some(({ type }) =>
       type.plural === "egressclientslices"
     );
     if (!isClient || !hasSlices) return;
     server.write("egressclientslices", {
       bytes: BYTES.egressclientslices,
-      wanted: size.gatewaysEach,
+      wanted: pattern.gateway.length * size.gatewaysEach,
       times: slices,
     });
   }
@@ -417,22 +419,16 @@ export class Cluster implements Simulated<ModelNode> {
     });
   }
 
-  /** Gateways and controller write an Egress' status when its number of clients has changed, if not all the time. */
   #egressStatuses(): void {
     const { size, server, pattern } = this.#with;
-    const { egressStatus: { gatewayS, controllerS, flickers } } = pattern;
-    const ends = size.pods / (LIFE_MS / 1000);
-    const clients = size.clients / size.pods;
-    // Of one Egress; as many start as end.
-    const changeS = size.egresses /
-      ((1 + this.#workload.rush) * ends * clients);
-    const gateways = size.egresses * size.gatewaysEach;
-    const times = gateways / (gatewayS + (flickers ? 0 : changeS)) +
-      size.egresses / (controllerS + changeS);
+    const { rush } = this.#workload;
     // Those who watch its namespace; who watches all is counted anyway.
-    const share = namespacesOfNode(this.#with.size) / size.egressNamespaces;
-    const wanted = pattern.egress.length > 0 ? share * this.#up : 0;
-    server.write("egresses", { bytes: BYTES.egresses, wanted, times });
+    const share = namespacesOfNode(size) / size.egressNamespaces;
+    server.write("egresses", {
+      bytes: BYTES.egresses,
+      wanted: pattern.egress.length > 0 ? share * this.#up : 0,
+      times: egressStatusesS(size, pattern, { rush }),
+    });
   }
 
   /** Watches, with all objects at the beginning, or lists and watches. */
@@ -453,9 +449,9 @@ export class Cluster implements Simulated<ModelNode> {
       0;
     const parts: Partial<Record<WatchKind["by"], number>> = {
       all: 1,
-      name: plural === "nodes" ? nodes : all,
+      name: plural === "nodes" || plural === "clusterrolebindings" ? all : 1,
       namespace: plural === "egressclientslices"
-        ? this.#with.size.egresses
+        ? servedEgressesOf(this.#with.size)
         : this.#with.size.egressNamespaces,
     };
     const listed = all / (parts[by] ?? nodes);

@@ -46,8 +46,8 @@ interface Watch {
 
 /** How a client is connected. */
 export interface ConnectOptions {
-  /** What the client is shown of an object. */
-  readonly view?: (plural: string, object: Stored) => Stored;
+  /** What the client is shown of an object, if it is shown at all. */
+  readonly view?: (plural: string, object: Stored) => Stored | undefined;
   readonly onRequest?: (request: CountedRequest) => void;
 }
 
@@ -55,7 +55,11 @@ export interface ConnectOptions {
 export class CountingApi {
   readonly #clock: SimClock;
   readonly #server: ModelServer;
-  readonly #api = new SimApi({ keepsPast: false });
+  readonly #api = new SimApi({
+    keepsPast: false,
+    repeated: ["rolebindings", "serviceaccounts"],
+    admit,
+  });
   readonly #watches = new Map<string, Set<Watch>>();
   /** One part after the other gets its bookmarks. */
   #bookmarked: Watch[][] = Array.from({ length: BOOKMARK_S }, () => []);
@@ -171,7 +175,7 @@ export class CountingApi {
     } else if (method !== "GET" || name !== undefined) this.#count().get();
     const { status, body } = answer;
     const text = status < 300 && name !== undefined
-      ? shown(plural, body as Stored)
+      ? shown(plural, body as Stored) ?? body
       : body;
     return { status, headers: new Headers(), body: JSON.stringify(text) };
   }
@@ -234,7 +238,10 @@ export class CountingApi {
       const looked = this.#looked(counted, items.length);
       const listed = items.length;
       this.#count().read({ looked, listed, bytes: bytesOf(plural) });
-      for (const item of items) lines.push(line("ADDED", shown(plural, item)));
+      for (const item of items) {
+        const object = shown(plural, item);
+        if (object !== undefined) lines.push(line("ADDED", object));
+      }
       lines.push(this.#bookmarkLine({ "k8s.io/initial-events-end": "true" }));
     }
     const watch: Watch = {
@@ -278,15 +285,18 @@ export class CountingApi {
   /** Sends an event to those who want it, and says how many of an index or a label do. */
   #send({ type, plural, object }: SimEvent): EventInfo {
     let wanted = 0;
-    const texts = new Map<Shown, Uint8Array>();
+    const texts = new Map<Shown, Uint8Array | undefined>();
     for (const group of groupsOf(plural, object)) {
       for (const watch of this.#watches.get(group) ?? []) {
         if (!isSelected(watch.request.query, object)) continue;
         if (watch.request.by !== "all") wanted++;
         const { shown } = watch;
-        const text = texts.get(shown) ?? line(type, shown(plural, object));
-        texts.set(shown, text);
-        say(watch, text);
+        if (!texts.has(shown)) {
+          const seen = shown(plural, object);
+          texts.set(shown, seen && line(type, seen));
+        }
+        const text = texts.get(shown);
+        if (text !== undefined) say(watch, text);
       }
     }
     return { bytes: bytesOf(plural), wanted };
@@ -309,6 +319,13 @@ export class CountingApi {
     }
     this.#clock.after(1000, () => this.#bookmark());
   }
+}
+
+/** The server gives a Service its address. */
+function admit(plural: string, object: Stored): Stored {
+  if (plural !== "services") return object;
+  const clusterIPs = ["10.96.0.10"];
+  return { ...object, spec: { clusterIPs, ...object.spec } as object };
 }
 
 /** What a watch says that begins at too old a version. */

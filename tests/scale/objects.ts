@@ -1,21 +1,29 @@
 // The objects of a cluster that others than Coil write.
 import {
   EGRESS_ANNOTATION_PREFIX,
+  EGRESS_CLUSTER_ROLE_BINDING,
   FINALIZER,
+  GROUP_VERSION,
   POOL_ANNOTATION,
 } from "../../lib/names/mod.ts";
 import { GATEWAY_LABELS } from "../../lib/api/mod.ts";
 import type { Result } from "../../lib/cni/mod.ts";
 import { SERVICE_NAME_LABEL } from "../../lib/egress/mod.ts";
 import type { Stored } from "../schedules/sim_api.ts";
-import type { CountingApi } from "./counting_api.ts";
-import { BLOCK_ADDRESSES, type ClusterSize, NAMESPACES } from "./size.ts";
+import type { ConnectOptions, CountingApi } from "./counting_api.ts";
+import {
+  BLOCK_ADDRESSES,
+  type ClusterSize,
+  NAMESPACES,
+  servedEgressesOf,
+} from "./size.ts";
 import { REFUSED_EACH } from "./simulated.ts";
 import type { Pod } from "./workload.ts";
 
 /** It has one block for each node that is to be refused another one. Namespaces have the names of their pools. */
 export const SMALL_POOL = { name: "small", blockAddresses: 4 };
 
+const EGRESS_NAME = /^egress-\d+-(\d+)$/;
 const LABELS = GATEWAY_LABELS;
 
 /** Writes objects as users, kubelets and Kubernetes' controllers do. */
@@ -26,6 +34,8 @@ export interface ClusterObjects {
   remove(plural: string, name: string): void;
   /** kubelet reports what an ADD gave. */
   setAddresses(pod: Stored, added: Result): void;
+  /** Kubernetes has made all pods of a Deployment. */
+  setReady(deployment: Stored): void;
   /** Returns the new Node's name. */
   addNode(): string;
 }
@@ -59,6 +69,20 @@ export function putObjects(
       }));
       setStatus("pods", name, { phase: "Running", podIPs });
     },
+    setReady({ metadata: { name }, spec }) {
+      const { replicas = 1 } = spec as { readonly replicas?: number };
+      setStatus("deployments", name, {
+        observedGeneration: 1,
+        replicas,
+        updatedReplicas: replicas,
+        availableReplicas: replicas,
+        conditions: [{
+          type: "Progressing",
+          status: "True",
+          reason: "NewReplicaSetAvailable",
+        }],
+      });
+    },
     addNode() {
       const n = nodes++;
       const name = `node-${n}`;
@@ -88,7 +112,13 @@ export function putObjects(
     const name = i < size.pools ? poolOf(i) : `namespace-${i}`;
     putNamespace(objects, name, poolOf(i % size.pools));
   }
-  for (let i = 0; i < size.egresses; i++) putEgress(objects, egressOf(i, size));
+  for (let i = 0; i < size.egresses; i++) {
+    putEgress(objects, egressOf(i, size), size);
+  }
+  objects.put("clusterrolebindings", {
+    metadata: { name: EGRESS_CLUSTER_ROLE_BINDING },
+    roleRef: { kind: "ClusterRole", name: EGRESS_CLUSTER_ROLE_BINDING },
+  });
   return objects;
 }
 
@@ -106,6 +136,47 @@ export function podObject(
     namespace: poolOf(poolIndex),
     annotations,
   });
+}
+
+/** Whether a pod has an address and uses an Egress. */
+export function isClient({ metadata, status }: Stored): boolean {
+  const { podIPs = [] } = (status ?? {}) as { readonly podIPs?: unknown[] };
+  return podIPs.length > 0 &&
+    Object.keys(metadata.annotations ?? {})
+      .some((key) => key.startsWith(EGRESS_ANNOTATION_PREFIX));
+}
+
+/** Whether an Egress of this name has gateways. */
+export function isServed(egress: string, size: ClusterSize): boolean {
+  const [, number] = EGRESS_NAME.exec(egress) ?? [];
+  return Number(number) < servedEgressesOf(size);
+}
+
+/**
+ * How the controllers see an object: in a sample they know only the few Egresses
+ * that have gateways, and all clients use these, so that they have as many
+ * clients as in the whole cluster.
+ */
+export function servedView(
+  size: ClusterSize,
+): NonNullable<ConnectOptions["view"]> {
+  const served = servedEgressesOf(size);
+  return (plural, object) => {
+    const { name: own, annotations } = object.metadata;
+    if (plural === "egresses") return isServed(own, size) ? object : undefined;
+    if (plural !== "pods" || annotations === undefined) return object;
+    const changed = Object.entries(annotations).map(([key, value]) => {
+      const [, number] = EGRESS_NAME.exec(value) ?? [];
+      if (number === undefined) return [key, value];
+      const { namespace, name } = egressOf(Number(number) % served, size);
+      return [`${EGRESS_ANNOTATION_PREFIX}${namespace}`, name];
+    });
+    const metadata = {
+      ...object.metadata,
+      annotations: Object.fromEntries(changed),
+    };
+    return { ...object, metadata };
+  };
 }
 
 /** A pod of that node. */
@@ -161,19 +232,24 @@ function putNamespace(
   objects.put("namespaces", { metadata: { name, annotations } });
 }
 
-/** With its Service and the endpoints of that. */
+/** With the endpoints of its Service, and that too if the controllers do not know the Egress. */
 function putEgress(
   objects: ClusterObjects,
   { namespace, name }: { readonly namespace: string; readonly name: string },
+  size: ClusterSize,
 ): void {
   objects.put("egresses", {
+    apiVersion: GROUP_VERSION,
+    kind: "Egress",
     metadata: { namespace, name },
-    spec: { destinations: ["0.0.0.0/0"] },
+    spec: { destinations: ["0.0.0.0/0"], replicas: size.gatewaysEach },
   });
-  objects.put("services", {
-    metadata: { namespace, name, labels: LABELS },
-    spec: { clusterIPs: ["10.96.0.10"] },
-  });
+  if (!isServed(name, size)) {
+    objects.put("services", {
+      metadata: { namespace, name, labels: LABELS },
+      spec: { clusterIPs: ["10.96.0.10"] },
+    });
+  }
   objects.put("endpointslices", {
     metadata: {
       namespace,

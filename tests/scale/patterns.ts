@@ -7,12 +7,17 @@ import {
   EGRESSES,
 } from "../../lib/api/mod.ts";
 import {
+  CLUSTER_ROLE_BINDINGS,
+  DEPLOYMENTS,
   ENDPOINT_SLICES,
   NAMESPACES,
   NODES,
+  POD_DISRUPTION_BUDGETS,
   PODS,
   resourcePath,
   type ResourceType,
+  ROLE_BINDINGS,
+  SERVICE_ACCOUNTS,
   SERVICES,
 } from "../../lib/kube/mod.ts";
 import { NODE_LABEL } from "../../lib/names/mod.ts";
@@ -124,6 +129,16 @@ const NOW: Pattern = {
     kind(PODS, "all"),
     kind(NAMESPACES, "all"),
     kind(EGRESS_CLIENT_SLICES, "all"),
+    ...[DEPLOYMENTS, SERVICES, POD_DISRUPTION_BUDGETS].map((type) =>
+      kind(type, "label")
+    ),
+    // Of the bindings of the cluster, two names.
+    ...[
+      SERVICE_ACCOUNTS,
+      ROLE_BINDINGS,
+      CLUSTER_ROLE_BINDINGS,
+      CLUSTER_ROLE_BINDINGS,
+    ].map((type) => kind(type, "name")),
   ],
   cycle: { reads: { obtain: 2, giveBack: 1 }, writes: WRITES },
   look: { by: "get", everyS: 300 },
@@ -170,24 +185,10 @@ export const PATTERNS: Readonly<
   withoutRouters: { ...NOW, router: [] },
 };
 
-/** Of the controller, what has to do with addresses. */
-const IPAM: readonly ResourceType<unknown>[] = [
-  ADDRESS_POOLS,
-  ADDRESS_BLOCKS,
-  BLOCK_REQUESTS,
-  NODES,
-  PODS,
-  NAMESPACES,
-];
-
 /** The part of `now` that runs as the product's own code, too: `product_cluster.ts`. */
 export const OF_PRODUCT: Pattern = {
   ...NOW,
-  gateway: [],
-  controller: NOW.controller.filter(({ type, by }) =>
-    by === "all" && IPAM.includes(type)
-  ),
-  egressStatus: { gatewayS: Infinity, controllerS: Infinity, flickers: false },
+  egressStatus: { ...NOW.egressStatus, gatewayS: Infinity },
 };
 
 /** With coil-router, where empty blocks stay on their nodes for about so many hours: `--block-return-delay` of coild. */

@@ -14,6 +14,7 @@ import { EgressSource } from "../../roles/coild/gateways/source.ts";
 import { fractionOf } from "../../roles/coild/blocks/jitter.ts";
 import { egressRefsOf } from "../../lib/egress/mod.ts";
 import { KubeClient, type Transport } from "../../lib/kube/mod.ts";
+import { SYSTEM_NAMESPACE } from "../../lib/names/mod.ts";
 import type { Random } from "../faults/random.ts";
 import type { Life, Steps } from "../schedules/scheduler.ts";
 import type { SimEvent, Stored } from "../schedules/sim_api.ts";
@@ -35,11 +36,14 @@ import {
 import type { ModelServer } from "./model_server.ts";
 import {
   type ClusterObjects,
+  isClient,
   podObject,
   podOn,
   putObjects,
+  servedView,
   SMALL_POOL,
 } from "./objects.ts";
+import { ProductGateway } from "./product_gateway.ts";
 import { ProductRouter } from "./product_router.ts";
 import { type Simulated, Totals } from "./simulated.ts";
 import { HEARTBEAT_S, LEASE_MS, POD_WRITES, RESTART_MS } from "./simulated.ts";
@@ -55,8 +59,26 @@ const POD_STEP_MS = 200;
 const KUBELET = { afterMs: POD_STEP_MS, retryMs: 15_000 };
 const FULL_MS = 20_000;
 
+/** As `mod.ts` of coil-controller has it. */
+const EGRESS = {
+  settings: {
+    port: CONTROLLER.egressPort,
+    backend: CONTROLLER.backend,
+    drainTimeoutMs: CONTROLLER.drainTimeoutMs,
+    systemNamespace: SYSTEM_NAMESPACE,
+    leaseNamespace: SYSTEM_NAMESPACE,
+  },
+  image: { image: "example.com/coil:1", pod: {} },
+};
+/** From a Deployment to its pods. */
+const GATEWAYS_MS = 10_000;
+
 /** Who makes a request. */
-export type ProductRole = "coild" | "coil-router" | "coil-controller";
+export type ProductRole =
+  | "coild"
+  | "coil-router"
+  | "coil-egress"
+  | "coil-controller";
 
 /** A node, with its daemons. */
 export interface ProductNode extends PodHost {
@@ -85,6 +107,7 @@ export interface ProductParts {
 /** The cluster; its pods start within its first minute. */
 export class ProductCluster implements Simulated<ProductNode>, Disposable {
   readonly nodes: ProductNode[] = [];
+  readonly gateways: ProductGateway[] = [];
   readonly totals: Totals = new Totals();
   readonly #with: ProductParts;
   readonly #api: CountingApi;
@@ -92,6 +115,10 @@ export class ProductCluster implements Simulated<ProductNode>, Disposable {
   readonly #workload: Workload<ProductNode>;
   readonly #stop = new AbortController();
   readonly #options: CoildOptions;
+  /** One function for each kind of client, so that what it is shown is made once. */
+  readonly #views: Readonly<
+    Record<"coild" | "controller", NonNullable<ConnectOptions["view"]>>
+  >;
   #controllers: {
     readonly controller: SimController;
     readonly lead: () => void;
@@ -103,6 +130,11 @@ export class ProductCluster implements Simulated<ProductNode>, Disposable {
     this.#options = parseCoildFlags(parts.flags ?? [], INFO);
     this.#api = new CountingApi(parts);
     this.#api.onWritten = (event) => this.#note(event);
+    const { sampleOf = 1 } = size;
+    this.#views = {
+      coild: (plural, object) => timesOf(plural, object, sampleOf),
+      controller: servedView(size),
+    };
     this.#objects = putObjects(this.#api, size);
     this.#workload = new Workload({
       ...parts,
@@ -122,6 +154,11 @@ export class ProductCluster implements Simulated<ProductNode>, Disposable {
 
   get pods(): number {
     return this.#workload.count;
+  }
+
+  /** Those that have an address and use an Egress. */
+  get clients(): number {
+    return this.#api.list("pods").filter(isClient).length;
   }
 
   get blocks(): number {
@@ -196,6 +233,7 @@ export class ProductCluster implements Simulated<ProductNode>, Disposable {
   [Symbol.dispose](): void {
     this.#stop.abort(new Error("over"));
     for (const { controller } of this.#controllers) controller.kill();
+    for (const gateway of this.gateways) gateway.kill();
     for (const { coild, router } of this.nodes) {
       coild.kill();
       router.kill();
@@ -237,12 +275,8 @@ export class ProductCluster implements Simulated<ProductNode>, Disposable {
   }
 
   #startCoild(node: string, kernel: SimKernel): SimCoild {
-    const { size: { sampleOf = 1 } } = this.#with;
     const options = this.#options;
-    const world = this.#worldOf(
-      "coild",
-      (plural, object) => timesOf(plural, object, sampleOf),
-    );
+    const world = this.#worldOf("coild", this.#views.coild);
     return new SimCoild(world, {
       node,
       kernel,
@@ -261,15 +295,27 @@ export class ProductCluster implements Simulated<ProductNode>, Disposable {
   }
 
   #startController(): void {
-    const world = this.#worldOf("coil-controller");
+    const world = this.#worldOf("coil-controller", this.#views.controller);
     const { promise: lead, resolve } = Promise.withResolvers<void>();
     const life = { name: "controller", isOver: false };
     const controller = new SimController(world, life, {
       ...CONTROLLER,
       lead,
       followsPods: true,
+      egress: EGRESS,
     });
     this.#controllers.push({ controller, lead: resolve });
+  }
+
+  /** Kubernetes makes the pods of a Deployment. */
+  #startGateways(deployment: Stored): void {
+    this.#objects.setReady(deployment);
+    const { size } = this.#with;
+    const { namespace = "", name } = deployment.metadata;
+    for (let i = 0; i < size.gatewaysEach; i++) {
+      const client = new KubeClient(this.#connect("coil-egress"));
+      this.gateways.push(new ProductGateway(client, { namespace, name }));
+    }
   }
 
   /** What goes on all the time; once a second. */
@@ -294,6 +340,9 @@ export class ProductCluster implements Simulated<ProductNode>, Disposable {
     } else if (plural === "blockrequests" && type === "MODIFIED") {
       const { state } = blockRequestResult(object as unknown as BlockRequest);
       if (state === "failed") this.totals.refused++;
+    } else if (plural === "deployments" && type === "ADDED") {
+      const { clock } = this.#with;
+      clock.after(GATEWAYS_MS, () => this.#startGateways(object));
     }
   }
 

@@ -4,7 +4,8 @@ import assert from "node:assert/strict";
 import { configureLogging } from "../../lib/telemetry/mod.ts";
 import type { CountedRequest } from "./counting_api.ts";
 import { OF_PRODUCT, type Pattern, type WatchKind } from "./patterns.ts";
-import type { ProductRole } from "./product_cluster.ts";
+import type { ProductCluster, ProductRole } from "./product_cluster.ts";
+import { egressStatusesS } from "./egress_statuses.ts";
 import {
   type Outcome,
   runProduct,
@@ -12,7 +13,7 @@ import {
   type Scenario,
   SCENARIOS,
 } from "./scenarios.ts";
-import { egressesOfNode, LARGE, sampleOf } from "./size.ts";
+import { egressesOfNode, gatewaysOf, LARGE, sampleOf } from "./size.ts";
 
 configureLogging({ level: "panic", write: () => {} });
 
@@ -20,6 +21,8 @@ const NODES = 20;
 const SIZE = sampleOf(LARGE, NODES);
 /** A watch ends after about so long. */
 const WATCH_S = 450;
+/** On a node, with addresses, gone: of slices. */
+const WRITES_OF_CLIENT = 3;
 /** So that many go and come in an hour. */
 const RETURN_MS = 600_000;
 const HOUR: Scenario = { name: "an hour", seconds: 3_600, begin() {} };
@@ -34,8 +37,8 @@ interface Comparison {
   /** Of the coilds. */
   readonly requests: readonly CountedRequest[];
   readonly of: (role: ProductRole) => readonly CountedRequest[];
-  /** That all routers have set at the end. */
-  readonly routes: number;
+  /** At the end. */
+  readonly cluster: ProductCluster;
 }
 
 async function compare(
@@ -43,16 +46,14 @@ async function compare(
   { warmUpMs }: { readonly warmUpMs: number },
 ): Promise<Comparison> {
   const requests: (CountedRequest & { readonly role: ProductRole })[] = [];
-  let routes = 0;
+  const clusters: ProductCluster[] = [];
   const product = await runProduct(scenario, {
     size: SIZE,
     seed: 1,
     warmUpMs,
     flags: [`--block-return-delay=${RETURN_MS}ms`],
     onRequest: (request, role) => void requests.push({ ...request, role }),
-    onEnd({ nodes }) {
-      routes = nodes.reduce((sum, { router }) => sum + router.routes, 0);
-    },
+    onEnd: (ended) => void clusters.push(ended),
   });
   const table = runScenario(scenario, {
     size: SIZE,
@@ -60,7 +61,9 @@ async function compare(
     seed: 1,
   });
   const of = (role: ProductRole) => requests.filter((r) => r.role === role);
-  return { product, table, requests: of("coild"), of, routes };
+  const [cluster] = clusters;
+  assert.ok(cluster);
+  return { product, table, requests: of("coild"), of, cluster };
 }
 
 function scenarioOf(name: string): Scenario {
@@ -107,7 +110,7 @@ async function run(
 }
 
 function assertSameWatches({ requests, of }: Comparison): void {
-  const { coild, egress, router, controller } = PATTERN;
+  const { coild, egress, router, gateway, controller } = PATTERN;
   const wanted = (kinds: readonly WatchKind[]) =>
     new Set(kinds.map(({ type, by }) => `${type.plural} by ${by}`));
   const watched = (all: readonly CountedRequest[]) =>
@@ -115,18 +118,58 @@ function assertSameWatches({ requests, of }: Comparison): void {
   const ofCoild = wanted([...coild, ...egress]).add("blockrequests by name");
   assert.deepEqual(watched(requests), ofCoild);
   assert.deepEqual(watched(of("coil-router")), wanted(router));
+  assert.deepEqual(watched(of("coil-egress")), wanted(gateway));
   assert.deepEqual(watched(of("coil-controller")), wanted(controller));
 }
 
-/** It leads to all blocks but the node's own, and asks for nothing besides. */
-function assertOnlyWatches({ of, product, routes }: Comparison): void {
-  const requests = of("coil-router");
+/** Clients come and go; the number of an Egress' clients is written once in a while. */
+function assertSameEgress({ of, product }: Comparison): void {
+  const requests = of("coil-controller");
+  const writesOf = (plural: string) =>
+    requests.filter((r) => r.method !== "GET" && r.plural === plural);
+  const { clients, pods } = SIZE;
+  assertNear("slices", {
+    is: writesOf("egressclientslices").length,
+    wanted: WRITES_OF_CLIENT * product.starts * clients / pods,
+    part: 0.3,
+  });
+  assertNear("statuses of Egresses", {
+    is: writesOf("egresses").length,
+    wanted: HOUR.seconds * egressStatusesS(SIZE, PATTERN, { rush: 1 }),
+    part: 0.3,
+  });
+  for (const plural of ["deployments", "services", "rolebindings"]) {
+    assert.deepEqual(writesOf(plural), [], plural);
+  }
+}
+
+/** Each of so many daemons has the one watch, and asks for nothing besides. */
+function assertOnlyWatches(
+  requests: readonly CountedRequest[],
+  daemons: number,
+): void {
   assert.deepEqual(requests.filter((request) => !isWatch(request)), []);
-  const wanted = NODES * HOUR.seconds / WATCH_S;
-  assertNear("watches", { is: requests.length, wanted, part: 0.1 });
+  const wanted = daemons * HOUR.seconds / WATCH_S;
+  assertNear("watches", { is: requests.length, wanted, part: 0.15 });
+}
+
+/** Routes lead to all blocks but the node's own. */
+function assertRouters({ of, product, cluster }: Comparison): void {
+  assertOnlyWatches(of("coil-router"), NODES);
+  const is = cluster.nodes.reduce((sum, { router }) => sum + router.routes, 0);
+  const wanted = (NODES - 1) * product.blocks;
   // A router pauses between bursts.
-  const all = (NODES - 1) * product.blocks;
-  assertNear("routes", { is: routes, wanted: all, part: 0.01 });
+  assertNear("routes", { is, wanted, part: 0.01 });
+}
+
+/** In the sample all clients are those of the same gateways. */
+function assertGateways({ of, cluster }: Comparison): void {
+  const { gateways, clients } = cluster;
+  assert.equal(gateways.length, gatewaysOf(SIZE));
+  assertOnlyWatches(of("coil-egress"), gateways.length);
+  for (const { served } of gateways) {
+    assertNear("served", { is: served, wanted: clients, part: 0.05 });
+  }
 }
 
 function assertSameCounts({ product, table }: Comparison): void {
@@ -174,11 +217,11 @@ function assertSameRequests({ product, requests }: Comparison): void {
   const { obtained, givenBack } = product;
   const wanted = obtained * obtain + givenBack * giveBack;
   near("requests about blocks", times(isOfBlocks), wanted, 0.03);
+  // An Egress of a namespace that is not followed yet.
   const others = times((r) =>
     !isWatch(r) && !isLook(r) && !isList(r) && !isOfBlocks(r) &&
     r.plural !== "services"
   );
-  // An Egress of a namespace that is not followed yet.
   assert.ok(others < 0.02 * requests.length, `${others} other requests`);
 }
 
@@ -221,7 +264,9 @@ Deno.test({
         "each watch is one of the table's": assertSameWatches,
         "the server counts the same": assertSameCounts,
         "coilds make the table's requests": assertSameRequests,
-        "coil-routers only watch": assertOnlyWatches,
+        "coil-routers only watch": assertRouters,
+        "gateways only watch": assertGateways,
+        "coil-controller writes clients and statuses": assertSameEgress,
         "looks are spread": assertSpread,
       },
     }),
@@ -237,9 +282,11 @@ Deno.test({
         "each watch reads all objects once more, and nothing is listed"(
           { product, requests, of },
         ) {
-          const all = [...requests, ...of("coil-router")].filter(({ query }) =>
-            query.has("sendInitialEvents")
-          );
+          const all = [
+            ...requests,
+            ...of("coil-router"),
+            ...of("coil-egress"),
+          ].filter(({ query }) => query.has("sendInitialEvents"));
           const controllers = PATTERN.controllers * PATTERN.controller.length;
           assertNear("watches that read all", {
             is: all.length,

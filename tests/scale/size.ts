@@ -10,6 +10,8 @@ export interface ClusterSize {
   /** Nodes are shown pools that have so many times as many, as in a cluster of which this is a sample. Default 1. */
   readonly sampleOf?: number;
   readonly egresses: number;
+  /** Of these, so many have gateways and clients that the controllers know. Default all. */
+  readonly servedEgresses?: number;
   readonly gatewaysEach: number;
   /** Namespaces that the Egresses are in. */
   readonly egressNamespaces: number;
@@ -50,6 +52,11 @@ export const BYTES = {
   services: 1_500,
   endpointslices: 2_000,
   egressclientslices: 12_000,
+  deployments: 4_000,
+  poddisruptionbudgets: 1_000,
+  serviceaccounts: 500,
+  rolebindings: 1_000,
+  clusterrolebindings: 5_000,
 } as const;
 export type Plural = keyof typeof BYTES;
 
@@ -62,6 +69,7 @@ export function sampleOf(size: ClusterSize, nodes: number): ClusterSize {
     pods: Math.round(size.pods / times),
     poolBlocks: Math.ceil(size.poolBlocks / times),
     sampleOf: times,
+    servedEgresses: Math.max(1, Math.round(size.egresses / times)),
     // As many namespaces as before: a node's clients name as many of them.
     clients: Math.round(size.clients / times),
   };
@@ -72,17 +80,34 @@ export function objectsOf(
   size: ClusterSize,
   changing: Readonly<Record<"pods" | "nodes" | "blocks", number>>,
 ): Readonly<Partial<Record<Plural, number>>> {
+  const served = servedEgressesOf(size);
   return {
     pods: changing.pods,
     nodes: changing.nodes,
     namespaces: NAMESPACES,
     addresspools: size.pools,
     addressblocks: changing.blocks,
-    egressclientslices: Math.max(size.egresses, size.clients / 100),
+    egressclientslices: Math.max(served, size.clients / 100),
     egresses: size.egresses,
     services: size.egresses,
     endpointslices: size.egresses,
+    deployments: served,
+    serviceaccounts: Math.min(served, size.egressNamespaces),
+    rolebindings: Math.min(served, size.egressNamespaces),
+    clusterrolebindings: 1,
   };
+}
+
+/** How many Egresses have gateways. */
+export function servedEgressesOf(
+  { egresses, servedEgresses = egresses }: ClusterSize,
+): number {
+  return servedEgresses;
+}
+
+/** How many gateways there are. */
+export function gatewaysOf(size: ClusterSize): number {
+  return servedEgressesOf(size) * size.gatewaysEach;
 }
 
 /** How many namespaces of Egresses a node's clients name, on average. */

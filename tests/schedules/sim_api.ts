@@ -34,6 +34,8 @@ export interface SimRequest {
   readonly method: string;
   readonly plural: string;
   readonly name: string | undefined;
+  /** Only matters for kinds whose names are repeated. */
+  readonly namespace?: string | undefined;
   readonly subresource: string | undefined;
   readonly query: URLSearchParams;
   readonly contentType: string;
@@ -52,14 +54,26 @@ export class SimApi {
   #uids = 0;
   readonly #waiting = new Set<() => void>();
   readonly #keepsPast: boolean;
+  readonly #repeated: ReadonlySet<string>;
+  readonly #admit: (plural: string, object: Stored) => Stored;
   /** Called with each event. */
   onEvent: (event: SimEvent) => void = () => {};
   /** Called when an object is gone for good. */
   onRemoved: (plural: string, object: Stored) => void = () => {};
 
   /** Without its past it has no events, and no lists of before. */
-  constructor({ keepsPast = true }: { readonly keepsPast?: boolean } = {}) {
+  constructor(
+    { keepsPast = true, repeated = [], admit = (_, object) => object }: {
+      readonly keepsPast?: boolean;
+      /** Kinds of which objects in several namespaces have one name. */
+      readonly repeated?: readonly string[];
+      /** What an object becomes that is made. */
+      readonly admit?: (plural: string, object: Stored) => Stored;
+    } = {},
+  ) {
     this.#keepsPast = keepsPast;
+    this.#repeated = new Set(repeated);
+    this.#admit = admit;
   }
 
   /** Objects of a kind, as they are. */
@@ -106,8 +120,20 @@ export class SimApi {
     const { method, plural, name } = request;
     if (method === "POST") return this.#create(plural, request.body as Stored);
     if (name === undefined) throw new Error(`Cannot ${method} ${plural}`);
-    const object = this.#objects.get(`${plural}/${name}`);
-    if (object === undefined) return refusal(404, "NotFound");
+    const { namespace } = request;
+    const object = this.#objects.get(this.#keyOf(plural, { name, namespace }));
+    if (object === undefined) {
+      if (!request.contentType.includes("apply-patch")) {
+        return refusal(404, "NotFound");
+      }
+      const applied = request.body as Stored;
+      const metadata = {
+        ...applied.metadata,
+        name,
+        ...namespace && { namespace },
+      };
+      return this.#create(plural, { ...applied, metadata });
+    }
     if (method === "GET") return { status: 200, body: object };
     if (method === "DELETE") return this.#delete(request, object);
     if (method === "PUT") return this.#replace(request, object);
@@ -115,9 +141,21 @@ export class SimApi {
     throw new Error(`Cannot ${method}`);
   }
 
-  #create(plural: string, object: Stored): SimAnswer {
-    const { name } = object.metadata;
-    if (this.#objects.has(`${plural}/${name}`)) {
+  #keyOf(
+    plural: string,
+    { namespace, name }: {
+      readonly namespace?: string | undefined;
+      readonly name: string;
+    },
+  ): string {
+    return this.#repeated.has(plural)
+      ? `${plural}/${namespace}/${name}`
+      : `${plural}/${name}`;
+  }
+
+  #create(plural: string, made: Stored): SimAnswer {
+    const object = this.#admit(plural, made);
+    if (this.#objects.has(this.#keyOf(plural, object.metadata))) {
       return refusal(409, "AlreadyExists");
     }
     const { status: _, ...rest } = object;
@@ -208,7 +246,7 @@ export class SimApi {
 
   #remove(plural: string, object: Stored): SimAnswer {
     const answer = this.#store("DELETED", plural, object);
-    this.#objects.delete(`${plural}/${object.metadata.name}`);
+    this.#objects.delete(this.#keyOf(plural, object.metadata));
     this.onRemoved(plural, object);
     return answer;
   }
@@ -228,7 +266,7 @@ export class SimApi {
       ...object,
       metadata: { ...object.metadata, resourceVersion: `${version}` },
     };
-    this.#objects.set(`${plural}/${stored.metadata.name}`, stored);
+    this.#objects.set(this.#keyOf(plural, stored.metadata), stored);
     const event = { version, type, plural, object: stored };
     if (this.#keepsPast) this.events.push(event);
     this.onEvent(event);

@@ -1,4 +1,4 @@
-/** coil-controller's address management as it is, with a simulated API server. */
+/** coil-controller as it is, with a simulated API server: address management, and Egresses if asked for. */
 import { Registry } from "prom-client";
 import { abortable, TaskGroup } from "../../lib/async/mod.ts";
 import {
@@ -6,6 +6,10 @@ import {
   KubeClient,
   KubeMetrics,
 } from "../../lib/kube/mod.ts";
+import {
+  type EgressPartOptions,
+  openEgress,
+} from "../../roles/coil_controller/egress_part.ts";
 import {
   type IpamPartOptions,
   openIpam,
@@ -23,16 +27,21 @@ export class SimController {
   constructor(
     world: SimWorld,
     life: Life,
-    { lead = Promise.resolve(), followsPods = false, ...options }: {
+    { lead = Promise.resolve(), followsPods = false, egress, ...options }: {
       /** A standby leads when this resolves. */
       readonly lead?: Promise<void>;
       readonly followsPods?: boolean;
+      /** Of the part for Egresses, which needs the pods. */
+      readonly egress?: Pick<EgressPartOptions, "settings" | "image">;
     } & Partial<Omit<IpamPartOptions, "heap" | "pods">> = {},
   ) {
     this.life = life;
     const registry = new Registry();
     const parts = {
-      client: new KubeClient(world.connect(life)),
+      client: new KubeClient(world.connect(life), {
+        fieldManager: "coil-controller",
+      }),
+      registry,
       events: { event() {} } as unknown as EventRecorder,
       metrics: new IpamMetrics(registry),
       kubeMetrics: new KubeMetrics(registry),
@@ -45,16 +54,20 @@ export class SimController {
       heap: { note() {} },
       ...options,
     };
-    this.#run(parts, { lead, followsPods }).catch((error: unknown) => {
+    const run = this.#run(parts, { lead, followsPods, egress });
+    run.catch((error: unknown) => {
       if (!life.isOver) throw error;
     });
   }
 
   async #run(
-    options: IpamPartOptions,
-    { lead, followsPods }: {
+    options: IpamPartOptions & Pick<EgressPartOptions, "registry">,
+    { lead, followsPods, egress }: {
       readonly lead: Promise<void>;
       readonly followsPods: boolean;
+      readonly egress:
+        | Pick<EgressPartOptions, "settings" | "image">
+        | undefined;
     },
   ): Promise<void> {
     await using group = new TaskGroup({ signal: this.#stop.signal });
@@ -66,9 +79,12 @@ export class SimController {
         heap,
       })
       : undefined;
-    const work = openIpam({ ...options, pods }, group);
+    const works = [openIpam({ ...options, pods }, group)];
+    if (egress !== undefined && pods !== undefined) {
+      works.push(openEgress({ ...options, ...egress, pods }, group));
+    }
     await abortable(lead, group.signal);
-    await work(group.signal);
+    await Promise.all(works.map((work) => work(group.signal)));
   }
 
   /** Dies: nothing that it still does has any effect. */
