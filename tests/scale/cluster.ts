@@ -405,8 +405,17 @@ export class Cluster implements Simulated<ModelNode> {
       server.get(this.#up * egressesOfNode(size) / servicesS);
     }
     this.#egressStatuses();
+    if (pattern.lease !== undefined) this.#renew(pattern.lease);
     this.#workload.startSecond();
     clock.after(1000, () => this.#tick());
+  }
+
+  /** A second of the leases: the leader renews them, the standby asks. */
+  #renew({ leases, renewS, waitS }: NonNullable<Pattern["lease"]>): void {
+    const { server, pattern: { controllers } } = this.#with;
+    const times = leases / renewS;
+    server.write("leases", { bytes: BYTES.leases, times });
+    server.get((controllers - 1) * leases / waitS);
   }
 
   /** Nodes list their blocks, by a label. */

@@ -147,6 +147,7 @@ async function printProduct(scenario: Scenario, size: ClusterSize) {
   const product = await runProduct(scenario, {
     ...options,
     warmUpMs: warmUpOf(pattern),
+    hasLeases: true,
   });
   const table = runScenario(scenario, { ...options, pattern });
   print(row(PRODUCT, multiplied(product, times)));

@@ -81,6 +81,12 @@ export interface Pattern {
   };
   /** Controllers with caches: the leader, and a standby that has them too. */
   readonly controllers: number;
+  /** Of each lease: the leader writes it, and the standby reads it, once in so many seconds; left out where it was not counted. */
+  readonly lease?: {
+    readonly leases: number;
+    readonly renewS: number;
+    readonly waitS: number;
+  };
   /** A pool's status is written so long after a block has changed, or which addresses pods have, if it says that. */
   readonly poolStatus: {
     readonly afterMs: number;
@@ -149,6 +155,7 @@ const NOW: Pattern = {
   egressStatus: { gatewayS: 300, controllerS: 60, flickers: false },
   giveBack: { afterMs: 3_600_000, ampleMs: 4 * 3_600_000, jitter: 1 },
   controllers: 2,
+  lease: { leases: 2, renewS: 2, waitS: 0.55 },
   poolStatus: { afterMs: 15_000, countsPods: true },
   backoff: { initialMs: 1_000, maxMs: 30_000, jitter: 1 },
 };

@@ -100,6 +100,8 @@ export interface ProductParts {
   readonly random: Random;
   /** Of coild. */
   readonly flags?: readonly string[];
+  /** Whether controllers have leases. Default: who leads is said by the cluster. */
+  readonly hasLeases?: boolean;
   /** Called with each request. */
   readonly onRequest?: (request: CountedRequest, role: ProductRole) => void;
 }
@@ -119,6 +121,8 @@ export class ProductCluster implements Simulated<ProductNode>, Disposable {
   readonly #views: Readonly<
     Record<"coild" | "controller", NonNullable<ConnectOptions["view"]>>
   >;
+  /** How many controllers have had a name. */
+  #identities = 0;
   #controllers: {
     readonly controller: SimController;
     readonly lead: () => void;
@@ -262,7 +266,7 @@ export class ProductCluster implements Simulated<ProductNode>, Disposable {
     return {
       scheduler,
       faults: () => NO_FAULTS,
-      connect: () => this.#connect(role, view),
+      connect: (life) => untilOver(life, this.#connect(role, view)),
     };
   }
 
@@ -295,12 +299,14 @@ export class ProductCluster implements Simulated<ProductNode>, Disposable {
   }
 
   #startController(): void {
+    const { hasLeases } = this.#with;
     const world = this.#worldOf("coil-controller", this.#views.controller);
     const { promise: lead, resolve } = Promise.withResolvers<void>();
     const life = { name: "controller", isOver: false };
     const controller = new SimController(world, life, {
       ...CONTROLLER,
       lead,
+      identity: hasLeases ? `controller-${++this.#identities}` : undefined,
       followsPods: true,
       egress: EGRESS,
     });
@@ -426,6 +432,16 @@ function partsOf(
       },
     },
     loops: { ...pods.loops, ...source.loops },
+  };
+}
+
+/** What a process asks for that was killed never happens: it gives no lease back. */
+function untilOver(life: Life, transport: Transport): Transport {
+  const never = new Promise<never>(() => {});
+  return {
+    ...transport,
+    request: (...args) => life.isOver ? never : transport.request(...args),
+    stream: (...args) => life.isOver ? never : transport.stream(...args),
   };
 }
 

@@ -13,6 +13,7 @@ import {
   type Scenario,
   SCENARIOS,
 } from "./scenarios.ts";
+import { LEASE_MS, RESTART_MS } from "./simulated.ts";
 import { egressesOfNode, gatewaysOf, LARGE, sampleOf } from "./size.ts";
 
 configureLogging({ level: "panic", write: () => {} });
@@ -26,8 +27,10 @@ const WRITES_OF_CLIENT = 3;
 /** So that many go and come in an hour. */
 const RETURN_MS = 600_000;
 const HOUR: Scenario = { name: "an hour", seconds: 3_600, begin() {} };
+/** Two controllers' leases are three times as many requests as 20 nodes make. */
+const { lease: LEASE, ...WITHOUT_LEASES } = OF_PRODUCT;
 const PATTERN: Pattern = {
-  ...OF_PRODUCT,
+  ...WITHOUT_LEASES,
   giveBack: { afterMs: RETURN_MS, ampleMs: RETURN_MS, jitter: 1 },
 };
 
@@ -307,6 +310,48 @@ Deno.test({
         },
       },
     }),
+});
+
+Deno.test({
+  name: "product: a leader that is killed is followed after its lease's time",
+  ...UNCHECKED,
+  fn: async () => {
+    const leases: CountedRequest[] = [];
+    const scenario = scenarioOf("controller fails over");
+    const size = sampleOf(LARGE, 3);
+    const { seconds } = scenario;
+    await runProduct(scenario, {
+      size,
+      seed: 1,
+      warmUpMs: 90_000,
+      hasLeases: true,
+      onRequest: (r) => void (r.plural === "leases" && leases.push(r)),
+    });
+    const writes = leases.filter(({ method }) => method === "PUT");
+    const reads = leases.filter(({ method }) => method === "GET");
+    const names = new Set(leases.map(({ name }) => name));
+    assert.equal(names.size, LEASE?.leases);
+    const { leases: each = NaN, renewS = NaN, waitS = NaN } = LEASE ?? {};
+    // For a while no controller leads, and then there is no standby.
+    const renewedS = seconds - LEASE_MS / 1000;
+    const waitedS = seconds - RESTART_MS / 1000;
+    assertNear("renewals", {
+      is: writes.length,
+      wanted: each * renewedS / renewS,
+      part: 0.05,
+    });
+    assertNear("looks", {
+      is: reads.length,
+      wanted: each * waitedS / waitS,
+      part: 0.05,
+    });
+    for (const name of names) {
+      const atMs = writes.filter((r) => r.name === name).map((r) => r.atMs);
+      const gapsMs = atMs.map((ms, i) => ms - (atMs[i - 1] ?? ms));
+      const gapMs = Math.max(...gapsMs);
+      assertNear("no renewal", { is: gapMs, wanted: LEASE_MS, part: 0.1 });
+    }
+  },
 });
 
 Deno.test({

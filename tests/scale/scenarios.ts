@@ -178,7 +178,7 @@ export function runScenario(
 export async function runProduct(
   scenario: Scenario,
   { seed, warmUpMs, onRequest, onEnd, ...options }:
-    & Pick<ProductParts, "size" | "flags">
+    & Pick<ProductParts, "size" | "flags" | "hasLeases">
     & {
       readonly seed: number;
       readonly warmUpMs: number;

@@ -57,6 +57,7 @@ export const BYTES = {
   serviceaccounts: 500,
   rolebindings: 1_000,
   clusterrolebindings: 5_000,
+  leases: 500,
 } as const;
 export type Plural = keyof typeof BYTES;
 

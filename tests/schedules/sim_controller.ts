@@ -5,7 +5,13 @@ import {
   type EventRecorder,
   KubeClient,
   KubeMetrics,
+  LeaderElector,
 } from "../../lib/kube/mod.ts";
+import {
+  EGRESS_LEASE,
+  IPAM_LEASE,
+  SYSTEM_NAMESPACE,
+} from "../../lib/names/mod.ts";
 import {
   type EgressPartOptions,
   openEgress,
@@ -27,9 +33,17 @@ export class SimController {
   constructor(
     world: SimWorld,
     life: Life,
-    { lead = Promise.resolve(), followsPods = false, egress, ...options }: {
-      /** A standby leads when this resolves. */
+    {
+      lead = Promise.resolve(),
+      identity,
+      followsPods = false,
+      egress,
+      ...options
+    }: {
+      /** A standby leads when this resolves, unless it has an identity. */
       readonly lead?: Promise<void>;
+      /** Each part leads while it has its lease. */
+      readonly identity?: string | undefined;
       readonly followsPods?: boolean;
       /** Of the part for Egresses, which needs the pods. */
       readonly egress?: Pick<EgressPartOptions, "settings" | "image">;
@@ -54,7 +68,7 @@ export class SimController {
       heap: { note() {} },
       ...options,
     };
-    const run = this.#run(parts, { lead, followsPods, egress });
+    const run = this.#run(parts, { lead, identity, followsPods, egress });
     run.catch((error: unknown) => {
       if (!life.isOver) throw error;
     });
@@ -62,8 +76,9 @@ export class SimController {
 
   async #run(
     options: IpamPartOptions & Pick<EgressPartOptions, "registry">,
-    { lead, followsPods, egress }: {
+    { lead, identity, followsPods, egress }: {
       readonly lead: Promise<void>;
+      readonly identity: string | undefined;
       readonly followsPods: boolean;
       readonly egress:
         | Pick<EgressPartOptions, "settings" | "image">
@@ -79,12 +94,22 @@ export class SimController {
         heap,
       })
       : undefined;
-    const works = [openIpam({ ...options, pods }, group)];
+    const { signal } = group;
+    const parts = new Map([
+      [IPAM_LEASE, openIpam({ ...options, pods }, group)],
+    ]);
     if (egress !== undefined && pods !== undefined) {
-      works.push(openEgress({ ...options, ...egress, pods }, group));
+      const part = openEgress({ ...options, ...egress, pods }, group);
+      parts.set(EGRESS_LEASE, part);
     }
-    await abortable(lead, group.signal);
-    await Promise.all(works.map((work) => work(group.signal)));
+    if (identity === undefined) await abortable(lead, signal);
+    const leading = [...parts].map(([name, work]) => {
+      if (identity === undefined) return work(signal);
+      const namespace = SYSTEM_NAMESPACE;
+      return new LeaderElector(client, { namespace, name, identity })
+        .run(signal, work);
+    });
+    await Promise.all(leading);
   }
 
   /** Dies: nothing that it still does has any effect. */
