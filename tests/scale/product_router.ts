@@ -13,8 +13,8 @@ import { RouterMetrics } from "../../roles/coil_router/metrics.ts";
 import { RouteBook } from "../../roles/coil_router/route_book.ts";
 import { Router } from "../../roles/coil_router/router.ts";
 
-/** As coil-router compares its routes where the kernel reports nothing. */
-const COMPARE_MS = 30_000;
+/** coil-router compares all routes more often, which asks the API server for nothing. */
+const COMPARE_MS = 600_000;
 
 /** One life of a node's coil-router. */
 export class ProductRouter {
