@@ -94,6 +94,12 @@ export function putObjects(
       return name;
     },
   };
+  putCluster(objects, size);
+  return objects;
+}
+
+/** What is there before Coil is. */
+function putCluster(objects: ClusterObjects, size: ClusterSize): void {
   for (let i = 0; i < size.pools; i++) {
     putPool(objects, poolOf(i), {
       number: i,
@@ -119,7 +125,6 @@ export function putObjects(
     metadata: { name: EGRESS_CLUSTER_ROLE_BINDING },
     roleRef: { kind: "ClusterRole", name: EGRESS_CLUSTER_ROLE_BINDING },
   });
-  return objects;
 }
 
 /** A pod's object; its namespace has the name of its pool. */
