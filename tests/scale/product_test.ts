@@ -332,7 +332,7 @@ Deno.test({
     const names = new Set(leases.map(({ name }) => name));
     assert.equal(names.size, LEASE?.leases);
     const { leases: each = NaN, renewS = NaN, waitS = NaN } = LEASE ?? {};
-    // For a while no controller leads, and then there is no standby.
+    // For a while no controller leads; then one leads without a standby.
     const renewedS = seconds - LEASE_MS / 1000;
     const waitedS = seconds - RESTART_MS / 1000;
     assertNear("renewals", {
