@@ -1,3 +1,4 @@
+import * as path from "node:path";
 import {
   EVENTS,
   type KubeClient,
@@ -113,8 +114,13 @@ export class PodRunner {
         return isReady(pod) ? runningOf(pod) : undefined;
       }, { timeoutMs: READY_MS, intervalMs: 200 });
     } catch (cause) {
-      const told = await this.#lastEvents(name, namespace);
-      throw new Error(`Cannot run pod "${name}": ${told}`, { cause });
+      const said = [
+        await this.#lastEvents(name, namespace),
+        ...await this.#lastLines(name),
+      ];
+      throw new Error(`Cannot run pod "${name}": ${said.join("\n")}`, {
+        cause,
+      });
     }
   }
 
@@ -126,6 +132,20 @@ export class PodRunner {
     });
     return items.map(({ reason, message }) => `${reason}: ${message}`)
       .slice(-5).join("; ");
+  }
+
+  /** What kubelet and containerd of each node logged of it last, and last of all: there is no Event while kubelet waits. */
+  async #lastLines(name: string): Promise<readonly string[]> {
+    const logs = path.join(this.#plane.runDir, "logs");
+    const said: string[] = [];
+    for await (const { name: file } of Deno.readDir(logs)) {
+      if (!/-(kubelet|containerd)\.log$/.test(file)) continue;
+      const text = await Deno.readTextFile(path.join(logs, file));
+      const lines = text.trimEnd().split("\n");
+      const ofPod = lines.filter((line) => line.includes(name)).slice(-10);
+      said.push(...ofPod.concat(lines.slice(-2)).map((l) => `${file}: ${l}`));
+    }
+    return said;
   }
 
   /** All pods of a namespace with such labels. */
