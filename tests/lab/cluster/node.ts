@@ -11,7 +11,7 @@ import {
   recordProcess,
   spawnProcess,
 } from "../process.ts";
-import { eventually } from "../wait.ts";
+import { eventually, sleep } from "../wait.ts";
 import { createCgroup, labCgroup, removeCgroup } from "./cgroups.ts";
 import {
   containerdConfig,
@@ -107,10 +107,11 @@ export class ClusterNode {
   /** Ends everything at once, as a power failure does. The disk stays: {@link ClusterNode.boot} goes on with it. */
   async powerOff(): Promise<void> {
     const { init, network } = this.#booted();
+    const daemons = [...this.#daemons.values()];
+    this.#daemons.clear();
     Deno.kill(init.pid, "SIGKILL");
     await init.process.exited;
-    for (const daemon of this.#daemons.values()) await daemon.exited;
-    this.#daemons.clear();
+    for (const daemon of daemons) await daemon.exited;
     this.#init = undefined;
     await network[Symbol.asyncDispose]();
     this.#network = undefined;
@@ -147,14 +148,27 @@ export class ClusterNode {
     return process;
   }
 
-  /** As an init system does: kubelet ends at its start where containerd's CRI service is not ready. */
+  /** As an init system does: kubelet ends where containerd's CRI service is not ready, or where it cannot register its Node for a while. */
   async #keepKubelet(process: LabProcess): Promise<void> {
-    const sockets = `/proc/${this.#booted().init.pid}/net/tcp`;
+    const { init } = this.#booted();
+    const sockets = `/proc/${init.pid}/net/tcp`;
+    // A node that goes in the meantime has no kubelet to start.
+    this.#startAgain(process, init.process).catch(() => {});
     await eventually(`kubelet of ${this.name} to go on`, async () => {
-      if (!process.isRunning) process = await this.#spawn("kubelet");
       if (KUBELET_LISTENS.test(await Deno.readTextFile(sockets))) return true;
       throw new Error((await process.logs()).slice(-2000));
     }, { timeoutMs: 180_000, intervalMs: 500 });
+  }
+
+  /** Starts kubelet again when it ends by itself, as long as the node runs. */
+  async #startAgain(kubelet: LabProcess, init: LabProcess): Promise<void> {
+    for (;;) {
+      await kubelet.exited;
+      await sleep(500);
+      const isStopped = this.#daemons.get("kubelet") !== kubelet;
+      if (isStopped || !init.isRunning) return;
+      kubelet = await this.#spawn("kubelet");
+    }
   }
 
   /** Ends one of its programs. */
@@ -164,12 +178,12 @@ export class ClusterNode {
   ): Promise<void> {
     const process = this.#daemons.get(daemon);
     if (process === undefined) return;
+    this.#daemons.delete(daemon);
     // The process itself is nsenter, which hands no signals on.
     for (const pid of await childrenOf(process.pid)) {
       Deno.kill(pid, options.signal ?? "SIGTERM");
     }
     await process.exited;
-    this.#daemons.delete(daemon);
   }
 
   /**
