@@ -45,6 +45,16 @@ class LeaseServer {
   }
 }
 
+function electorOf(client: KubeClient, clock: FakeClock): LeaderElector {
+  return new LeaderElector(client, {
+    namespace: "n",
+    name: "l",
+    identity: "me",
+    ...TIMES,
+    clock,
+  });
+}
+
 /** Lets time pass, second by second, until it is so late. */
 async function advanceTo(clock: FakeClock, ms: number): Promise<void> {
   while (clock.nowMs() < ms) await clock.advance(100);
@@ -57,13 +67,7 @@ async function leadUntilLost(
 ): Promise<number | undefined> {
   const { clock, untilMs } = options;
   using client = new KubeClient(server.transport);
-  const elector = new LeaderElector(client, {
-    namespace: "n",
-    name: "l",
-    identity: "me",
-    ...TIMES,
-    clock,
-  });
+  const elector = electorOf(client, clock);
   const stop = new AbortController();
   let lostMs: number | undefined;
   const running = elector.run(stop.signal, async (signal) => {
@@ -116,13 +120,7 @@ Deno.test("LeaderElector releases a lease that its last renewal changes after th
   const clock = new FakeClock();
   const server = new LeaseServer();
   using client = new KubeClient(server.transport);
-  const elector = new LeaderElector(client, {
-    namespace: "n",
-    name: "l",
-    identity: "me",
-    ...TIMES,
-    clock,
-  });
+  const elector = electorOf(client, clock);
   const stop = new AbortController();
   const running = elector.run(stop.signal, async (signal) => {
     await untilAborted(signal);
@@ -144,13 +142,7 @@ Deno.test("LeaderElector releases a lease although one answer is lost", async ()
     const clock = new FakeClock();
     const server = new LeaseServer();
     using client = new KubeClient(server.transport);
-    const elector = new LeaderElector(client, {
-      namespace: "n",
-      name: "l",
-      identity: "me",
-      ...TIMES,
-      clock,
-    });
+    const elector = electorOf(client, clock);
     const stop = new AbortController();
     const running = elector.run(stop.signal, async (signal) => {
       await untilAborted(signal);
@@ -170,13 +162,7 @@ Deno.test("LeaderElector releases a lease although one answer is lost", async ()
 Deno.test("LeaderElector releases a lease whose first claim was accepted after the stop", async () => {
   const server = new LeaseServer();
   using client = new KubeClient(server.transport);
-  const elector = new LeaderElector(client, {
-    namespace: "n",
-    name: "l",
-    identity: "me",
-    ...TIMES,
-    clock: new FakeClock(),
-  });
+  const elector = electorOf(client, new FakeClock());
   const stop = new AbortController();
   server.onWrite = () => {
     server.onWrite = () => Promise.resolve();
@@ -193,13 +179,7 @@ Deno.test("LeaderElector that has claimed nothing makes no request when it stops
   const spec = { holderIdentity: "other", leaseDurationSeconds: 15 };
   server.write({ metadata: { namespace: "n", name: "l" }, spec });
   using client = new KubeClient(server.transport);
-  const elector = new LeaderElector(client, {
-    namespace: "n",
-    name: "l",
-    identity: "me",
-    ...TIMES,
-    clock,
-  });
+  const elector = electorOf(client, clock);
   const stop = new AbortController();
   const running = elector.run(stop.signal, () => Promise.resolve());
   await clock.advance(1);
