@@ -115,6 +115,9 @@ export class BlockRequestReconciler {
         return failed(REASON_BLOCK_REFUSED, error.message);
       }
       if (!(error instanceof OutOfBlocksError)) throw error;
+      // It may have been paused or deleted while the blocks of other pools were read.
+      const pool = await this.#usablePool(poolName, signal);
+      if ("result" in pool) return pool;
       const overlap = allocator.overlap(poolName)?.message;
       return failed(
         REASON_OUT_OF_BLOCKS,

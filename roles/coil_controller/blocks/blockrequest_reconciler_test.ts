@@ -5,6 +5,7 @@ import {
   type BlockRequest,
   newBlockRequest,
 } from "../../../lib/api/mod.ts";
+import { OutOfBlocksError } from "../../../lib/ipam/mod.ts";
 import {
   type KubeClient,
   type KubeObject,
@@ -39,13 +40,18 @@ function changed(
 }
 
 for (
-  const [title, change, expected] of [
-    ["is being deleted", "delete", /is being deleted/],
-    ["is paused", "pause", /AddressPool "p" is paused/],
-    ["is gone", "remove", /AddressPool "p" does not exist/],
+  const [title, change, expected, isLate] of [
+    ["is being deleted", "delete", /is being deleted/, false],
+    ["is paused", "pause", /AddressPool "p" is paused/, false],
+    ["is gone", "remove", /AddressPool "p" does not exist/, false],
+    ["is paused", "pause", /AddressPool "p" is paused/, true],
+    ["is gone", "remove", /AddressPool "p" does not exist/, true],
   ] as const
 ) {
-  Deno.test(`BlockRequestReconciler allocates nothing of a pool that ${title} when the API server has answered for the Node`, async () => {
+  const when = isLate
+    ? "other pools' blocks have been read"
+    : "the API server has answered for the Node";
+  Deno.test(`BlockRequestReconciler allocates nothing of a pool that ${title} when ${when}`, async () => {
     let pool: AddressPool | undefined = {
       apiVersion: "coil.cybozu.com/v2",
       kind: "AddressPool",
@@ -56,7 +62,7 @@ for (
     const client: Pick<KubeClient, "tryGet" | "updateStatus"> = {
       tryGet: ((type: unknown) => {
         if (type !== NODES) return Promise.resolve(undefined);
-        pool = pool && changed(pool, change);
+        if (!isLate) pool = pool && changed(pool, change);
         return Promise.resolve({ metadata: { name: "n" } });
       }) as unknown as KubeClient["tryGet"],
       updateStatus: ((type: unknown, object: unknown) => {
@@ -72,7 +78,11 @@ for (
       nodes: storeOf<V1Node>(() => undefined),
       answers: { find: () => Promise.resolve(undefined), note() {} } as never,
       allocator: {
-        allocate: () => assert.fail("a block was allocated"),
+        allocate: () => {
+          assert.ok(isLate, "a block was allocated");
+          pool = pool && changed(pool, change);
+          return Promise.reject(new OutOfBlocksError("p"));
+        },
         overlap: () => undefined,
       },
       limit: {

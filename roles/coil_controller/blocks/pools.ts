@@ -19,6 +19,7 @@ import {
   OutOfBlocksError,
   overlapReport,
   type PoolCounts,
+  PoolDeletingError,
   PoolManager,
 } from "../../../lib/ipam/mod.ts";
 import {
@@ -184,16 +185,25 @@ export class Pools implements PoolBook, BlockStore {
    * @throws {BlockRefusedError} when the API server will not have such a block
    */
   async allocate(pool: Pool, options: AllocateBlockOptions): Promise<string> {
+    const { name } = pool;
     this.#learn(pool);
-    await this.#readSharers(pool.name, options.signal);
+    await this.#readSharers(name, options.signal);
     try {
-      return await this.#manager.allocate(pool, options);
+      return await this.#manager.allocate(this.#current(name), options);
     } catch (error) {
       if (!(error instanceof OutOfBlocksError)) throw error;
     }
     // A block may have been returned since the pool was last taken over.
-    this.#resync(pool, this.#cached(pool.name));
-    return await this.#manager.allocate(pool, options);
+    const current = this.#current(name);
+    this.#resync(current, this.#cached(name));
+    return await this.#manager.allocate(current, options);
+  }
+
+  /** The pool as it is after a wait, in which it may have been paused, deleted, or given other subnets. */
+  #current(name: string): Pool {
+    const pool = this.#known.get(name);
+    if (pool === undefined) throw new PoolDeletingError(name);
+    return pool;
   }
 
   /**
@@ -202,12 +212,16 @@ export class Pools implements PoolBook, BlockStore {
    * the same pool is refused for its name.
    */
   async #readSharers(pool: string, signal: AbortSignal): Promise<void> {
-    for (const name of this.#manager.overlaps.sharers(pool)) {
-      if (this.#readLive.has(name)) continue;
+    for (;;) {
+      // Asked again after each list: one more pool may share addresses by then.
+      const name = this.#manager.overlaps.sharers(pool)
+        .find((sharer) => !this.#readLive.has(sharer));
+      if (name === undefined) return;
       const indices = await this.#live(name, signal);
       // What is noted stays in use when an informer that is still behind is gone through.
       for (const index of indices) this.#manager.noted(name, index);
-      this.#readLive.add(name);
+      // A pool that is gone by now may be made again, with blocks that nothing has noted.
+      if (this.#known.has(name)) this.#readLive.add(name);
     }
   }
 

@@ -1,6 +1,11 @@
 import assert from "node:assert/strict";
 import { type AddressBlock, type Pool, poolOf } from "../../../lib/api/mod.ts";
-import { BlockRefusedError, OutOfBlocksError } from "../../../lib/ipam/mod.ts";
+import {
+  BlockRefusedError,
+  OutOfBlocksError,
+  PoolDeletingError,
+  PoolPausedError,
+} from "../../../lib/ipam/mod.ts";
 import { KubeApiError, KubeClient, Store } from "../../../lib/kube/mod.ts";
 import { FakeTransport } from "../../../lib/kube/testing.ts";
 import { POOL_LABEL, REQUEST_LABEL } from "../../../lib/names/mod.ts";
@@ -208,6 +213,8 @@ class LeaderChange {
   readonly lists: string[] = [];
   readonly posts: string[] = [];
   status = 200;
+  /** Called while a list is under way. */
+  onList: () => void = () => {};
   readonly pools = new Pools({
     client: new KubeClient(
       new FakeTransport(({ method, path, body }) => {
@@ -217,6 +224,7 @@ class LeaderChange {
         }
         const pool = /pool%3D([a-z]+)/.exec(path)?.[1] ?? "";
         this.lists.push(pool);
+        this.onList();
         const items = this.names.has(pool)
           ? [{ metadata: { name: `${pool}-0` }, index: 0 }]
           : [];
@@ -263,6 +271,60 @@ Deno.test("Pools.allocate() creates nothing in an overlapping pool before the ot
   assert.deepEqual(posts, []);
   change.status = 200;
   assert.equal(await change.next("r1"), "default-1");
+});
+
+Deno.test("Pools.allocate() goes by what the pool has become while the other one's blocks were read", async () => {
+  for (
+    const [become, error] of [
+      [(pools: Pools) => pools.drop("default"), PoolDeletingError],
+      [
+        (pools: Pools) => pools.sync({ ...POOL, deleting: true }, []),
+        PoolDeletingError,
+      ],
+      [
+        (pools: Pools) => pools.sync({ ...POOL, paused: true }, []),
+        PoolPausedError,
+      ],
+    ] as const
+  ) {
+    const change = new LeaderChange();
+    const { pools, posts } = change;
+    pools.sync(POOL, []);
+    pools.sync({ ...POOL, name: "other", uid: "u2" }, []);
+    change.onList = () => become(pools);
+    await assert.rejects(change.next("r1"), error);
+    assert.deepEqual(posts, []);
+  }
+});
+
+Deno.test("Pools.allocate() reads a pool, too, that has come to overlap while another one's blocks were read", async () => {
+  const change = new LeaderChange();
+  const { pools, names, lists } = change;
+  names.add("second");
+  pools.sync(POOL, []);
+  pools.sync({ ...POOL, name: "first", uid: "u2" }, []);
+  change.onList = () => {
+    change.onList = () => {};
+    pools.sync({ ...POOL, name: "second", uid: "u3" }, []);
+  };
+  assert.equal(await change.next("r1"), "default-1");
+  assert.deepEqual(lists, ["first", "second"]);
+});
+
+Deno.test("Pools.allocate() reads the blocks of a pool again that was deleted while they were read, and made again", async () => {
+  const change = new LeaderChange();
+  const { pools, names, lists } = change;
+  const other = { ...POOL, name: "other", uid: "u2" };
+  pools.sync(POOL, []);
+  pools.sync(other, []);
+  change.onList = () => pools.drop("other");
+  assert.equal(await change.next("r1"), "default-0");
+  change.onList = () => {};
+  names.add("other");
+  pools.sync(other, []);
+  pools.drop("default");
+  assert.equal(await change.next("r2"), "default-1");
+  assert.deepEqual(lists, ["other", "other"]);
 });
 
 Deno.test("Pools.allocate() lists a pool whose own subnets overlap, and none that overlaps no other", async () => {
