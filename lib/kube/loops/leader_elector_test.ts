@@ -12,6 +12,8 @@ const TIMES = { leaseMs: 15_000, renewMs: 10_000, retryMs: 2_000 };
 class LeaseServer {
   lease: Record<string, unknown> | undefined;
   onWrite: () => Promise<void> = () => Promise.resolve();
+  /** Called when a write comes, before it is stored. */
+  onSent: (sent: { metadata: { resourceVersion?: string } }) => void = () => {};
   /** Called when a read has its answer. */
   onRead: () => void = () => {};
   #version = 0;
@@ -27,14 +29,21 @@ class LeaseServer {
       return answer;
     }
     const sent = JSON.parse(request.body ?? "");
-    const { resourceVersion = `${this.#version}` } = sent.metadata;
-    if (resourceVersion !== `${this.#version}`) {
+    this.onSent(sent);
+    if (!this.apply(sent)) {
       return { status: 409, body: { kind: "Status", reason: "Conflict" } };
     }
-    this.write(sent);
     const answer = { body: this.lease };
     await this.onWrite();
     return answer;
+  }
+
+  /** Stores what a request has, unless the lease is another by now; returns whether it did. */
+  apply(sent: { metadata: { resourceVersion?: string } }): boolean {
+    const wanted = this.lease === undefined ? undefined : `${this.#version}`;
+    const isNew = sent.metadata.resourceVersion === wanted;
+    if (isNew) this.write(sent);
+    return isNew;
   }
 
   /** Stores a lease, as a write does whose sender no longer waits for the answer. */
@@ -171,6 +180,38 @@ Deno.test("LeaderElector releases a lease whose first claim was accepted after t
   };
   await elector.run(stop.signal, () => Promise.reject(new Error("led")));
   assert.match(JSON.stringify(server.lease), /"holderIdentity":""/);
+});
+
+Deno.test("LeaderElector leaves a lease free although its first claim is on its way when it stops", async () => {
+  for (const isThere of [true, false]) {
+    for (const when of ["onRead", "onWrite"] as const) {
+      const server = new LeaseServer();
+      const metadata = { namespace: "n", name: "l" };
+      const spec = { holderIdentity: "" };
+      if (isThere) server.write({ metadata, spec });
+      using client = new KubeClient(server.transport);
+      const elector = electorOf(client, new FakeClock());
+      const stop = new AbortController();
+      // etcd gets the claim after the release has read the lease, or has written it.
+      server.onSent = (claim) => {
+        server.onSent = () => {};
+        server[when] = () => {
+          server.onRead = () => {};
+          server.onWrite = () => Promise.resolve();
+          server.apply(claim);
+          return Promise.resolve();
+        };
+        stop.abort();
+        throw new Error("Cannot wait for the answer");
+      };
+      await elector.run(stop.signal, () => Promise.reject(new Error("led")));
+      const { holderIdentity } = server.lease?.["spec"] as Record<
+        string,
+        string
+      >;
+      assert.equal(holderIdentity, "", `${when}, ${isThere}`);
+    }
+  }
 });
 
 Deno.test("LeaderElector that has claimed nothing makes no request when it stops", async () => {

@@ -103,7 +103,7 @@ export class LeaseKeeper {
       try {
         return await this.#tryRelease(options);
       } catch (err) {
-        // A claim that was aborted on its way changes the lease after the read, if at all; or an answer is lost.
+        // A claim that was aborted on its way may change the lease after the read; or an answer is lost.
         if (tries === RELEASE_TRIES) throw err;
       }
     }
@@ -116,14 +116,22 @@ export class LeaseKeeper {
       name,
       ...options,
     });
-    if (lease?.spec?.holderIdentity !== identity) return;
+    const holder = lease?.spec?.holderIdentity ?? "";
+    if (holder !== "" && holder !== identity) return;
+    // Written also where it is free: a claim that is still on its way is refused then.
     const spec = {
-      ...lease.spec,
+      ...lease?.spec,
       holderIdentity: "",
       leaseDurationSeconds: 1,
       renewTime: microTime(),
     };
-    await this.#client.update(LEASES, { ...lease, spec }, options);
+    await (lease === undefined
+      ? this.#client.create(
+        LEASES,
+        { metadata: { namespace, name }, spec },
+        options,
+      )
+      : this.#client.update(LEASES, { ...lease, spec }, options));
   }
 
   #isFree(lease: V1Lease): boolean {
