@@ -114,10 +114,10 @@ export class PodRunner {
         return isReady(pod) ? runningOf(pod) : undefined;
       }, { timeoutMs: READY_MS, intervalMs: 200 });
     } catch (cause) {
-      const said = [
-        await this.#lastEvents(name, namespace),
-        ...await this.#lastLines(name),
-      ];
+      const said = await Promise.all([
+        this.#lastEvents(name, namespace),
+        this.#lastLines(name),
+      ].map((words) => words.catch(String)));
       throw new Error(`Cannot run pod "${name}": ${said.join("\n")}`, {
         cause,
       });
@@ -135,7 +135,7 @@ export class PodRunner {
   }
 
   /** What kubelet and containerd of each node logged of it last, and last of all: there is no Event while kubelet waits. */
-  async #lastLines(name: string): Promise<readonly string[]> {
+  async #lastLines(name: string): Promise<string> {
     const logs = path.join(this.#plane.runDir, "logs");
     const said: string[] = [];
     for await (const { name: file } of Deno.readDir(logs)) {
@@ -145,7 +145,7 @@ export class PodRunner {
       const ofPod = lines.filter((line) => line.includes(name)).slice(-10);
       said.push(...ofPod.concat(lines.slice(-2)).map((l) => `${file}: ${l}`));
     }
-    return said;
+    return said.join("\n");
   }
 
   /** All pods of a namespace with such labels. */

@@ -11,7 +11,7 @@ import {
   recordProcess,
   spawnProcess,
 } from "../process.ts";
-import { eventually, sleep } from "../wait.ts";
+import { eventually } from "../wait.ts";
 import { createCgroup, labCgroup, removeCgroup } from "./cgroups.ts";
 import {
   containerdConfig,
@@ -19,6 +19,7 @@ import {
   type KubeletFiles,
   proxyConfig,
 } from "./node_files.ts";
+import { endChildren, Restarts } from "./restarts.ts";
 
 const INIT = path.join(import.meta.dirname ?? ".", "node_init.sh");
 /** Debian's directory of network plugins, and those that a node has from the start. */
@@ -57,6 +58,8 @@ export class ClusterNode {
   readonly #hostname: string;
   #name: string;
   readonly #daemons = new Map<NodeDaemon, LabProcess>();
+  /** Of kubelet, which ends by itself now and then. */
+  #restarts: Restarts | undefined;
   #network: LabNode | undefined;
   #init: { readonly process: LabProcess; readonly pid: number } | undefined;
 
@@ -107,6 +110,7 @@ export class ClusterNode {
   /** Ends everything at once, as a power failure does. The disk stays: {@link ClusterNode.boot} goes on with it. */
   async powerOff(): Promise<void> {
     const { init, network } = this.#booted();
+    await this.#restarts?.end();
     const daemons = [...this.#daemons.values()];
     this.#daemons.clear();
     Deno.kill(init.pid, "SIGKILL");
@@ -152,23 +156,15 @@ export class ClusterNode {
   async #keepKubelet(process: LabProcess): Promise<void> {
     const { init } = this.#booted();
     const sockets = `/proc/${init.pid}/net/tcp`;
-    // A node that goes in the meantime has no kubelet to start.
-    this.#startAgain(process, init.process).catch(() => {});
+    this.#restarts = new Restarts(
+      process,
+      async () =>
+        init.process.isRunning ? await this.#spawn("kubelet") : undefined,
+    );
     await eventually(`kubelet of ${this.name} to go on`, async () => {
       if (KUBELET_LISTENS.test(await Deno.readTextFile(sockets))) return true;
       throw new Error((await process.logs()).slice(-2000));
     }, { timeoutMs: 180_000, intervalMs: 500 });
-  }
-
-  /** Starts kubelet again when it ends by itself, as long as the node runs. */
-  async #startAgain(kubelet: LabProcess, init: LabProcess): Promise<void> {
-    for (;;) {
-      await kubelet.exited;
-      await sleep(500);
-      const isStopped = this.#daemons.get("kubelet") !== kubelet;
-      if (isStopped || !init.isRunning) return;
-      kubelet = await this.#spawn("kubelet");
-    }
   }
 
   /** Ends one of its programs. */
@@ -176,14 +172,11 @@ export class ClusterNode {
     daemon: NodeDaemon,
     options: { signal?: "SIGTERM" | "SIGKILL" } = {},
   ): Promise<void> {
+    if (daemon === "kubelet") await this.#restarts?.end();
     const process = this.#daemons.get(daemon);
     if (process === undefined) return;
     this.#daemons.delete(daemon);
-    // The process itself is nsenter, which hands no signals on.
-    for (const pid of await childrenOf(process.pid)) {
-      Deno.kill(pid, options.signal ?? "SIGTERM");
-    }
-    await process.exited;
+    await endChildren(process, options.signal ?? "SIGTERM");
   }
 
   /**
