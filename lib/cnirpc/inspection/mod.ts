@@ -217,7 +217,11 @@ export async function askMetrics(
   const request =
     "GET /metrics HTTP/1.1\r\nhost: coild\r\nconnection: close\r\n\r\n";
   try {
-    using connection = await Deno.connect({ hostname: "127.0.0.1", port });
+    using connection = await Deno.connect({
+      hostname: "127.0.0.1",
+      port,
+      signal,
+    });
     return await abortable(send(connection, request), signal);
   } catch (cause) {
     throw silent(`Cannot ask for metrics at port ${port}`, cause);

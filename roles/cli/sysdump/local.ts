@@ -29,47 +29,81 @@ export interface LocalOptions {
 /** How long the daemon may take to answer. */
 const ASK_MS = 10_000;
 
+/** Texts by the name of their file, each as it is read. */
+type Readers = Readonly<Record<string, () => Promise<string>>>;
+
 /** Reads all that there is; a part that fails does not keep it from the others. */
 export async function readLocal(options: LocalOptions): Promise<LocalReport> {
   const files: Record<string, string> = {};
   const missing: Missing[] = [];
-  for (const [name, read] of Object.entries(readersOf(options))) {
-    try {
-      files[name] = await read();
-    } catch (error) {
-      const why = messageOf(error);
-      missing.push({ what: name, why });
-    }
+  const results = await Promise.all(
+    groupsOf(options).map((readers) => readAll(readers)),
+  );
+  for (const { name, text, why } of results.flat()) {
+    if (why === undefined) files[name] = text;
+    else missing.push({ what: name, why });
   }
   return { version: VERSION, files, missing };
 }
 
-function readersOf(
+interface Read {
+  readonly name: string;
+  readonly text: string;
+  /** Why it could not be read. */
+  readonly why?: string;
+}
+
+/** Reads one after the other. */
+async function readAll(readers: Readers): Promise<Read[]> {
+  const results: Read[] = [];
+  for (const [name, read] of Object.entries(readers)) {
+    try {
+      results.push({ name, text: await read() });
+    } catch (error) {
+      results.push({ name, text: "", why: messageOf(error) });
+    }
+  }
+  return results;
+}
+
+/**
+ * What is read, in groups that do not wait for each other: of a daemon that
+ * hangs, each question takes {@linkcode ASK_MS}. The kernel's dumps are one
+ * group, since coild's container has to hold the largest of them.
+ */
+function groupsOf(
   { component, metricsPort, socket }: LocalOptions,
-): Readonly<Record<string, () => Promise<string>>> {
-  const signal = AbortSignal.timeout(ASK_MS);
-  return {
-    ...(component.endsWith("coild")
-      ? {
-        "addresses.json": async () =>
-          `${JSON.stringify(await askHere(socket))}\n`,
-        "calls.json": async () =>
-          `${JSON.stringify(await callsHere(socket))}\n`,
-        "ipam_check.txt": async () => {
-          const { problems, unseen } = await checkHere({
-            socket,
-            minAgeMs: MIN_AGE_MS,
-          });
-          return formatProblems(problems, unseen);
-        },
-      }
-      : undefined),
+): readonly Readers[] {
+  return [
+    ...(component.endsWith("coild") ? coildGroups(socket) : []),
     // A controller has nothing to do with the network it is in.
-    ...(component.endsWith("controller") ? undefined : NETWORK_FILES),
-    ...(metricsPort === 0 ? undefined : {
-      "metrics.txt": () => askMetrics(metricsPort, { signal }),
-    }),
-  };
+    ...(component.endsWith("controller") ? [] : [NETWORK_FILES]),
+    ...(metricsPort === 0 ? [] : [{
+      "metrics.txt": () =>
+        askMetrics(metricsPort, { signal: AbortSignal.timeout(ASK_MS) }),
+    }]),
+  ];
+}
+
+function coildGroups(socket: string): readonly Readers[] {
+  return [
+    {
+      "addresses.json": async () =>
+        `${JSON.stringify(await askHere(socket))}\n`,
+    },
+    {
+      "calls.json": async () => `${JSON.stringify(await callsHere(socket))}\n`,
+    },
+    {
+      "ipam_check.txt": async () => {
+        const { problems, unseen } = await checkHere({
+          socket,
+          minAgeMs: MIN_AGE_MS,
+        });
+        return formatProblems(problems, unseen);
+      },
+    },
+  ];
 }
 
 /** Reads what {@linkcode readLocal} wrote, on a node that may be hostile. @throws {SyntaxError} when it is something else */
