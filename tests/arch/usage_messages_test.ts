@@ -43,6 +43,7 @@ function documented(): Row[] {
 const CONTEXT = {
   pod: { namespace: "shop", name: "web" },
   pool: "blue",
+  from: "namespace" as const,
   poolNames: () => ["default"],
   heldBlocks: () => 1,
 };

@@ -104,7 +104,12 @@ export async function partsOn(network: PodNetwork): Promise<Parts> {
     metrics: new CoildMetrics(createRegistry()),
     blocks: { poolNames: () => [POOL], exports: true },
     pods: {
-      poolsOf: () => Promise.resolve([POOL]),
+      poolsOf: () =>
+        Promise.resolve({
+          kind: "chosen" as const,
+          pools: [POOL],
+          from: "default" as const,
+        }),
       sourcesOf: () => Promise.resolve("own" as const),
       isSynced: true,
       list: () => [],

@@ -271,7 +271,12 @@ function podsOf(): PodSource {
     isSynced: true,
     synced: () => Promise.resolve(),
     list: () => [],
-    poolsOf: ({ namespace }) => Promise.resolve([namespace]),
+    poolsOf: ({ namespace }) =>
+      Promise.resolve({
+        kind: "chosen",
+        pools: [namespace],
+        from: "namespace",
+      }),
     sourcesOf: () => Promise.resolve("own" as const),
     find: ({ namespace, name }) =>
       Promise.resolve({

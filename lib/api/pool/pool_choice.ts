@@ -34,9 +34,17 @@ function nameIn(part: string): string {
   return part.trim().slice(0, MAX_NAME_CHARS);
 }
 
+/** The pools of a pod. */
+export interface ChosenPools {
+  readonly kind: "chosen";
+  readonly pools: readonly string[];
+  /** Whose annotation names them; by `default` neither does. */
+  readonly from: "pod" | "namespace" | "default";
+}
+
 /** The pools of a pod, or those that it names and may not. */
 export type PoolChoice =
-  | { readonly kind: "chosen"; readonly pools: readonly string[] }
+  | ChosenPools
   | {
     readonly kind: "refused";
     readonly pools: readonly string[];
@@ -55,13 +63,15 @@ export function choosePools(
   const list = namespace?.[POD_POOLS_ANNOTATION];
   const own = pod?.[POOL_ANNOTATION];
   if (list === undefined || own === undefined) {
-    return { kind: "chosen", pools: poolNamesOf(namespace?.[POOL_ANNOTATION]) };
+    const usual = namespace?.[POOL_ANNOTATION];
+    const from = usual === undefined ? "default" : "namespace";
+    return { kind: "chosen", pools: poolNamesOf(usual), from };
   }
   const allowed = list.split(",").map((name) => name.trim())
     .filter((name) => name !== "");
   const pools = poolNamesOf(own);
   const refused = pools.filter((name) => !allowed.includes(name));
   return refused.length === 0
-    ? { kind: "chosen", pools }
+    ? { kind: "chosen", pools, from: "pod" }
     : { kind: "refused", pools: refused, allowed };
 }

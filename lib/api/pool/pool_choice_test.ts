@@ -37,20 +37,30 @@ const ALLOWED = "coil.cybozu.com/pod-pools";
 
 for (
   const [what, pod, namespace, expected] of [
-    ["names none", {}, { [POOL]: "a", [ALLOWED]: "b" }, "a"],
-    ["names one, which no list allows", { [POOL]: "b" }, { [POOL]: "a" }, "a"],
+    ["names none", {}, { [POOL]: "a", [ALLOWED]: "b" }, "a by namespace"],
+    [
+      "names one, which no list allows",
+      { [POOL]: "b" },
+      { [POOL]: "a" },
+      "a by namespace",
+    ],
     [
       "names one, of a namespace without annotations",
       { [POOL]: "b" },
       undefined,
-      "default",
+      "default by default",
     ],
-    ["names one that is allowed", { [POOL]: "b" }, { [ALLOWED]: "c, b" }, "b"],
+    [
+      "names one that is allowed",
+      { [POOL]: "b" },
+      { [ALLOWED]: "c, b" },
+      "b by pod",
+    ],
     [
       "names two that are allowed",
       { [POOL]: "c,b" },
       { [ALLOWED]: "b,c" },
-      "c,b",
+      "c,b by pod",
     ],
     [
       "names one that is not allowed",
@@ -75,7 +85,7 @@ for (
     const choice = choosePools(pod, namespace);
     assert.equal(
       choice.kind === "chosen"
-        ? choice.pools.join()
+        ? `${choice.pools.join()} by ${choice.from}`
         : `no ${choice.pools.join()}: ${choice.allowed.join()}`,
       expected,
     );

@@ -1,5 +1,6 @@
 import {
   choosePools,
+  type ChosenPools,
   egressAnnotationsOf,
   isGatewayPod,
   withDefaultEgresses,
@@ -306,7 +307,7 @@ export class PodSource {
   async poolsOf(
     pod: Pick<PodFacts, "namespace" | "name" | "annotations" | "home">,
     { signal }: { signal: AbortSignal },
-  ): Promise<readonly string[]> {
+  ): Promise<ChosenPools> {
     const { namespace, annotations } = pod;
     const object = await this.#homeOf(pod, { signal });
     if (object === undefined) {
@@ -317,7 +318,7 @@ export class PodSource {
     }
     const choice = choosePools(annotations, object.metadata?.annotations);
     if (choice.kind === "refused") throw new PoolRefusedError(pod, choice);
-    return choice.pools;
+    return choice;
   }
 
   /** Which sources the packets of a pod may have that is to be connected. Makes no API call for pods without the annotation. */

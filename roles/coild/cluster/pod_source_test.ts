@@ -39,10 +39,13 @@ Deno.test("poolsOf() gives the namespace's pools, else the default one, but none
     chosen: { metadata: { name: "chosen", annotations } },
     plain: { metadata: { name: "plain" } },
   });
-  const poolsOf = (namespace: string) =>
-    source.poolsOf({ namespace, name: "web", annotations: {} }, { signal });
-  assert.deepEqual(await poolsOf("chosen"), ["global"]);
-  assert.deepEqual(await poolsOf("plain"), ["default"]);
+  const poolsOf = async (namespace: string) => {
+    const pod = { namespace, name: "web", annotations: {} };
+    const { pools, from } = await source.poolsOf(pod, { signal });
+    return [...pools, from];
+  };
+  assert.deepEqual(await poolsOf("chosen"), ["global", "namespace"]);
+  assert.deepEqual(await poolsOf("plain"), ["default", "default"]);
   await assert.rejects(poolsOf("unknown"), PodNotFoundError);
 });
 
@@ -63,7 +66,8 @@ Deno.test("poolsOf() gives a pod the pools that it names, where its namespace li
     const pod = await source.find({ namespace: "team", name }, { signal });
     return await source.poolsOf(pod, { signal });
   };
-  assert.deepEqual(await poolsOf("ok"), ["green"]);
+  const { pools, from } = await poolsOf("ok");
+  assert.deepEqual([pools, from], [["green"], "pod"]);
   await assert.rejects(
     poolsOf("wrong"),
     (error) =>
@@ -308,7 +312,8 @@ Deno.test("an ADD reads a namespace once that the cache does not have", async ()
     defaultEgresses: true,
   });
   const pod = await source.find(POD, { signal });
-  assert.deepEqual(await source.poolsOf(pod, { signal }), ["blue"]);
+  const { pools } = await source.poolsOf(pod, { signal });
+  assert.deepEqual(pools, ["blue"]);
   assert.equal(await source.sourcesOf(pod, { signal }), "any");
   assert.deepEqual(
     transport.requests.map(({ path }) => path.split("?")[0]),

@@ -1,7 +1,12 @@
-import { REASON_OUT_OF_BLOCKS } from "../../../lib/api/mod.ts";
+import {
+  type ChosenPools,
+  REASON_OUT_OF_BLOCKS,
+} from "../../../lib/api/mod.ts";
 import { messageOf } from "../../../lib/errors/mod.ts";
 import {
+  DEFAULT_POOL,
   type NamespacedName,
+  nameText,
   POOL_ANNOTATION,
 } from "../../../lib/names/mod.ts";
 import {
@@ -17,6 +22,8 @@ import { AddressError, type AddressFinding } from "../base/errors.ts";
 export interface AddressContext {
   readonly pod: NamespacedName;
   readonly pool: string;
+  /** Whose annotation names the pool. */
+  readonly from: ChosenPools["from"];
   /** What there is to say of the error, where it is not a matter of pools. */
   readonly finding?: AddressFinding | undefined;
   /** The pools there are. */
@@ -47,22 +54,38 @@ export function isExhaustion(error: unknown): boolean {
     error.reason === REASON_OUT_OF_BLOCKS;
 }
 
+/** The annotation that names a pod's pools, or would. */
+export function poolAnnotationText(
+  { pod, from }: Pick<AddressContext, "pod" | "from">,
+): string {
+  const owner = from === "pod"
+    ? `pod "${nameText(pod)}"`
+    : `namespace "${pod.namespace}"`;
+  return `annotation "${POOL_ANNOTATION}" of ${owner}`;
+}
+
 function findingOf(
   error: unknown,
-  { pod, poolNames, heldBlocks }: AddressContext,
+  context: AddressContext,
 ): string | undefined {
-  const annotation =
-    `annotation "${POOL_ANNOTATION}" of namespace "${pod.namespace}"`;
+  const { from, poolNames, heldBlocks } = context;
+  const annotation = poolAnnotationText(context);
+  const isDefault = from === "default";
+  const remark = isDefault
+    ? `; pool "${DEFAULT_POOL}" is used because that annotation is not set`
+    : "";
   if (error instanceof PoolNotFoundError) {
     const names = poolNames();
     const known = names.length === 0 ? "none" : names.join(", ");
-    return `the AddressPool does not exist; create it, or correct ${annotation} (pools: ${known})`;
+    return `the AddressPool does not exist; create it, or ${
+      isDefault ? "set" : "correct"
+    } ${annotation} (pools: ${known})${remark}`;
   }
   if (error instanceof PoolDeletingError) {
-    return `the AddressPool is being deleted; choose another one by ${annotation}`;
+    return `the AddressPool is being deleted; choose another one by ${annotation}${remark}`;
   }
   if (error instanceof PoolPausedError) {
-    return `the AddressPool is paused; choose another one by ${annotation}, or remove spec.paused of the pool`;
+    return `the AddressPool is paused; choose another one by ${annotation}, or remove spec.paused of the pool${remark}`;
   }
   if (error instanceof OutOfBlocksError) {
     if (!isExhaustion(error)) {

@@ -27,6 +27,7 @@ const pod = { namespace: "shop", name: "web-0" };
 const context = {
   pod,
   pool: "blue",
+  from: "namespace" as const,
   poolNames: () => ["default", "global"],
   heldBlocks: () => 2,
 };
@@ -179,6 +180,48 @@ for (
   });
 }
 
+const UNSET = 'pool "default" is used because that annotation is not set';
+
+for (
+  const [from, error, text] of [
+    [
+      "pod",
+      new PoolNotFoundError("blue"),
+      'create it, or correct annotation "coil.cybozu.com/pool" of pod "shop/web-0" (pools: default, global)',
+    ],
+    [
+      "pod",
+      new PoolDeletingError("blue"),
+      'choose another one by annotation "coil.cybozu.com/pool" of pod "shop/web-0"',
+    ],
+    [
+      "pod",
+      new PoolPausedError("blue"),
+      'choose another one by annotation "coil.cybozu.com/pool" of pod "shop/web-0", or remove spec.paused of the pool',
+    ],
+    [
+      "default",
+      new PoolNotFoundError("default"),
+      `create it, or set annotation "coil.cybozu.com/pool" of namespace "shop" (pools: default, global); ${UNSET}`,
+    ],
+    [
+      "default",
+      new PoolDeletingError("default"),
+      `choose another one by annotation "coil.cybozu.com/pool" of namespace "shop"; ${UNSET}`,
+    ],
+    [
+      "default",
+      new PoolPausedError("default"),
+      `choose another one by annotation "coil.cybozu.com/pool" of namespace "shop", or remove spec.paused of the pool; ${UNSET}`,
+    ],
+  ] as const
+) {
+  Deno.test(`explain() of ${error.name} names the annotation of a pool chosen by ${from}`, () => {
+    const { message } = explain(error, { ...context, from });
+    assert.ok(message.endsWith(`; ${text}`), message);
+  });
+}
+
 Deno.test("toCallError() does not repeat in the details what the message says", () => {
   const cause = new Error("the name is taken");
   const { details } = toCallError(
@@ -218,6 +261,7 @@ Deno.test("explain() passes on why the controller refuses a block, and does not 
   const { message } = explain(new OutOfBlocksError("blue", reason), {
     pod: { namespace: "shop", name: "web-0" },
     pool: "blue",
+    from: "namespace",
     poolNames: () => ["blue"],
     heldBlocks: () => 0,
   });

@@ -1,3 +1,4 @@
+import type { ChosenPools } from "../../../lib/api/mod.ts";
 import type { KeyedMutex } from "../../../lib/async/mod.ts";
 import {
   type AttachmentKey,
@@ -22,7 +23,11 @@ import {
   type SetupResult,
 } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
-import { explain, isExhaustion } from "../observe/address_errors.ts";
+import {
+  explain,
+  isExhaustion,
+  poolAnnotationText,
+} from "../observe/address_errors.ts";
 import type {
   Attachments,
   CallOptions,
@@ -50,7 +55,6 @@ import {
   DEFAULT_POOL,
   type NamespacedName,
   nameText,
-  POOL_ANNOTATION,
 } from "../../../lib/names/mod.ts";
 import { type Attachment, POD_INTERFACE } from "../calls/attachment.ts";
 
@@ -91,10 +95,8 @@ export class AddressedPods implements Attachments {
     { held, signal, announcement }: ConnectOptions,
   ): Promise<Connected> {
     const { blocks, metrics, networks, pods, teardown } = this.#with;
-    const pools = this.#poolsFor(
-      await pods.poolsOf(pod, { signal }),
-      pod,
-    );
+    const named = await pods.poolsOf(pod, { signal });
+    const pools = this.#poolsFor(named, pod);
     const choice = await pods.sourcesOf(pod, { signal });
     const sources = choice === "any" ? "any" : "own";
     const allocation = await metrics.phase(
@@ -102,7 +104,7 @@ export class AddressedPods implements Attachments {
       () =>
         allocateFromFirst(
           pools,
-          (pool) => this.#allocate(request, pool, signal),
+          (pool) => this.#allocate(request, { pool, from: named.from, signal }),
         ),
     );
     const { addresses } = allocation;
@@ -211,17 +213,21 @@ export class AddressedPods implements Attachments {
     return found;
   }
 
-  /** @throws {AddressError} when the namespace names a pool where there are none */
+  /** @throws {AddressError} when the pod or its namespace names a pool where there are none */
   #poolsFor(
-    named: readonly string[],
-    { namespace, name }: NamespacedName,
+    { pools, from }: ChosenPools,
+    pod: NamespacedName,
   ): readonly string[] {
     const { pool } = this.#with.blocks;
-    if (pool === undefined) return named;
-    const other = named.find((one) => one !== DEFAULT_POOL && one !== pool);
+    if (pool === undefined) return pools;
+    const other = pools.find((one) => one !== DEFAULT_POOL && one !== pool);
     if (other === undefined) return [pool];
     throw new AddressError(
-      `Cannot give pod "${namespace}/${name}" an address of pool "${other}": this node's pods have addresses of the VPC; remove annotation "${POOL_ANNOTATION}" of namespace "${namespace}"`,
+      `Cannot give pod "${
+        nameText(pod)
+      }" an address of pool "${other}": this node's pods have addresses of the VPC; remove ${
+        poolAnnotationText({ pod, from })
+      }`,
       { cause: new PoolNotFoundError(other) },
     );
   }
@@ -234,8 +240,10 @@ export class AddressedPods implements Attachments {
 
   async #allocate(
     request: AddRequest,
-    pool: string,
-    signal: AbortSignal,
+    { pool, from, signal }: Pick<ChosenPools, "from"> & {
+      readonly pool: string;
+      readonly signal: AbortSignal;
+    },
   ): Promise<Allocation> {
     const { blocks, ipam, metrics } = this.#with;
     try {
@@ -246,6 +254,7 @@ export class AddressedPods implements Attachments {
       throw explain(error, {
         pod: request.pod,
         pool,
+        from,
         finding: blocks.finding?.(error),
         poolNames: () => blocks.poolNames(),
         heldBlocks: () => ipam.blocks().filter((b) => b.pool === pool).length,

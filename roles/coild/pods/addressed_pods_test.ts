@@ -1,7 +1,12 @@
 import assert from "node:assert/strict";
+import type { ChosenPools } from "../../../lib/api/mod.ts";
 import { KeyedMutex } from "../../../lib/async/mod.ts";
 import { Address } from "../../../lib/inet/mod.ts";
-import { type NodeIpam, OutOfBlocksError } from "../../../lib/ipam/mod.ts";
+import {
+  type NodeIpam,
+  OutOfBlocksError,
+  PoolNotFoundError,
+} from "../../../lib/ipam/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
 import type {
   PodLink,
@@ -47,6 +52,7 @@ class Site {
   isKnown = true;
   links: readonly Partial<PodLink>[] = [];
   named: readonly string[] = ["default"];
+  from: ChosenPools["from"] = "namespace";
 
   constructor(only?: string) {
     this.pods = new AddressedPods({
@@ -77,7 +83,12 @@ class Site {
         check: (wanted: unknown) => Promise.resolve(this.done.push(wanted)),
       } as unknown as PodNetwork,
       pods: {
-        poolsOf: () => Promise.resolve([...this.named]),
+        poolsOf: () =>
+          Promise.resolve({
+            kind: "chosen",
+            pools: [...this.named],
+            from: this.from,
+          }),
         sourcesOf: () => Promise.resolve(this.asks),
       },
       blocks: {
@@ -273,8 +284,28 @@ Deno.test("where there is one pool alone, a namespace that names another one get
   site.exhausted = undefined;
   await site.connect();
   site.named = ["default", "other"];
+  for (
+    const [from, owner] of [
+      ["namespace", 'namespace "team"'],
+      ["pod", 'pod "team/web"'],
+    ] as const
+  ) {
+    site.from = from;
+    await assert.rejects(site.connect(), {
+      name: "AddressError",
+      message:
+        `Cannot give pod "team/web" an address of pool "other": this node's pods have addresses of the VPC; remove annotation "coil.cybozu.com/pool" of ${owner}`,
+    });
+  }
+});
+
+Deno.test("a pod that names its pool itself gets an error about its own annotation", async () => {
+  const site = new Site();
+  site.named = ["blue"];
+  site.from = "pod";
+  site.exhausted = new PoolNotFoundError("blue");
   await assert.rejects(
     site.connect(),
-    /^AddressError: .*an address of pool "other": this node's pods have addresses of the VPC; remove annotation "coil.cybozu.com\/pool" of namespace "team"$/,
+    /create it, or correct annotation "coil.cybozu.com\/pool" of pod "team\/web" \(pools: default\)$/,
   );
 });
