@@ -10,8 +10,9 @@ import {
 } from "../../../lib/telemetry/mod.ts";
 
 /**
- * The outcome of a plugin's call: only an answered one saves the runtime
- * the start of the whole executable.
+ * The outcome of a call at the plugin's socket, from the executable's front or
+ * from the whole program. Without an answer the front goes on as the whole
+ * program, which asks again.
  */
 export type PluginOutcome =
   | "answered"
@@ -120,7 +121,8 @@ export class CoildMetrics implements IpamObserver {
       labels: ["pool"],
     });
     this.#pluginCalls = make.counter("coil_coild_launcher_calls_total", {
-      help: "Calls from the CNI plugin's front",
+      help:
+        "Calls at the plugin's socket, from the front or the whole program, by result",
       labels: ["result"],
     });
     this.#announcements = make.counter(
