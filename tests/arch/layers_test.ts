@@ -1,6 +1,7 @@
 // The one-way rule on the real module graph: see docs/architecture.md.
 import assert from "node:assert/strict";
 import { fromFileUrl, rankOf, ROOT, unitOf } from "./ranks.ts";
+import { documentedRooms } from "./rooms.ts";
 
 interface Module {
   readonly specifier: string;
@@ -160,6 +161,15 @@ for (const unit of ROOMED) {
 
   Deno.test(`layers: no cycle between the rooms of ${unit}`, () => {
     assert.deepEqual(cycles(between, roomOf), []);
+  });
+
+  Deno.test(`layers: rooms of ${unit} import those that docs/architecture.md has above them`, () => {
+    const order = documentedRooms(unit);
+    // What is generated has no row, and is below all others.
+    const rowOf = (file: string) => order.indexOf(roomOf(file) ?? "");
+    const wrong = between.filter((e) => rowOf(e.to) >= rowOf(e.from))
+      .map((e) => `${e.from} imports ${e.to}`);
+    assert.deepEqual(wrong, []);
   });
 }
 
