@@ -9,9 +9,14 @@ async function* sources(dir: string): AsyncGenerator<string> {
   for await (const { name, isDirectory } of Deno.readDir(`${ROOT}${dir}`)) {
     const path = `${dir}/${name}`;
     if (isDirectory) yield* sources(path);
-    else if (name.endsWith(".ts")) yield path;
+    else if (/\.tsx?$/.test(name)) yield path;
   }
 }
+
+Deno.test("sources of the browser's page are read, too", async () => {
+  const paths = await Array.fromAsync(sources("roles/cli/page"));
+  assert.ok(paths.some((path) => path.endsWith(".tsx")));
+});
 
 Deno.test("no object literal spreads another object literal", async () => {
   const found: string[] = [];

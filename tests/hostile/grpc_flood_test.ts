@@ -123,6 +123,7 @@ Deno.test("one connection that floods coild does not take it from the others", a
   await t.step(
     "calls that are reset at once end with GOAWAY, and ADD is served",
     async () => {
+      const before = residentMiB(coild);
       await using flood = await Flood.start(coild, { isReset: true });
       const pod = await lab.createPod("reset");
       await coild.add(pod);
@@ -130,6 +131,8 @@ Deno.test("one connection that floods coild does not take it from the others", a
       assert.equal(flood.goAwayCode, ENHANCE_YOUR_CALM);
       assert.match(await launch(coild.socketPath), /^COILCNI1\0/);
       await coild.del(pod);
+      const grown = residentMiB(coild) - before;
+      assert.ok(grown < 60, `${grown} MiB more`);
     },
   );
 
