@@ -97,7 +97,7 @@ export class ReportLog {
     }
     const over = [...before?.keys() ?? []].filter((key) => !texts.has(key));
     if (over.length > 0) {
-      log.info(`Over: ${message}`, {
+      log.info(`No longer: ${message}`, {
         count: over.length,
         of: over.slice(0, MAX_RECORDS),
       });

@@ -56,11 +56,11 @@ Deno.test("ReportLog: what lasts is recorded when it begins, changes and ends, n
   const changed = { ...record(1), addresses: record(3).addresses };
   reports.record(report({ quarantined: [changed] }));
   assert.deepEqual(messages(), [
-    "info Over: Releasing addresses takes too long",
+    "info No longer: Releasing addresses takes too long",
     `error ${QUARANTINED}`,
   ]);
   reports.record(report({}));
-  assert.deepEqual(messages(), [`info Over: ${QUARANTINED}`]);
+  assert.deepEqual(messages(), [`info No longer: ${QUARANTINED}`]);
   reports.record(report({ quarantined: [changed] }));
   assert.deepEqual(messages(), [`error ${QUARANTINED}`], "it is back");
 });

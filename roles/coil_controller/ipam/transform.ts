@@ -43,8 +43,8 @@ export interface BlockTransformOptions {
 }
 
 /**
- * Makes the function that keeps a block's identity, pool, node, its addresses,
- * index, addresses and deletion. Blocks of the same pool and node share their
+ * Makes the function that keeps a block's identity, pool, index, addresses and
+ * deletion, its node and the node's addresses. Blocks of the same pool and node share their
  * labels and annotation, which would otherwise be there once for each block;
  * and addresses are left out that follow from the index.
  */

@@ -4,6 +4,7 @@ import {
   sleep,
   TaskGroup,
 } from "../../../lib/async/mod.ts";
+import { count } from "../../../lib/flags/mod.ts";
 import { FAMILIES } from "../../../lib/inet/mod.ts";
 import type { NodeIpam } from "../../../lib/ipam/mod.ts";
 import {
@@ -97,7 +98,7 @@ export class NetworkKeeper {
     const more = this.#podProblems.length - 1;
     const problems = [
       ...(first === undefined ? [] : [first]),
-      ...(more > 0 ? [`${more} more pods likewise`] : []),
+      ...(more > 0 ? [`and ${count(more, "more pod")}`] : []),
       ...(this.#exportFails ? ["the export table cannot be written"] : []),
     ];
     return problems.length === 0 || problems.join("; ");

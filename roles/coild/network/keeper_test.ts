@@ -257,7 +257,7 @@ Deno.test("NetworkKeeper names pods that lack something for good", async () => {
   world.podProblems = ["a", "b", "c"];
   world.tell({ kind: "route", table: 116 });
   await world.until(() => world.keeper.check() !== true);
-  assert.equal(world.keeper.check(), "a; 2 more pods likewise");
+  assert.equal(world.keeper.check(), "a; and 2 more pods");
   world.podProblems = ["a"];
   world.tell({ kind: "route", table: 116 });
   await world.until(() => world.keeper.check() === "a");
