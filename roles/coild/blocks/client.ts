@@ -92,7 +92,8 @@ export class BlockClient implements BlockSource {
   async list({ signal }: { signal: AbortSignal }): Promise<BlockInfo[]> {
     await this.#requests.synced({ signal });
     const listed = this.#looks.beginList();
-    const { items } = await this.#client.listAll(ADDRESS_BLOCKS, {
+    // Without a limit, with which Kubernetes 1.33.0 to 1.33.2 asks etcd for all blocks.
+    const { items } = await this.#client.list(ADDRESS_BLOCKS, {
       labelSelector: this.#selector,
       signal,
     });

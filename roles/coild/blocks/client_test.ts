@@ -282,6 +282,23 @@ Deno.test("list() waits for the requests of before the start, and leaves out wha
   assert.deepEqual((await listing).map(({ name }) => name), ["p-0", "p-2"]);
 });
 
+Deno.test("list() asks for the newest blocks of its node in one page", async () => {
+  const transport = new FakeTransport(() => ({ body: { items: [] } }));
+  const client = new BlockClient({
+    client: new KubeClient(transport),
+    lookMs: 3_600_000,
+    nodeName: "node-a",
+    requests: {
+      synced: () => Promise.resolve(),
+      ask: () => Promise.resolve("none"),
+    },
+  });
+  assert.deepEqual(await client.list({ signal }), []);
+  assert.deepEqual(transport.requests.map(({ path }) => path), [
+    "/apis/coil.cybozu.com/v2/addressblocks?labelSelector=coil.cybozu.com%2Fnode%3Dnode-a",
+  ]);
+});
+
 Deno.test("reserved() has what a pool says, and all addresses where that cannot be read", async () => {
   using site = new Site();
   const { api, client } = site;

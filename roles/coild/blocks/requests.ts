@@ -101,7 +101,8 @@ export class BlockRequests {
    * the start, which comes after this, finds their blocks anyway.
    */
   async #prime(signal: AbortSignal): Promise<void> {
-    const { items } = await this.#client.listAll(BLOCK_REQUESTS, {
+    // Without a limit, with which Kubernetes 1.33.0 to 1.33.2 asks etcd for all requests.
+    const { items } = await this.#client.list(BLOCK_REQUESTS, {
       labelSelector: `${NODE_LABEL}=${this.#node.name}`,
       signal,
     });

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import type { BlockRequest } from "../../../lib/api/mod.ts";
-import { sleep } from "../../../lib/async/mod.ts";
+import { sleep, TaskGroup } from "../../../lib/async/mod.ts";
 import { KubeApiError, KubeClient } from "../../../lib/kube/mod.ts";
 import { type FakeAnswer, FakeTransport } from "../../../lib/kube/testing.ts";
 import { configureLogging } from "../../../lib/telemetry/mod.ts";
@@ -117,6 +117,19 @@ function requestsOf(server: Server): BlockRequests {
 }
 
 const { signal } = new AbortController();
+
+Deno.test("requests of before the start are asked for in one page", async () => {
+  const transport = new FakeTransport(() => ({ body: { items: [] } }));
+  const client = new KubeClient(transport);
+  const node = new NodeSource(client, "node1");
+  const requests = new BlockRequests({ client, node });
+  await using group = new TaskGroup();
+  group.runAll(requests.loops);
+  await requests.synced({ signal });
+  assert.deepEqual(transport.requests.map(({ path }) => path), [
+    "/apis/coil.cybozu.com/v2/blockrequests?labelSelector=coil.cybozu.com%2Fnode%3Dnode1",
+  ]);
+});
 
 Deno.test("ask() asks again when its request is deleted while it waits", async () => {
   const server = new Server();

@@ -140,7 +140,8 @@ export class PodSource {
    * @throws {KubeApiError} or {KubeUnreachableError} when it does not list them
    */
   async listLive({ signal }: { signal: AbortSignal }): Promise<V1Pod[]> {
-    const { items } = await this.#client.listAll(PODS, {
+    // Without a limit, with which Kubernetes 1.33.0 to 1.33.2 asks etcd for all pods.
+    const { items } = await this.#client.list(PODS, {
       fieldSelector: `spec.nodeName=${this.#nodeName}`,
       signal,
       timeoutMs: LIVE_GET_MS,

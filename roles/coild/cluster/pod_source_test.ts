@@ -207,6 +207,19 @@ Deno.test("find() refuses a pod of another node", async () => {
   await assert.rejects(finding, NotReadyError);
 });
 
+Deno.test("listLive() asks for the newest pods of this node in one page", async () => {
+  const transport = new FakeTransport(() => ({ body: { items: [] } }));
+  const source = new PodSource(new KubeClient(transport), {
+    nodeName: "node1",
+    pools: true,
+    defaultEgresses: true,
+  });
+  assert.deepEqual(await source.listLive({ signal }), []);
+  assert.deepEqual(transport.requests.map(({ path }) => path), [
+    "/api/v1/pods?fieldSelector=spec.nodeName%3Dnode1",
+  ]);
+});
+
 Deno.test("the caches know this node's pods, their Egresses and their addresses", async () => {
   await using site = new Site();
   const annotations = { "egress.coil.cybozu.com/nat": "internet,dmz" };

@@ -31,12 +31,12 @@ const SPARE_INDEX = 300_000;
 /** A busy machine takes minutes for so many. */
 const READY_MS = 900_000;
 
-/** One node's blocks by label, one block, and all of them by a list and by a watch, each from the server's cache. */
+/** One node's blocks by label as coild lists them, and from the server's cache one block, and all of them by a list and by a watch. */
 export async function listFigures(plane: ControlPlane): Promise<Figure[]> {
   const server = plane.apiServer?.pid;
   if (server === undefined) throw new Error("No API server runs");
   const label = `${NODE_LABEL}%3Dbig-7`;
-  const own = `${BLOCKS}?resourceVersion=0&labelSelector=${label}`;
+  const own = `${BLOCKS}?labelSelector=${label}`;
   const { items: [block] } = await plane.request("GET", own) as {
     items: { metadata: { name: string } }[];
   };
