@@ -9,7 +9,14 @@ import {
   REASON_POOL_NOT_FOUND,
   REASON_POOL_PAUSED,
 } from "../../../lib/api/mod.ts";
-import { Gate, jittered, type Loops, retry } from "../../../lib/async/mod.ts";
+import {
+  Backoff,
+  Gate,
+  jittered,
+  type Loops,
+  retry,
+  sleep,
+} from "../../../lib/async/mod.ts";
 import {
   OutOfBlocksError,
   PoolNotFoundError,
@@ -37,6 +44,9 @@ const UNAWAITED_MS = 30_000;
  * pool finds it rather than asking for a second block.
  */
 const LATE_ANSWER_MS = 15_000;
+
+/** Pauses while a request that is deleted keeps its name, as with a finalizer of another program. */
+const LEAVING = { initialMs: 100, maxMs: 5_000 };
 
 export interface BlockRequestsOptions {
   readonly client: KubeClient;
@@ -196,6 +206,8 @@ export class BlockRequests {
       readonly signal: AbortSignal;
     },
   ): Promise<BlockRequest | undefined> {
+    let pauses: Backoff | undefined;
+    let deletedUid: string | undefined;
     for (;;) {
       signal.throwIfAborted();
       try {
@@ -222,6 +234,19 @@ export class BlockRequests {
         return found;
       }
       await this.#delete(found, signal);
+      const uid = uidOf(found);
+      if (uid === deletedUid) {
+        if (pauses === undefined) {
+          log.warn("A deleted block request is still there; waiting", {
+            pool,
+            request: name,
+            finalizers: found.metadata.finalizers,
+          });
+        }
+        pauses ??= new Backoff(LEAVING);
+        await sleep(pauses.nextMs(), { signal });
+      }
+      deletedUid = uid;
     }
   }
 

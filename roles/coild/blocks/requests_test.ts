@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { BlockRequest } from "../../../lib/api/mod.ts";
+import { type BlockRequest, newBlockRequest } from "../../../lib/api/mod.ts";
 import { sleep, TaskGroup } from "../../../lib/async/mod.ts";
 import { KubeApiError, KubeClient } from "../../../lib/kube/mod.ts";
 import { type FakeAnswer, FakeTransport } from "../../../lib/kube/testing.ts";
@@ -42,6 +42,8 @@ class Server {
   readonly asked: string[] = [];
   /** The number of creates that are refused because of a request that exists, and is gone right after. */
   ghosts = 0;
+  /** Whether a finalizer of another program keeps what is deleted. */
+  isKept = false;
   /** Status of each refusal of a create. */
   refusal: number | undefined;
   #version = 10;
@@ -63,7 +65,7 @@ class Server {
       this.asked.push(method);
       assert.ok(this.asked.length < 50, "it asks without end");
       if (method === "POST") return this.#create(JSON.parse(`${body}`));
-      if (method === "DELETE") this.request = undefined;
+      if (method === "DELETE" && !this.isKept) this.request = undefined;
       return this.request === undefined
         ? status(404, "NotFound")
         : { body: this.request };
@@ -166,6 +168,27 @@ Deno.test("ask() makes its request when the one in its way is gone", async () =>
   );
   assert.equal(await requestsOf(server).ask("p", { signal }), "b-1");
   assert.deepEqual(server.asked, ["POST", "GET", "POST", "WATCH 11"]);
+});
+
+Deno.test("ask() is not busy while a finalizer keeps a deleted request, and makes its own when that is gone", async () => {
+  const server = new Server();
+  server.watches.push(
+    () => ending({ type: "MODIFIED", object: server.answer("b-1") }),
+  );
+  const earlier = { name: "node1", uid: "an-earlier-node" };
+  const left = newBlockRequest("default", earlier);
+  server.request = { ...left, metadata: { ...left.metadata, uid: "left" } };
+  server.isKept = true;
+  const asking = requestsOf(server).ask("default", { signal });
+  asking.catch(() => {});
+  await sleep(500);
+  assert.ok(server.asked.length <= 30, `${server.asked}`);
+  server.request = undefined;
+  assert.equal(await asking, "b-1");
+  assert.deepEqual(
+    server.asked.slice(0, 6),
+    ["POST", "GET", "DELETE", "POST", "GET", "DELETE"],
+  );
 });
 
 Deno.test("ask() fails when its request is refused", async () => {
