@@ -12,7 +12,7 @@ const EXPECTED_MS = 5_000;
 /** A block taken over from v1 goes at any moment of a migration, and another node may get it at once. */
 const RESERVED_MS = 2_000;
 
-/** One look, a GET of what the API server has in its cache, takes no longer. */
+/** One look, a GET, takes no longer. */
 const TIMEOUT_MS = 10_000;
 
 export interface BlockLooksOptions {
@@ -34,7 +34,9 @@ interface Entry {
  * Looks at the node's blocks one by one, each from time to time, for what
  * others did to them: an edit, a deletion. A watch by label would be compared
  * with every block that any node gets or returns; these are GETs
- * from the API server's cache, some ten an hour for each block.
+ * from the API server's cache, some ten an hour for each block. A block that
+ * was never seen is read live: one of several API servers may not have it in
+ * its cache yet, and only a list, an hour later, would find it again.
  */
 export class BlockLooks {
   readonly #options: BlockLooksOptions;
@@ -116,7 +118,7 @@ export class BlockLooks {
     try {
       found = await client.tryGet(ADDRESS_BLOCKS, {
         name,
-        resourceVersion: "0",
+        resourceVersion: entry.object === undefined ? undefined : "0",
         timeoutMs: TIMEOUT_MS,
         signal,
       });

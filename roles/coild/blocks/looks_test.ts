@@ -35,15 +35,20 @@ async function looking(
     /** What was reported, each as `name@version …`. */
     readonly told: string[];
     readonly fail: (isAway: boolean) => void;
+    /** Whether the server's cache has nothing yet. */
+    readonly lag: (isBehind: boolean) => void;
   }) => Promise<void>,
   { intervalMs = 20 } = {},
 ): Promise<void> {
   const server = new Map<string, AddressBlock>();
   let isAway = false;
+  let isBehind = false;
   const transport = new FakeTransport(({ path }) => {
     if (isAway) return { status: 403, body: { kind: "Status" } };
-    const name = new URL(path, "http://x").pathname.split("/").at(-1) ?? "";
-    const body = server.get(name);
+    const { pathname, searchParams } = new URL(path, "http://x");
+    const isCached = searchParams.get("resourceVersion") === "0";
+    const name = pathname.split("/").at(-1) ?? "";
+    const body = isBehind && isCached ? undefined : server.get(name);
     return body === undefined
       ? { status: 404, body: { kind: "Status", reason: "NotFound" } }
       : { body };
@@ -69,6 +74,7 @@ async function looking(
     told,
     gets: () => transport.requests.map(({ path }) => path),
     fail: (away) => isAway = away,
+    lag: (behind) => isBehind = behind,
   });
   stop.abort();
   await running;
@@ -142,6 +148,25 @@ Deno.test("BlockLooks reports a block that an answer named and nobody took", asy
     looks.expect("a");
     for (let n = 0; n < 400 && told.length === 0; n++) await sleep(20);
     assert.deepEqual(told, ["a@1"]);
+  }, { intervalMs: 600_000 });
+});
+
+Deno.test("BlockLooks finds a block that an answer named although the API server's cache does not have it yet", async () => {
+  await looking(async ({ looks, server, told, gets, lag }) => {
+    lag(true);
+    server.set("a", block("a", 1));
+    looks.expect("a");
+    for (let n = 0; n < 400 && told.length === 0; n++) await sleep(20);
+    assert.deepEqual(told, ["a@1"]);
+    assert.deepEqual(
+      gets().map((path) => path.split("/").at(-1)),
+      ["a"],
+    );
+    // It is looked at again and again, and a block that is gone is not.
+    looks.expect("b");
+    for (let n = 0; n < 400 && gets().length < 2; n++) await sleep(20);
+    await sleep(50);
+    assert.equal(gets().length, 2);
   }, { intervalMs: 600_000 });
 });
 
