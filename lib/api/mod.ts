@@ -19,6 +19,7 @@ export * from "./egress/egress_losses.ts";
 export * from "./egress/egress_objects.ts";
 export * from "./egress/egress_status.ts";
 export * from "./pool/pool.ts";
+export * from "./pool/pool_capacity.ts";
 export * from "./pool/pool_choice.ts";
 export * from "./pool/pool_forecast.ts";
 export * from "./pool/pool_status.ts";

@@ -161,7 +161,7 @@ export const WIRING: readonly WiringMutant[] = [
   },
   {
     name: "CapacityLow comes at a twentieth of free blocks",
-    file: "lib/api/pool/pool_status.ts",
+    file: "lib/api/pool/pool_capacity.ts",
     from: "CAPACITY_LOW_PERCENT = 10;",
     to: "CAPACITY_LOW_PERCENT = 5;",
     test: {

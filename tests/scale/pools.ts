@@ -1,8 +1,9 @@
 // The pools of a cluster: how many blocks nodes hold, and what coild makes of it.
 import {
   CAPACITY_LOW_PERCENT,
+  CAPACITY_OK_PERCENT,
   CONDITION_CAPACITY_LOW,
-} from "../../lib/api/pool/pool_status.ts";
+} from "../../lib/api/pool/pool_capacity.ts";
 import { GROUP_VERSION } from "../../lib/names/mod.ts";
 import {
   type KnownPool,
@@ -58,8 +59,11 @@ export class Pools {
     const total = this.#total;
     const times = this.#times;
     const free = total - pool.blocks;
-    const isLow = free * 100 < total * CAPACITY_LOW_PERCENT;
     const before = pool.known?.capacity;
+    const percent = before === "low"
+      ? CAPACITY_OK_PERCENT
+      : CAPACITY_LOW_PERCENT;
+    const isLow = free * 100 < total * percent;
     pool.known = transformPool({
       apiVersion: GROUP_VERSION,
       kind: "AddressPool",

@@ -12,6 +12,7 @@ import {
 } from "../base/condition.ts";
 import { type BlockCount, countBlocks } from "./block_count.ts";
 import type { Pool } from "./pool.ts";
+import { lowCondition } from "./pool_capacity.ts";
 import {
   type ReservedBlocks,
   reservedBlocks,
@@ -27,14 +28,8 @@ import {
   usedIn,
 } from "./pool_usage.ts";
 
-/** `CapacityLow` is true when less than this share of a pool's blocks that are not reserved is free. */
-export const CAPACITY_LOW_PERCENT = 10;
-
 /** Condition of an AddressPool: a node that asks for a block gets one. */
 export const CONDITION_READY = "Ready";
-
-/** Condition of an AddressPool: few blocks are left. */
-export const CONDITION_CAPACITY_LOW = "CapacityLow";
 
 /** Condition of an AddressPool, there only while it is true: others have addresses of the pool too. */
 export const CONDITION_OVERLAPPING = "Overlapping";
@@ -116,7 +111,10 @@ export function poolStatus(pool: Pool, facts: PoolFacts): AddressPoolStatus {
   const heldBy = holdersText(facts.nodes ?? []);
   const conditions = [
     readyCondition(pool, { blocks, heldBy }),
-    lowCondition(blocks, usableBlocks(pool, reserved)),
+    lowCondition(blocks, {
+      usable: usableBlocks(pool, reserved),
+      previous: facts.previous?.conditions,
+    }),
     ...transientConditions(blocks, facts, existing),
   ];
   return {
@@ -333,13 +331,4 @@ function readyCondition(
   }
   const message = `${blocks.free} of ${blocks.total} blocks are free`;
   return { type, status: "True", reason: "BlocksAvailable", message };
-}
-
-function lowCondition(blocks: BlockCounts, usable: number): ConditionDraft {
-  const type = CONDITION_CAPACITY_LOW;
-  const message = `${blocks.free} of ${blocks.total} blocks are free`;
-  if (blocks.free * 100 < usable * CAPACITY_LOW_PERCENT) {
-    return { type, status: "True", reason: "FewBlocksFree", message };
-  }
-  return { type, status: "False", reason: "EnoughBlocksFree", message };
 }

@@ -121,6 +121,22 @@ Deno.test("poolStatus() sets CapacityLow below a tenth of free blocks, not at it
   assert.equal(low(sixteen, 15), "True");
 });
 
+Deno.test("poolStatus() keeps CapacityLow until 12 % of the blocks are free", () => {
+  const hundred = pool(
+    Array.from({ length: 25 }, (_, i) => ({ ipv4: `10.2.${i}.0/28` })),
+  );
+  let previous: AddressPoolStatus | undefined;
+  const lowAt = (free: number) => {
+    const allocated = Array.from({ length: 100 - free }, (_, i) => i);
+    previous = poolStatus(hundred, { allocated, previous, now: NOW });
+    return previous.conditions?.[1]?.status;
+  };
+  assert.deepEqual([11, 10].map(lowAt), ["False", "False"]);
+  assert.deepEqual([9, 10, 11].map(lowAt), ["True", "True", "True"]);
+  assert.deepEqual([12, 11, 10].map(lowAt), ["False", "False", "False"]);
+  assert.equal(lowAt(9), "True");
+});
+
 Deno.test("poolStatus() of a pool being deleted tells how many blocks hold it", () => {
   const subnets = [{ ipv4: "10.2.0.0/29" }];
   const status = poolStatus(pool(subnets, { deleting: true }), {
