@@ -10,11 +10,17 @@ import { Listeners } from "./listeners.ts";
 import { isBehind, isRefusal, newReading, type Reading } from "./reading.ts";
 import { Store, type StoreChange } from "./store.ts";
 import type { KubeObject } from "../api/objects.ts";
-import { endsInitialEvents, type WatchEvent } from "../client/watch.ts";
+import {
+  endsInitialEvents,
+  type WatchEvent,
+  watchSeconds,
+} from "../client/watch.ts";
 
 const LIST_PAGE_SIZE = 500;
 /** A watch that ends sooner, with nothing in it, counts as a failure. */
 const SHORT_WATCH_MS = 1_000;
+/** An API server that shuts down ends all of its watches at once: the next ones begin within this time. */
+const CUT_WATCH_MS = 1_000;
 
 /**
  * Keeps a {@link Store} like the API server's collection.
@@ -271,13 +277,16 @@ export class Informer<T extends KubeObject> {
   async #watch(signal: AbortSignal, reading?: Reading<T>): Promise<void> {
     const { idleTimeoutMs } = this.#options;
     const startMs = performance.now();
-    const isShort = () => performance.now() - startMs < SHORT_WATCH_MS;
+    const lastedMs = () => performance.now() - startMs;
+    const isShort = () => lastedMs() < SHORT_WATCH_MS;
+    const timeoutSeconds = watchSeconds();
     let events = 0;
     let isOpen = false;
     const watch = this.#client.watch(this.#type, {
       ...this.#selection(),
       resourceVersion: this.#version ?? this.#versionWanted(),
       sendInitialEvents: reading !== undefined,
+      timeoutSeconds,
       idleTimeoutMs,
       signal,
       onOpen: () => {
@@ -311,7 +320,12 @@ export class Informer<T extends KubeObject> {
         `Cannot list ${this.#type.plural}: the watch ended before all objects had come`,
       );
     }
-    if (!isShort()) return this.#backoff.reset();
+    if (!isShort()) {
+      this.#backoff.reset();
+      // By its own time, which is random, or cut off.
+      if (lastedMs() >= timeoutSeconds * 1000) return;
+      return await this.#sleep(CUT_WATCH_MS * Math.random(), signal);
+    }
     if (events === 0) {
       throw new KubeUnreachableError(
         `Cannot watch ${this.#type.plural}: the watch ended at once`,

@@ -322,6 +322,32 @@ Deno.test("Informer watches on from the last bookmark when a watch ends", async 
   });
 });
 
+Deno.test("Informer watches on within a second when a server ends a watch before its time, thousands of them one by one, and at once by its time", async () => {
+  const { now } = performance;
+  let lateMs = 0;
+  performance.now = () => now.call(performance) + lateMs;
+  const clock = new RecordingClock();
+  const { delays } = clock;
+  try {
+    await follow({ clock }, async ({ server }) => {
+      for (let ended = 1; ended <= 110; ended++) {
+        await until(() => server.watches.length === ended);
+        const { path = "" } = server.transport.requests.at(-1) ?? {};
+        const asked = new URL(path, "http://x").searchParams;
+        const seconds = Number(asked.get("timeoutSeconds"));
+        lateMs += 1_000 * (ended <= 100 ? seconds - 60 : seconds);
+        server.end();
+      }
+      await until(() => server.watches.length === 111);
+    });
+  } finally {
+    performance.now = now;
+  }
+  assert.equal(delays.length, 100);
+  assert.ok(delays.every((ms) => ms >= 0 && ms <= 1_000), `${delays}`);
+  assert.ok(delays.some((ms) => ms < 200) && delays.some((ms) => ms > 800));
+});
+
 Deno.test("Informer lists again after 410 and reports what went away unseen", async () => {
   await follow({}, async ({ server, informer, changes }) => {
     await until(() => server.watches.length === 1);

@@ -34,7 +34,7 @@ import { Requester, type RequestInfo } from "../http/requester.ts";
 import type { ResourceType } from "../api/resource.ts";
 import type { ConnectionSource, Transport } from "../http/transport.ts";
 import type { KubeObject } from "../api/objects.ts";
-import { readWatch, type WatchEvent } from "./watch.ts";
+import { readWatch, type WatchEvent, watchSeconds } from "./watch.ts";
 
 const LIST_PAGE_SIZE = 500;
 const LIST_IDLE_TIMEOUT_MS = 30_000;
@@ -325,8 +325,7 @@ export class KubeClient implements Disposable {
     const { namespace, resourceVersion, labelSelector, fieldSelector } =
       options;
     const { sendInitialEvents } = options;
-    const timeoutSeconds = options.timeoutSeconds ??
-      300 + Math.floor(Math.random() * 300);
+    const { timeoutSeconds = watchSeconds() } = options;
     const query = queryOf({
       watch: "true",
       allowWatchBookmarks: "true",

@@ -16,6 +16,11 @@ type RawEvent<T> = WatchEvent<T> | {
   readonly object: KubeStatus;
 };
 
+/** For how long to ask for a watch, 300 to 600 s: those of many do not end together. */
+export function watchSeconds(): number {
+  return 300 + Math.floor(Math.random() * 300);
+}
+
 /** Whether all objects that there were have been sent. */
 export function endsInitialEvents(
   { type, object }: WatchEvent<KubeObject>,
