@@ -50,3 +50,16 @@ Deno.test("clock: nothing is decided by the machine's date", async () => {
   assert.deepEqual(found, []);
   assert.deepEqual([...unused], [], "nothing to allow there any more");
 });
+
+Deno.test("clock: in daemons no timer outlives what it limits", async () => {
+  const found: string[] = [];
+  for (const dir of ["lib", "roles"]) {
+    for await (const path of sources(dir)) {
+      // A program of its own for each call, which ends with it.
+      if (path.startsWith("roles/cli/")) continue;
+      const text = await Deno.readTextFile(`${ROOT}${path}`);
+      if (text.includes("AbortSignal.timeout(")) found.push(path);
+    }
+  }
+  assert.deepEqual(found, [], "use withTimeout() of lib/async");
+});

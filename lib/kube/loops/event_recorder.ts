@@ -6,6 +6,7 @@ import {
   type Clock,
   sleep,
   systemClock,
+  withTimeout,
 } from "../../async/mod.ts";
 import { getLogger, type Logger } from "../../telemetry/mod.ts";
 import type { KubeClient } from "../client/client.ts";
@@ -138,9 +139,13 @@ export class EventRecorder {
       const pauseMs = backoff.nextMs();
       await sleep(pauseMs, { signal, clock: this.#clock }).catch(() => {});
     }
-    const flush = AbortSignal.timeout(FLUSH_MS);
+    await withTimeout(FLUSH_MS, (limited) => this.#flush(limited));
+  }
+
+  /** Writes what is left, until one cannot be written. */
+  async #flush(signal: AbortSignal): Promise<void> {
     for (const key of [...this.#pending]) {
-      if (flush.aborted || !await this.#write(key, flush)) return;
+      if (signal.aborted || !await this.#write(key, signal)) return;
     }
   }
 

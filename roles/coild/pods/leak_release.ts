@@ -1,4 +1,4 @@
-import type { KeyedMutex } from "../../../lib/async/mod.ts";
+import { type KeyedMutex, withTimeout } from "../../../lib/async/mod.ts";
 import { keyText } from "../../../lib/cni/mod.ts";
 import type {
   ReleaseAnswer,
@@ -64,10 +64,17 @@ export class LeakRelease {
   }
 
   /** Frees what is proved unused; says what became of each. */
-  async release(
+  async release(request: ReleaseRequest): Promise<ReleaseAnswer> {
+    return await withTimeout(
+      RELEASE_MS,
+      (signal) => this.#release(request, signal),
+    );
+  }
+
+  async #release(
     { entries, dryRun }: ReleaseRequest,
+    signal: AbortSignal,
   ): Promise<ReleaseAnswer> {
-    const signal = AbortSignal.timeout(RELEASE_MS);
     using held = new DisposableStack();
     const locked = new Set<SeenEntry>();
     for (const entry of entries) {
