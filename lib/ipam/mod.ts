@@ -7,7 +7,8 @@
  */
 export * from "./base/errors.ts";
 export type { Allocation, Releasing } from "./node/allocations.ts";
-export { NodeIpam, type NodeIpamOptions } from "./node/ipam.ts";
+export { NodeIpam } from "./node/ipam.ts";
+export type { NodeIpamOptions } from "./blocks/context.ts";
 export * from "./base/ports.ts";
 export type { BlockRecord } from "./table/stats.ts";
 export type { AllocationRecord } from "./node/reconcile.ts";

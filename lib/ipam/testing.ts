@@ -13,7 +13,8 @@ import {
 } from "../inet/mod.ts";
 import type { Allocation, AllocationRequest } from "./node/allocations.ts";
 import { OutOfBlocksError, PoolNotFoundError } from "./base/errors.ts";
-import { NodeIpam, type NodeIpamOptions } from "./node/ipam.ts";
+import type { NodeIpamOptions } from "./blocks/context.ts";
+import { NodeIpam } from "./node/ipam.ts";
 import type {
   BlockInfo,
   BlockSource,

@@ -1,51 +1,21 @@
 import {
   abortable,
-  type Clock,
   FreshRun,
   jittered,
   sleep,
-  type TaskGroup,
   withTimeout,
 } from "../../async/mod.ts";
 import { getLogger } from "../../telemetry/mod.ts";
-import type { AddressTable } from "../table/address_table.ts";
-import { BlockSupply } from "./block_supply.ts";
-import { type BlockChanges, BlockView } from "./block_view.ts";
+import { BlockView } from "./block_view.ts";
+import type { NodeContext } from "./context.ts";
 import { decide, type PoolStateSince } from "./decide.ts";
 import { giveBack } from "./give_back.ts";
 import type { HeldBlock } from "../table/held_block.ts";
-import type {
-  BlockInfo,
-  BlockSource,
-  IpamObserver,
-  RouteSink,
-  RouteView,
-  Stock,
-} from "../base/ports.ts";
+import type { BlockInfo } from "../base/ports.ts";
 import { type Adoption, requestBlocks } from "./request_blocks.ts";
 import { RouteExport } from "./route_export.ts";
 
 const log = getLogger("node-ipam");
-
-export interface BlockKeeperOptions {
-  readonly table: AddressTable;
-  readonly tasks: TaskGroup;
-  readonly source: BlockSource;
-  readonly routes: RouteSink;
-  readonly kernel: RouteView | undefined;
-  readonly clock: Clock;
-  readonly observer: IpamObserver;
-  readonly stock: Stock;
-  readonly blockTimeoutMs: number;
-  readonly returnDelayMs: number;
-  readonly ampleReturnDelayMs: number;
-  /** A number from 0 to below 1 for the name of a block, by which returns are spread. */
-  readonly jitterOf: (block: string) => number;
-  /** Puts off the look that follows an allocation. */
-  readonly putOff: (look: () => void) => void;
-  /** Called after each look at the whole table. */
-  readonly onLook: () => void;
-}
 
 /** After a live list in the background has failed. */
 const RELIST_MS = 2_000;
@@ -63,9 +33,7 @@ const REQUEST_TIMEOUT_MS = 30_000;
  * Level-based: after any change {@linkcode BlockKeeper.kick} lets `decide()` look at the whole table again.
  */
 export class BlockKeeper {
-  /** Requests for blocks, and who waits for them. */
-  readonly supply: BlockSupply;
-  readonly #options: BlockKeeperOptions;
+  readonly #context: NodeContext;
   readonly #routes: RouteExport;
   readonly #view: BlockView;
   readonly #lists = new FreshRun(() => this.#list());
@@ -78,23 +46,16 @@ export class BlockKeeper {
   #relisting = false;
   #timer: Disposable | undefined;
 
-  constructor(options: BlockKeeperOptions) {
-    this.#options = options;
-    const { table, tasks, clock } = options;
-    this.#routes = new RouteExport({
-      sink: options.routes,
-      table,
-      clock,
-      tasks,
-    });
-    this.supply = new BlockSupply({ table, clock });
-    this.#view = new BlockView({ table, clock, supply: this.supply });
+  constructor(context: NodeContext) {
+    this.#context = context;
+    this.#routes = new RouteExport(context);
+    this.#view = new BlockView(context);
   }
 
   /** Begins to fetch and to return. Resolves when the export table is right, or cannot be written. */
   async begin(): Promise<void> {
     this.#begun = true;
-    await abortable(this.#routes.flush(), this.#options.tasks.signal);
+    await abortable(this.#routes.flush(), this.#context.tasks.signal);
     this.#relistIfPuzzled();
     // mutate: the export of each block does so too, if it has not ended yet.
     this.kick();
@@ -108,8 +69,8 @@ export class BlockKeeper {
   }
 
   /** Lists live and applies it. */
-  async refresh(signal: AbortSignal): Promise<BlockChanges> {
-    return await abortable(this.#lists.do(), signal);
+  async refresh(signal: AbortSignal): Promise<void> {
+    await abortable(this.#lists.do(), signal);
   }
 
   /** Takes what the watch shows. Before the start it is only kept. */
@@ -121,21 +82,22 @@ export class BlockKeeper {
 
   /** Waits until there may be room in the pool, and requests a block for that. */
   async wait(pool: string, signal: AbortSignal): Promise<void> {
-    const woken = this.supply.waiters.wait(pool, signal);
-    if (!this.supply.isComing(pool)) this.#request(pool);
+    const { supply } = this.#context;
+    const woken = supply.waiters.wait(pool, signal);
+    if (!supply.isComing(pool)) this.#request(pool);
     await woken;
   }
 
   /** Something about the pools has changed. */
   poolsChanged(): void {
-    this.supply.forgetRefusals();
-    this.supply.waiters.wakeAll();
+    this.#context.supply.forgetRefusals();
+    this.#context.supply.waiters.wakeAll();
     this.kick();
   }
 
   /** An address has become free. */
   freed(): void {
-    this.supply.waiters.wakeAll();
+    this.#context.supply.waiters.wakeAll();
     this.kick();
   }
 
@@ -165,20 +127,19 @@ export class BlockKeeper {
     if (this.#putOff) return;
     // mutate: only saves looks.
     this.#putOff = true;
-    this.#options.putOff(() => {
+    this.#context.putOff(() => {
       this.#putOff = false;
       this.kick();
     });
   }
 
   #maintain(): void {
-    const { table, clock } = this.#options;
-    if (table.purge(clock.nowMs())) this.supply.waiters.wakeAll();
+    const { table, clock, supply } = this.#context;
+    if (table.purge(clock.nowMs())) supply.waiters.wakeAll();
     this.#noteStates();
     const { fetch, retire, giveBack, keep, dueAt } = decide(table, {
-      ...this.#options,
+      ...this.#context,
       now: clock.nowMs(),
-      supply: this.supply,
       flying: this.#flying,
       states: this.#states,
     });
@@ -190,11 +151,11 @@ export class BlockKeeper {
     this.#timer = dueAt === Infinity
       ? undefined
       : clock.after(Math.max(1, dueAt - clock.nowMs()), () => this.#maintain());
-    this.#options.onLook();
+    this.#context.onLook();
   }
 
   #noteStates(): void {
-    const { table, source, clock } = this.#options;
+    const { table, source, clock } = this.#context;
     const { pools } = table;
     for (const pool of this.#states.keys()) {
       if (!pools.includes(pool)) this.#states.delete(pool);
@@ -207,36 +168,34 @@ export class BlockKeeper {
   }
 
   #request(pool: string): void {
-    const { tasks, blockTimeoutMs: timeoutMs } = this.#options;
-    if (tasks.signal.aborted || !this.supply.begin(pool)) return;
+    const { supply, tasks } = this.#context;
+    if (tasks.signal.aborted || !supply.begin(pool)) return;
     tasks.run("block request", async (signal) => {
       try {
         await requestBlocks(pool, {
-          ...this.#options,
-          supply: this.supply,
+          ...this.#context,
           flying: this.#flying,
           adopt: (infos) => this.#adopt(infos),
           relist: (signal) => this.refresh(signal),
-          timeoutMs,
           signal,
         });
       } finally {
-        this.supply.end(pool);
+        supply.end(pool);
         // A block that the watch showed during the request may be another one.
         this.#relistIfPuzzled();
         this.kick();
-        this.supply.waiters.wake(pool);
+        supply.waiters.wake(pool);
       }
     });
   }
 
   #giveBack(blocks: readonly HeldBlock[]): void {
     for (const block of blocks) this.#flying.add(block);
-    this.#options.tasks.run("block return", async (signal) => {
+    this.#context.tasks.run("block return", async (signal) => {
       try {
         const gone = await giveBack(blocks, {
-          ...this.#options,
-          routes: this.#routes,
+          ...this.#context,
+          exported: this.#routes,
           timeoutMs: REQUEST_TIMEOUT_MS,
           signal,
         });
@@ -255,7 +214,7 @@ export class BlockKeeper {
   }
 
   #adopt(infos: readonly BlockInfo[]): Adoption[] {
-    const { sequence } = this.#options.table;
+    const { sequence } = this.#context.table;
     const blocks = infos.map((info) => this.#view.adopt(info));
     this.#announce(
       blocks.filter((block) => block !== undefined)
@@ -273,13 +232,13 @@ export class BlockKeeper {
 
   /** Nothing is given out of new blocks before their routes are in the export table, or that has taken too long. */
   #announce(blocks: readonly HeldBlock[]): void {
-    const { clock, tasks } = this.#options;
+    const { clock, supply, tasks } = this.#context;
     if (blocks.length === 0) return;
     for (const block of blocks) block.holds.add("unexported");
     const end = () => {
       const ended = blocks.filter(({ holds }) => holds.delete("unexported"));
       for (const pool of new Set(ended.map(({ info }) => info.pool))) {
-        this.supply.waiters.wake(pool);
+        supply.waiters.wake(pool);
       }
       if (ended.length > 0) this.kick();
     };
@@ -295,28 +254,26 @@ export class BlockKeeper {
     });
   }
 
-  async #list(): Promise<BlockChanges> {
-    const { source, clock, tasks } = this.#options;
+  async #list(): Promise<void> {
+    const { source, clock, tasks } = this.#context;
     const apply = this.#view.beginList();
     const blocks = await withTimeout(
       REQUEST_TIMEOUT_MS,
       (signal) => abortable(source.list({ signal }), signal),
       { clock, signal: tasks.signal },
     );
-    const changes = apply(blocks);
-    this.#announce(changes.adopted);
+    this.#announce(apply(blocks));
     this.#blocksChanged();
-    return changes;
   }
 
   #blocksChanged(): void {
     this.exportRoutes();
-    this.supply.waiters.wakeAll();
+    this.#context.supply.waiters.wakeAll();
     this.kick();
   }
 
   #relistIfPuzzled(): void {
-    const { tasks } = this.#options;
+    const { tasks } = this.#context;
     if (!this.#begun || this.#relisting || !this.#view.isPuzzled()) return;
     this.#relisting = true;
     tasks.run("live list", async (signal) => {
@@ -329,7 +286,7 @@ export class BlockKeeper {
   }
 
   async #relist(signal: AbortSignal): Promise<void> {
-    const { clock } = this.#options;
+    const { clock } = this.#context;
     while (this.#view.isPuzzled()) {
       try {
         await this.refresh(signal);

@@ -2,11 +2,6 @@ import { Backoff, type Clock } from "../../async/mod.ts";
 import type { AddressTable } from "../table/address_table.ts";
 import { Waiters } from "../base/waiters.ts";
 
-export interface BlockSupplyOptions {
-  readonly table: AddressTable;
-  readonly clock: Clock;
-}
-
 interface Refusal {
   readonly error: Error;
   readonly until: number;
@@ -27,7 +22,8 @@ interface Pause {
 export class BlockSupply {
   /** The allocations that wait, by pool: those that are woken look again. */
   readonly waiters: Waiters = new Waiters();
-  readonly #options: BlockSupplyOptions;
+  readonly #table: AddressTable;
+  readonly #clock: Clock;
   /** How many allocations wait, by pool. One that was woken still counts until it has what it wants. */
   readonly #demand = new Map<string, number>();
   readonly #flights = new Set<string>();
@@ -35,8 +31,9 @@ export class BlockSupply {
   readonly #pauses = new Map<string, Pause>();
   readonly #failures = new Map<string, unknown>();
 
-  constructor(options: BlockSupplyOptions) {
-    this.#options = options;
+  constructor(table: AddressTable, clock: Clock) {
+    this.#table = table;
+    this.#clock = clock;
   }
 
   /** The pools for which an allocation waits, or a request is under way. */
@@ -75,7 +72,7 @@ export class BlockSupply {
   refusal(pool: string): Error | undefined {
     const refusal = this.#refusals.get(pool);
     const isFresh = refusal !== undefined &&
-      refusal.until > this.#options.clock.nowMs();
+      refusal.until > this.#clock.nowMs();
     return isFresh ? refusal.error : undefined;
   }
 
@@ -87,11 +84,10 @@ export class BlockSupply {
 
   /** Whether those who wait get an address without a request. */
   isComing(pool: string): boolean {
-    const { table } = this.#options;
     // Room that can be used in a moment is not a reason to ask for more, nor is an address that comes in a while a
     // reason to ask again after a refusal.
-    if (table.blocksOf(pool).free > 0) return true;
-    return this.refusal(pool) !== undefined && table.isOneComing(pool);
+    if (this.#table.blocksOf(pool).free > 0) return true;
+    return this.refusal(pool) !== undefined && this.#table.isOneComing(pool);
   }
 
   /** Until when, after a failure, the pool is not asked for a block that no call waits for. */
@@ -124,7 +120,7 @@ export class BlockSupply {
       backoff: new Backoff({ initialMs: 2_000, maxMs: 120_000 }),
       until: 0,
     };
-    pause.until = this.#options.clock.nowMs() + pause.backoff.nextMs();
+    pause.until = this.#clock.nowMs() + pause.backoff.nextMs();
     this.#pauses.set(pool, pause);
     return pause.until;
   }

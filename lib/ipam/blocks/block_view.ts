@@ -1,29 +1,10 @@
-import type { Clock } from "../../async/mod.ts";
 import { getLogger } from "../../telemetry/mod.ts";
-import type { AddressTable } from "../table/address_table.ts";
-import type { Holder } from "../table/holder.ts";
-import type { BlockSupply } from "./block_supply.ts";
+import type { NodeContext } from "./context.ts";
 import type { HeldBlock, Hold } from "../table/held_block.ts";
 import type { BlockInfo } from "../base/ports.ts";
 import { keyText } from "../../cni/mod.ts";
 
 const log = getLogger("node-ipam");
-
-/** Changes by a live list. */
-export interface BlockChanges {
-  readonly adopted: readonly HeldBlock[];
-  /** Blocks that are gone without having been given back, with the attachments that lost their cover. */
-  readonly vanished: readonly {
-    readonly block: HeldBlock;
-    readonly attachments: readonly Holder[];
-  }[];
-}
-
-export interface BlockViewOptions {
-  readonly table: AddressTable;
-  readonly clock: Clock;
-  readonly supply: Pick<BlockSupply, "isFlying">;
-}
 
 /** UIDs of past blocks that are remembered: more than can be in any answer that is under way. */
 const MAX_PAST = 4096;
@@ -36,20 +17,20 @@ const MAX_PAST = 4096;
  * the last change of that block here, or of the answer to a request.
  */
 export class BlockView {
-  readonly #options: BlockViewOptions;
+  readonly #context: NodeContext;
   /** Blocks this node had, by UID: given back by itself, or taken away from it. */
   readonly #past = new Map<string, "returned" | "vanished">();
   #feed: readonly BlockInfo[] = [];
   /** UIDs of blocks of the watch that it has shown being deleted: they remain so, though it may go back in time. */
   #doomed: ReadonlySet<string> = new Set();
 
-  constructor(options: BlockViewOptions) {
-    this.#options = options;
+  constructor(context: NodeContext) {
+    this.#context = context;
   }
 
   /** Records that the block was given back. */
   forget(block: HeldBlock): void {
-    this.#options.table.removeBlock(block);
+    this.#context.table.removeBlock(block);
     this.#remember(block.info.uid, "returned");
   }
 
@@ -67,11 +48,11 @@ export class BlockView {
    */
   adopt(info: BlockInfo): HeldBlock | undefined {
     if (this.#past.has(info.uid)) return undefined;
-    return this.#options.table.blocks.get(info.uid) ?? this.#add(info);
+    return this.#context.table.blocks.get(info.uid) ?? this.#add(info);
   }
 
   #add(info: BlockInfo): HeldBlock {
-    const { table, clock } = this.#options;
+    const { table, clock } = this.#context;
     this.#past.delete(info.uid);
     const block = table.addBlock(info, clock.nowMs());
     const shown = this.#feed.find(({ uid }) => uid === info.uid);
@@ -90,7 +71,7 @@ export class BlockView {
 
   /** Takes what the watch shows. */
   observe(blocks: readonly BlockInfo[]): void {
-    const { table } = this.#options;
+    const { table } = this.#context;
     const shown = new Set(blocks.map((info) => info.uid));
     for (const { uid } of this.#feed) {
       // It came and went before the answer that brings it: that is too old then.
@@ -114,7 +95,7 @@ export class BlockView {
 
   /** Whether the watch shows a block that is not known, lacks one that is, or contradicts an edit or a reservation. */
   isPuzzled(): boolean {
-    const { table, supply } = this.#options;
+    const { table, supply } = this.#context;
     // What a request under way brings is not unknown.
     const unknown = this.#feed.some((info) =>
       !table.blocks.has(info.uid) && !this.#past.has(info.uid) &&
@@ -158,9 +139,12 @@ export class BlockView {
     }
   }
 
-  /** To be called when a live list begins. Returns what applies its blocks; lists are not applied out of order. */
-  beginList(): (blocks: readonly BlockInfo[]) => BlockChanges {
-    const { table } = this.#options;
+  /**
+   * To be called when a live list begins. Returns what applies its blocks and lists those that it adopts; lists are not
+   * applied out of order.
+   */
+  beginList(): (blocks: readonly BlockInfo[]) => readonly HeldBlock[] {
+    const { table } = this.#context;
     const mark = table.sequence;
     const doubts = new Map(
       [...table.blocks.values()].map((block) => [block, new Set(block.holds)]),
@@ -176,22 +160,20 @@ export class BlockView {
       readonly doubts: ReadonlyMap<HeldBlock, ReadonlySet<Hold>>;
       readonly past: ReadonlySet<string>;
     },
-  ): BlockChanges {
-    const { table } = this.#options;
+  ): readonly HeldBlock[] {
+    const { table } = this.#context;
     const uids = new Set(blocks.map((info) => info.uid));
-    const vanished = [...table.blocks.values()]
-      .filter(({ sequence, info }) => sequence <= mark && !uids.has(info.uid))
-      .map((block) => this.#vanish(block));
+    for (const block of [...table.blocks.values()]) {
+      const isOld = block.sequence <= mark;
+      if (isOld && !uids.has(block.info.uid)) this.#vanish(block);
+    }
     const adopted: HeldBlock[] = [];
     for (const info of blocks) {
       const block = table.blocks.get(info.uid);
       if (block !== undefined) this.#update(block, info, doubts.get(block));
       else if (this.#mayAdd(info, past)) adopted.push(this.#add(info));
     }
-    return {
-      adopted,
-      vanished: vanished.filter((entry) => entry !== undefined),
-    };
+    return adopted;
   }
 
   /** The list may be older than the end of a block here; only one that began after a block vanished can bring it back. */
@@ -218,16 +200,15 @@ export class BlockView {
     this.#restrict(block, info);
   }
 
-  #vanish(block: HeldBlock): BlockChanges["vanished"][number] | undefined {
-    const { table } = this.#options;
+  #vanish(block: HeldBlock): void {
+    const { table } = this.#context;
     const { pool, name } = block.info;
     if (block.holds.has("returning") && block.isEmpty) {
       this.forget(block);
-      return undefined;
+      return;
     }
-    const attachments = table.removeBlock(block);
+    const keys = table.removeBlock(block).map(keyText);
     this.#remember(block.info.uid, "vanished");
-    const keys = attachments.map(keyText);
     if (keys.length === 0) {
       log.info("A block was deleted", { pool, block: name });
     } else {
@@ -240,6 +221,5 @@ export class BlockView {
         },
       );
     }
-    return { block, attachments };
   }
 }

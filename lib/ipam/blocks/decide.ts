@@ -1,23 +1,21 @@
-import type { BlockSource, PoolState, Stock } from "../base/ports.ts";
+import type { BlockSource, PoolState } from "../base/ports.ts";
 import type { AddressTable } from "../table/address_table.ts";
 import type { BlockSupply } from "./block_supply.ts";
+import type { Settings } from "./context.ts";
 import type { HeldBlock } from "../table/held_block.ts";
 import { roomOf } from "./stock.ts";
 
 /** The input of the decision, besides the table. */
-export interface Situation {
+export interface Situation extends
+  Pick<
+    Settings,
+    "stock" | "returnDelayMs" | "ampleReturnDelayMs" | "jitterOf"
+  > {
   readonly now: number;
   readonly source: Pick<BlockSource, "poolState" | "releaseGroup">;
   readonly supply: Pick<BlockSupply, "waiting" | "pausedUntil">;
-  readonly stock: Stock;
-  /** About how long a block must have been empty, so that a pod that comes back needs no request. */
-  readonly returnDelayMs: number;
-  /** The same while its pool is ample; not less. */
-  readonly ampleReturnDelayMs: number;
   /** Which state each pool has, by name, and since when. */
   readonly states: ReadonlyMap<string, PoolStateSince>;
-  /** A number from 0 to below 1 that is the block's own: not all nodes give theirs back at the same time. */
-  readonly jitterOf: (block: string) => number;
   /** Blocks whose return is under way. */
   readonly flying: ReadonlySet<HeldBlock>;
 }

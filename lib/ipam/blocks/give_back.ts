@@ -1,24 +1,15 @@
-import {
-  abortable,
-  Backoff,
-  type Clock,
-  withTimeout,
-} from "../../async/mod.ts";
+import { abortable, Backoff, withTimeout } from "../../async/mod.ts";
 import { valuesOf } from "../../inet/mod.ts";
 import { getLogger } from "../../telemetry/mod.ts";
-import type { BlockSource, IpamObserver, RouteView } from "../base/ports.ts";
 import type { GiveBack, HeldBlock } from "../table/held_block.ts";
+import type { NodeContext } from "./context.ts";
 import type { RouteExport } from "./route_export.ts";
 
 const log = getLogger("node-ipam");
 
 /** What a return of a block needs. */
-export interface GiveBackOptions {
-  readonly source: BlockSource;
-  readonly routes: RouteExport;
-  readonly kernel: RouteView | undefined;
-  readonly clock: Clock;
-  readonly observer: IpamObserver;
+export interface GiveBackOptions extends NodeContext {
+  readonly exported: RouteExport;
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
 }
@@ -35,10 +26,10 @@ export async function giveBack(
   blocks: readonly HeldBlock[],
   options: GiveBackOptions,
 ): Promise<readonly HeldBlock[]> {
-  const { source, routes, clock, observer, timeoutMs, signal } = options;
+  const { source, exported, clock, observer, timeoutMs, signal } = options;
   let going = blocks;
   try {
-    if (!await abortable(routes.flush(), signal)) {
+    if (!await abortable(exported.flush(), signal)) {
       // Another node could announce the block while this one still does.
       throw new Error("Cannot withdraw the route: the export table is stuck");
     }

@@ -1,40 +1,17 @@
-import {
-  abortable,
-  Backoff,
-  type Clock,
-  sleep,
-  type TaskGroup,
-  withTimeout,
-} from "../../async/mod.ts";
+import { abortable, Backoff, sleep, withTimeout } from "../../async/mod.ts";
 import { getLogger } from "../../telemetry/mod.ts";
 import { OutOfBlocksError, PoolNotFoundError } from "../base/errors.ts";
-import type {
-  BlockInfo,
-  BlockSource,
-  IpamObserver,
-  RequestOutcome,
-  Stock,
-} from "../base/ports.ts";
-import type { AddressTable } from "../table/address_table.ts";
+import type { BlockInfo, RequestOutcome } from "../base/ports.ts";
 import type { HeldBlock } from "../table/held_block.ts";
-import type { BlockSupply } from "./block_supply.ts";
+import type { NodeContext } from "./context.ts";
 import { roomOf, wantedOf } from "./stock.ts";
 
 const log = getLogger("node-ipam");
 
 /** What a request for blocks needs. */
-export interface BlockRequestOptions {
-  readonly table: AddressTable;
-  readonly source: BlockSource;
-  readonly supply: BlockSupply;
-  readonly stock: Stock;
+export interface BlockRequestOptions extends NodeContext {
   /** Blocks on their way back: a refusal of their pool may be over in a moment. */
   readonly flying: ReadonlySet<HeldBlock>;
-  readonly clock: Clock;
-  readonly tasks: TaskGroup;
-  readonly observer: IpamObserver;
-  /** How long one request may take. */
-  readonly timeoutMs: number;
   /** Takes blocks into the table. */
   readonly adopt: (blocks: readonly BlockInfo[]) => readonly Adoption[];
   /** Lists blocks live. */
@@ -96,7 +73,7 @@ async function ask(
   const wanted = wantedOf(roomOf(table, pool, supply), stock);
   let answer: Promise<readonly BlockInfo[]> | undefined;
   try {
-    return await withTimeout(options.timeoutMs, (inner) => {
+    return await withTimeout(options.blockTimeoutMs, (inner) => {
       answer = source.request(pool, { signal: inner, wanted });
       return abortable(answer, inner);
     }, { clock, signal: options.signal });

@@ -1,37 +1,23 @@
-import {
-  abortable,
-  Backoff,
-  type Clock,
-  FreshRun,
-  type TaskGroup,
-} from "../../async/mod.ts";
+import { abortable, Backoff, FreshRun } from "../../async/mod.ts";
 import { getLogger } from "../../telemetry/mod.ts";
-import type { AddressTable } from "../table/address_table.ts";
-import type { RouteSink } from "../base/ports.ts";
+import type { NodeContext } from "./context.ts";
 
 const log = getLogger("node-ipam");
 
-export interface RouteExportOptions {
-  readonly sink: RouteSink;
-  readonly table: AddressTable;
-  readonly clock: Clock;
-  readonly tasks: TaskGroup;
-}
-
 /** Keeps the export table as it should be: requests are joined, failures are tried again. */
 export class RouteExport {
-  readonly #options: RouteExportOptions;
+  readonly #context: NodeContext;
   readonly #runs = new FreshRun(() => this.#attempt());
   readonly #backoff = new Backoff({ initialMs: 500, maxMs: 30_000 });
   #retry: Disposable | undefined;
 
-  constructor(options: RouteExportOptions) {
-    this.#options = options;
+  constructor(context: NodeContext) {
+    this.#context = context;
   }
 
   /** Makes the table follow, in the background. */
   request(): void {
-    this.#options.tasks.run("route export", async (signal) => {
+    this.#context.tasks.run("route export", async (signal) => {
       await abortable(this.flush(), signal);
     });
   }
@@ -42,11 +28,11 @@ export class RouteExport {
   }
 
   async #attempt(): Promise<boolean> {
-    const { sink, table, clock, tasks } = this.#options;
+    const { routes, table, clock, tasks } = this.#context;
     this.#retry?.[Symbol.dispose]();
     this.#retry = undefined;
     try {
-      await sink.sync(table.exportedPrefixes());
+      await routes.sync(table.exportedPrefixes());
       this.#backoff.reset();
       return true;
     } catch (err) {

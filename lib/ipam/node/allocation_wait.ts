@@ -1,15 +1,15 @@
-import { type Clock, onAbort } from "../../async/mod.ts";
+import { onAbort } from "../../async/mod.ts";
+import type { Settings } from "../blocks/context.ts";
 
 /** What {@linkcode AllocationWait} ends by. */
-export interface AllocationWaitOptions {
+export interface AllocationWaitOptions
+  extends Pick<Settings, "clock" | "requestTimeoutMs"> {
   /** The attachment's, as text. */
   readonly key: string;
-  readonly clock: Clock;
   /** The caller's signal. */
   readonly signal: AbortSignal | undefined;
   /** Makes the error for when the time is up. */
   readonly onTimeout: () => Error;
-  readonly timeoutMs: number;
 }
 
 /** One allocation that waits: until its caller gives up, its time is up, or {@linkcode AllocationWait.end} is called. */
@@ -20,13 +20,16 @@ export class AllocationWait implements Disposable {
   readonly #listening: Disposable;
 
   constructor(options: AllocationWaitOptions) {
-    const { clock, signal, timeoutMs, onTimeout } = options;
+    const { clock, signal, requestTimeoutMs, onTimeout } = options;
     this.key = options.key;
     this.#listening = onAbort(
       signal,
       () => this.#controller.abort(signal?.reason),
     );
-    this.#timer = clock.after(timeoutMs, () => this.end(onTimeout()));
+    this.#timer = clock.after(
+      requestTimeoutMs,
+      () => this.end(onTimeout()),
+    );
   }
 
   /** Aborts when the wait ends, with the error for the caller. */

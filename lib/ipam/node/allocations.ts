@@ -1,8 +1,8 @@
 import type { Address, DualStack } from "../../inet/mod.ts";
-import type { AddressTable } from "../table/address_table.ts";
 import { AllocationWait } from "./allocation_wait.ts";
 import { type Holder, isCovered, stateOf } from "../table/holder.ts";
-import type { BlockKeeper } from "../blocks/block_keeper.ts";
+import { BlockKeeper } from "../blocks/block_keeper.ts";
+import type { NodeContext } from "../blocks/context.ts";
 import {
   BlockTimeoutError,
   IpamNotReadyError,
@@ -13,10 +13,8 @@ import {
   ReleasedMeanwhileError,
   ReleasePendingError,
 } from "../base/errors.ts";
-import type { BlockSource, IpamObserver } from "../base/ports.ts";
 import { type AllocationRecord, recordOf } from "./reconcile.ts";
 import { Waiters } from "../base/waiters.ts";
-import type { Clock } from "../../async/mod.ts";
 import { type AttachmentKey, keyText } from "../../cni/mod.ts";
 
 /** The container, interface and pool of an allocation. */
@@ -43,27 +41,13 @@ export interface Releasing extends AllocationRequest {
 /** Released keys are remembered this long, against lists of pods that were made before. */
 const RELEASE_MEMORY_MS = 60_000;
 
-export interface AllocationsOptions {
-  readonly table: AddressTable;
-  readonly keeper: BlockKeeper;
-  readonly source: BlockSource;
-  readonly clock: Clock;
-  readonly observer: IpamObserver;
-  /** How long one allocation may wait. */
-  readonly timeoutMs: number;
-  /** Addresses have become free, or begin to cool. */
-  readonly onFreed: (addresses: DualStack<Address>) => void;
-}
-
 /**
  * The life of attachments' addresses: given, kept, released. The half of `NodeIpam` that ADD and DEL use. It is a
  * superclass, since `NodeIpam` would only pass on each of its seven calls.
  */
 export abstract class Allocations {
-  readonly #options: AllocationsOptions;
-  readonly #table: AddressTable;
-  readonly #keeper: BlockKeeper;
-  readonly #clock: Clock;
+  protected readonly context: NodeContext;
+  protected readonly keeper: BlockKeeper;
   /** Allocations that wait for a release of their own key. */
   readonly #releases = new Waiters();
   readonly #waits = new Set<AllocationWait>();
@@ -73,11 +57,9 @@ export abstract class Allocations {
   /** Whether addresses are given; releases work before, too. */
   abstract get isReady(): boolean;
 
-  protected constructor(options: AllocationsOptions) {
-    this.#options = options;
-    this.#table = options.table;
-    this.#keeper = options.keeper;
-    this.#clock = options.clock;
+  protected constructor(context: NodeContext) {
+    this.context = context;
+    this.keeper = new BlockKeeper(context);
   }
 
   /**
@@ -96,7 +78,8 @@ export abstract class Allocations {
     request: AllocationRequest,
     { signal }: { readonly signal?: AbortSignal } = {},
   ): Promise<Allocation> {
-    const startedAt = this.#clock.nowMs();
+    const { clock, observer } = this.context;
+    const startedAt = clock.nowMs();
     let ok = false;
     try {
       signal?.throwIfAborted();
@@ -105,9 +88,9 @@ export abstract class Allocations {
       ok = true;
       return allocation;
     } finally {
-      const seconds = (this.#clock.nowMs() - startedAt) / 1000;
+      const seconds = (clock.nowMs() - startedAt) / 1000;
       const { pool } = request;
-      this.#options.observer.allocated?.({ pool, ok, seconds });
+      observer.allocated?.({ pool, ok, seconds });
     }
   }
 
@@ -116,18 +99,19 @@ export abstract class Allocations {
     if (!this.isReady) {
       throw new IpamNotReadyError("the daemon is not ready");
     }
-    const now = this.#clock.nowMs();
+    const { table, clock, source } = this.context;
+    const now = clock.nowMs();
     const { pool } = request;
-    const found = this.#table.find(request);
+    const found = table.find(request);
     if (found?.releasing) return undefined;
     if (found !== undefined) return existing(found, now);
-    const state = this.#options.source.poolState(pool);
+    const state = source.poolState(pool);
     if (state === "deleting") throw new PoolDeletingError(pool);
     if (state === "paused") throw new PoolPausedError(pool);
-    const given = this.#table.assign(request, { now }) ??
+    const given = table.assign(request, { now }) ??
       this.#assignRefused(request, now);
     if (given === undefined) return undefined;
-    this.#keeper.kickLater();
+    this.keeper.kickLater();
     return allocationOf(given, { existing: false });
   }
 
@@ -139,10 +123,11 @@ export abstract class Allocations {
     request: AllocationRequest,
     now: number,
   ): Holder | undefined {
-    const refusal = this.#keeper.supply.refusal(request.pool);
+    const { table, supply } = this.context;
+    const refusal = supply.refusal(request.pool);
     if (refusal === undefined) return undefined;
-    const given = this.#table.assign(request, { now, cooling: true });
-    if (given === undefined && !this.#table.isOneComing(request.pool)) {
+    const given = table.assign(request, { now, cooling: true });
+    if (given === undefined && !table.isOneComing(request.pool)) {
       throw refusal;
     }
     return given;
@@ -153,21 +138,20 @@ export abstract class Allocations {
     signal: AbortSignal | undefined,
   ): Promise<Allocation> {
     const key = keyText(request);
-    const { timeoutMs } = this.#options;
+    const { table, supply } = this.context;
     using wait = new AllocationWait({
+      ...this.context,
       key,
-      clock: this.#clock,
       signal,
-      timeoutMs,
-      onTimeout: () => this.#timeoutOf(request, timeoutMs),
+      onTimeout: () => this.#timeoutOf(request),
     });
-    using _demand = this.#keeper.supply.enter(request.pool);
+    using _demand = supply.enter(request.pool);
     this.#waits.add(wait);
     try {
       for (;;) {
-        if (this.#table.find(request)?.releasing) {
+        if (table.find(request)?.releasing) {
           await this.#releases.wait(key, wait.signal);
-        } else await this.#keeper.wait(request.pool, wait.signal);
+        } else await this.keeper.wait(request.pool, wait.signal);
         wait.signal.throwIfAborted();
         const allocation = this.#tryAllocate(request);
         if (allocation !== undefined) return allocation;
@@ -176,19 +160,20 @@ export abstract class Allocations {
       // mutate: only frees memory; it has ended.
       this.#waits.delete(wait);
       // Blocks that were kept for this wait may go now.
-      this.#keeper.kick();
+      this.keeper.kick();
     }
   }
 
-  #timeoutOf(request: AllocationRequest, timeoutMs: number): Error {
-    if (this.#table.find(request)?.releasing) {
-      return new ReleasePendingError(request, timeoutMs);
+  #timeoutOf(request: AllocationRequest): Error {
+    const { table, supply, requestTimeoutMs } = this.context;
+    if (table.find(request)?.releasing) {
+      return new ReleasePendingError(request, requestTimeoutMs);
     }
-    const cause = this.#keeper.supply.lastFailure(request.pool);
+    const cause = supply.lastFailure(request.pool);
     if (cause instanceof OutOfBlocksError) return this.#withRests(cause);
     return new BlockTimeoutError(
       request.pool,
-      timeoutMs,
+      requestTimeoutMs,
       cause === undefined ? {} : { cause },
     );
   }
@@ -196,10 +181,11 @@ export abstract class Allocations {
   /** Says what a wait that was in vain has waited for. */
   #withRests(refusal: OutOfBlocksError): Error {
     const { pool, reason, overlap } = refusal;
-    const untils = this.#table.blocksOf(pool).all
+    const { table, clock } = this.context;
+    const untils = table.blocksOf(pool).all
       .flatMap(({ comingBack }) => comingBack.map(([, until]) => until));
     if (untils.length === 0) return refusal;
-    const leftMs = Math.min(...untils) - this.#clock.nowMs();
+    const leftMs = Math.min(...untils) - clock.nowMs();
     const seconds = Math.ceil(leftMs / 1000);
     return new OutOfBlocksError(
       pool,
@@ -213,7 +199,8 @@ export abstract class Allocations {
    * do. Calls of the same key share one release; allocations of it that wait for a block are ended.
    */
   beginRelease(key: AttachmentKey): Releasing | undefined {
-    const attachment = this.#table.find(key);
+    const { table, clock } = this.context;
+    const attachment = table.find(key);
     if (attachment === undefined) {
       const text = keyText(key);
       for (const wait of this.#waits) {
@@ -222,7 +209,7 @@ export abstract class Allocations {
       return undefined;
     }
     if (!attachment.releasing) {
-      this.#table.beginRelease(attachment, this.#clock.nowMs());
+      table.beginRelease(attachment, clock.nowMs());
     }
     const { containerId, ifname, pool, addresses, generation } = attachment;
     return { containerId, ifname, pool, addresses, generation };
@@ -235,43 +222,46 @@ export abstract class Allocations {
   finishRelease(releasing: Releasing): void {
     const attachment = this.#ofRelease(releasing);
     if (attachment === undefined) return;
-    const now = this.#clock.nowMs();
+    const now = this.context.clock.nowMs();
     const hadOwnRoutes = !isCovered(attachment);
-    this.#table.remove(attachment, now);
+    this.context.table.remove(attachment, now);
     this.#rememberRelease(keyText(releasing), now);
     this.noteFreed(releasing);
-    if (hadOwnRoutes) this.#keeper.exportRoutes();
+    if (hadOwnRoutes) this.keeper.exportRoutes();
   }
 
   /** Takes a release back: the pod still uses its addresses. Other calls that share the release can no longer end it. */
   cancelRelease(releasing: Releasing): void {
     const attachment = this.#ofRelease(releasing);
     if (attachment === undefined) return;
-    this.#table.cancelRelease(attachment, this.#clock.nowMs());
+    const { table, clock } = this.context;
+    table.cancelRelease(attachment, clock.nowMs());
     this.#releases.wake(keyText(releasing));
   }
 
   /** The addresses of an attachment, if it has any. */
   lookup(key: AttachmentKey): AllocationRecord | undefined {
-    const attachment = this.#table.find(key);
-    return attachment && recordOf(attachment, this.#clock.nowMs());
+    const { table, clock } = this.context;
+    const attachment = table.find(key);
+    return attachment && recordOf(attachment, clock.nowMs());
   }
 
   /** Whether no attachment has the address. */
   isFree(address: Address): boolean {
-    return !this.#table.isHeld(address);
+    return !this.context.table.isHeld(address);
   }
 
   /** All attachments. */
   list(): AllocationRecord[] {
-    const now = this.#clock.nowMs();
-    return [...this.#table.attachments.values()]
+    const { table, clock } = this.context;
+    const now = clock.nowMs();
+    return [...table.attachments.values()]
       .map((attachment) => recordOf(attachment, now));
   }
 
   /** The attachment that a release belongs to, unless it is over (W1). */
   #ofRelease(releasing: Releasing): Holder | undefined {
-    const attachment = this.#table.find(releasing);
+    const attachment = this.context.table.find(releasing);
     const same = attachment?.releasing &&
       attachment.generation === releasing.generation;
     return same ? attachment : undefined;
@@ -291,16 +281,16 @@ export abstract class Allocations {
   protected noteFreed(
     released: AttachmentKey & { readonly addresses: DualStack<Address> },
   ): void {
-    this.#options.onFreed(released.addresses);
+    this.context.onFreed(released.addresses);
     this.#releases.wake(keyText(released));
-    this.#keeper.freed();
+    this.keeper.freed();
   }
 
   /** Whether the key was released so lately that a list of pods may be older. */
   protected wasJustReleased(key: string): boolean {
     const at = this.#released.get(key);
     return at !== undefined &&
-      this.#clock.nowMs() - at < RELEASE_MEMORY_MS;
+      this.context.clock.nowMs() - at < RELEASE_MEMORY_MS;
   }
 
   /** Fails all that wait. */

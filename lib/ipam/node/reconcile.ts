@@ -1,4 +1,5 @@
 import { type Address, type DualStack, valuesOf } from "../../inet/mod.ts";
+import type { Settings } from "../blocks/context.ts";
 import type { AddressTable } from "../table/address_table.ts";
 import {
   type AddressState,
@@ -45,16 +46,11 @@ export interface PodReport {
 }
 
 /** How {@linkcode reconcilePods} decides. */
-export interface ReconcileOptions {
+export interface ReconcileOptions
+  extends Pick<Settings, "graceMs" | "confirmMs" | "isBusy"> {
   readonly now: number;
-  /** An attachment younger than this is never freed: its interface may be in the making. */
-  readonly graceMs: number;
-  /** The kernel must have been without the interface twice, this far apart. */
-  readonly confirmMs: number;
   /** Whether a key was released so lately that the list of pods may be older. */
   readonly isFresh: (key: string) => boolean;
-  /** Whether an ADD or DEL of the key is under way. */
-  readonly isBusy: (key: string) => boolean;
 }
 
 /** Makes the public view of an attachment. */
