@@ -89,7 +89,6 @@ async function leadIpam(
 ): Promise<void> {
   const { metrics } = options;
   using undo = new DisposableStack();
-  undo.defer(() => metrics.dropPools());
   await using group = new TaskGroup({ signal });
   await cluster.synced(group.signal);
   const enqueueAll = () => {
@@ -102,6 +101,7 @@ async function leadIpam(
     onRanges: enqueueAll,
   });
   const { pools, answers, ranges } = dependencies;
+  undo.use(metrics.lead(() => pools.counts()));
   const poolController = makePoolController(options, dependencies);
   const requestController = makeRequestController(options, dependencies);
   const gc = makeGarbageCollector(options, dependencies);
@@ -167,7 +167,7 @@ function makeDependencies(
     cluster,
     reports,
     usage,
-    pools: new Pools({ client, blocks, metrics, onConcerned: onPool }),
+    pools: new Pools({ client, blocks, onConcerned: onPool }),
     answers: new RequestBlocks(client),
     audits: new AuditReports({ metrics, onChanged: onPool }),
     limit: new NodeLimit({
@@ -234,7 +234,10 @@ function makePoolController(
       metrics.poolForecast(pool, forecast);
       return forecast;
     },
-    onDropped: (pool) => growth.drop(pool),
+    onDropped(pool) {
+      growth.drop(pool);
+      metrics.dropPool(pool);
+    },
     onCounted(pool, status) {
       metrics.poolCounted(pool, status);
       // 5 MB of garbage for 50,000 blocks.

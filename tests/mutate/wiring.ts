@@ -478,8 +478,8 @@ export const WIRING: readonly WiringMutant[] = [
   {
     name: "metrics of pools outlive the lead",
     file: "roles/coil_controller/ipam_part.ts",
-    from: "  undo.defer(() => metrics.dropPools());\n",
-    to: "",
+    from: "  undo.use(metrics.lead(() => pools.counts()));\n",
+    to: "  metrics.lead(() => pools.counts());\n",
     test: {
       file: "roles/coil_controller/ipam_part_test.ts",
       filter: "does not lead any longer counts no pools",

@@ -51,8 +51,6 @@ export interface PoolCounts {
 
 export interface PoolManagerOptions {
   readonly store: BlockStore;
-  /** Receives new numbers of a pool: the metrics of upstream. */
-  readonly onCounts?: (counts: PoolCounts) => void;
   /** Monotonic milliseconds. */
   readonly now?: () => number;
 }
@@ -132,7 +130,6 @@ export class PoolManager {
       }
     } finally {
       state.flying--;
-      this.#publish(pool);
     }
   }
 
@@ -231,7 +228,6 @@ export class PoolManager {
     state.index = index;
     this.#pools.set(pool.name, state);
     this.overlaps.set(pool);
-    this.#publish(pool);
     return state;
   }
 
@@ -268,16 +264,12 @@ export class PoolManager {
     this.overlaps.drop(pool);
   }
 
-  /** Numbers of a pool's blocks. */
+  /** Numbers of a pool's blocks: the metrics of upstream. */
   counts(pool: Pool): PoolCounts {
     return {
       pool: pool.name,
       maxBlocks: usableBlocks(pool),
       allocatedBlocks: this.#pools.get(pool.name)?.index.size ?? 0,
     };
-  }
-
-  #publish(pool: Pool): void {
-    if (this.#pools.has(pool.name)) this.#options.onCounts?.(this.counts(pool));
   }
 }

@@ -30,7 +30,6 @@ import {
 import { POOL_LABEL, REQUEST_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { PoolBook } from "../pools/addresspool_reconciler.ts";
-import type { IpamMetrics } from "../ipam/metrics.ts";
 import { addressesOf, type CachedBlock } from "../ipam/transform.ts";
 
 const log = getLogger("pool-manager");
@@ -42,7 +41,6 @@ export interface PoolsOptions {
   readonly client: KubeClient;
   /** All blocks, with the indexes "pool" and "alias". */
   readonly blocks: Store<CachedBlock>;
-  readonly metrics: IpamMetrics;
   /** Called when something has changed that the status of another pool shows. */
   readonly onConcerned?: (pool: string) => void;
   /** Milliseconds that never go back; replaced in tests. */
@@ -63,12 +61,8 @@ export class Pools implements PoolBook, BlockStore {
 
   constructor(options: PoolsOptions) {
     this.#options = options;
-    const { metrics, now = () => performance.now() } = options;
-    this.#now = now;
-    this.#manager = new PoolManager({
-      store: this,
-      onCounts: (counts) => publish(metrics, counts),
-    });
+    this.#now = options.now ?? (() => performance.now());
+    this.#manager = new PoolManager({ store: this });
   }
 
   /** Takes over all pools, and the blocks that the informer has. Those that cannot be read are left for the reconciler. */
@@ -103,7 +97,6 @@ export class Pools implements PoolBook, BlockStore {
     const syncedMs = this.#syncedMs.get(pool.name) ?? -Infinity;
     const isFresh = this.#now() - syncedMs < RESYNC_MS;
     if (!isCounted || !isFresh) this.#resync(pool, indices);
-    else this.#publish(pool);
   }
 
   isCarving(pool: string): boolean {
@@ -149,13 +142,16 @@ export class Pools implements PoolBook, BlockStore {
     return this.#manager.overlaps.neighbours(pool);
   }
 
+  /** Numbers of the blocks of all pools. */
+  counts(): PoolCounts[] {
+    return [...this.#known.values()].map((pool) => this.#manager.counts(pool));
+  }
+
   /** Takes note that a block is gone. */
   freed({ metadata, index }: AddressBlock): void {
     const name = metadata.labels?.[POOL_LABEL] ?? "";
     if (!this.#hasOther(name, index)) this.#manager.freed(name, index);
     this.#noteMisplaced(metadata.name ?? "", undefined);
-    const pool = this.#known.get(name);
-    if (pool !== undefined) this.#publish(pool);
   }
 
   /** Whether there is a block of the index still: v1 could have several, one in another or on two nodes. */
@@ -174,7 +170,6 @@ export class Pools implements PoolBook, BlockStore {
     const before = this.#manager.overlaps.neighbours(pool);
     this.#manager.drop(pool);
     this.#changed(pool, before);
-    this.#options.metrics.dropPool(pool);
   }
 
   /**
@@ -279,10 +274,6 @@ export class Pools implements PoolBook, BlockStore {
     this.#syncedMs.set(pool.name, this.#now());
   }
 
-  #publish(pool: Pool): void {
-    publish(this.#options.metrics, this.#manager.counts(pool));
-  }
-
   #cached(pool: string): number[] {
     return this.#options.blocks.byIndex("pool", pool).map(({ index }) => index);
   }
@@ -292,10 +283,4 @@ function isWhereIndexSays(block: CachedBlock, pool: Pool): boolean {
   if (hasSameLayout(pool, block.layout)) return true;
   const prefixes = blockPrefixes(pool, block.index);
   return prefixes !== undefined && subnetEquals(prefixes, addressesOf(block));
-}
-
-function publish(metrics: IpamMetrics, counts: PoolCounts): void {
-  const { pool, maxBlocks, allocatedBlocks } = counts;
-  metrics.maxBlocks.set({ pool }, maxBlocks);
-  metrics.allocatedBlocks.set({ pool }, allocatedBlocks);
 }

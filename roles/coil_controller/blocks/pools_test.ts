@@ -9,9 +9,7 @@ import {
 import { KubeApiError, KubeClient, Store } from "../../../lib/kube/mod.ts";
 import { FakeTransport } from "../../../lib/kube/testing.ts";
 import { POOL_LABEL, REQUEST_LABEL } from "../../../lib/names/mod.ts";
-import { Registry } from "../../../lib/telemetry/mod.ts";
 import { BLOCK_INDEXES } from "../ipam/cluster.ts";
-import { IpamMetrics } from "../ipam/metrics.ts";
 import { Pools } from "./pools.ts";
 import type { CachedBlock } from "../ipam/transform.ts";
 
@@ -37,7 +35,6 @@ class Blocks {
   readonly pools = new Pools({
     client: new KubeClient(this.#transport),
     blocks: this.store,
-    metrics: new IpamMetrics(new Registry()),
     now: () => this.nowMs,
   });
 
@@ -157,7 +154,6 @@ for (
     const pools = new Pools({
       client: new KubeClient(transport),
       blocks: new Store<CachedBlock>(BLOCK_INDEXES),
-      metrics: new IpamMetrics(new Registry()),
     });
     const { signal } = new AbortController();
     const block: AddressBlock = {
@@ -199,7 +195,6 @@ Deno.test("Pools.allocate() passes over all blocks of the pool that the cache ha
   const pools = new Pools({
     client: new KubeClient(transport),
     blocks: new Store<CachedBlock>(BLOCK_INDEXES),
-    metrics: new IpamMetrics(new Registry()),
   });
   const { signal } = new AbortController();
   const options = { node: "n1", requestUid: "r1", signal };
@@ -233,7 +228,6 @@ class LeaderChange {
       }),
     ),
     blocks: new Store<CachedBlock>(BLOCK_INDEXES),
-    metrics: new IpamMetrics(new Registry()),
   });
 
   async next(requestUid: string, pool: Pool = POOL): Promise<string> {

@@ -43,15 +43,17 @@ Deno.test("IpamMetrics counts no block as free whose addresses others have", asy
 Deno.test("IpamMetrics has no pools when another replica leads, and failed requests from 0", async () => {
   const registry = createRegistry();
   const metrics = new IpamMetrics(registry);
-  metrics.maxBlocks.set({ pool: "p" }, 4);
+  const leading = metrics.lead(() => [
+    { pool: "p", maxBlocks: 4, allocatedBlocks: 1 },
+  ]);
   metrics.poolCounted("p", { conditions: [] });
   const lines = async () =>
     (await registry.metrics()).split("\n").filter((l) => l.includes('"p"'));
   const failed =
     'coil_controller_block_requests_total{pool="p",result="failed"} 0';
-  assert.equal((await lines()).length, 5);
+  assert.equal((await lines()).length, 6);
   assert.ok((await lines()).includes(failed));
-  metrics.dropPools();
+  leading[Symbol.dispose]();
   assert.deepEqual(await lines(), [failed]);
 });
 
@@ -100,15 +102,16 @@ Deno.test("IpamMetrics times each request once, and none that went without an an
 Deno.test("IpamMetrics forget a pool that is gone, and no other", async () => {
   const registry = createRegistry();
   const metrics = new IpamMetrics(registry);
-  for (const pool of ["p", "q"]) {
-    metrics.maxBlocks.set({ pool }, 4);
-    metrics.allocatedBlocks.set({ pool }, 1);
-    metrics.poolCounted(pool, { conditions: [] });
-  }
+  const pools = new Set(["p", "q"]);
+  using _leading = metrics.lead(() =>
+    [...pools].map((pool) => ({ pool, maxBlocks: 4, allocatedBlocks: 1 }))
+  );
+  for (const pool of pools) metrics.poolCounted(pool, { conditions: [] });
   const gauges = async (pool: string) =>
     (await registry.metrics()).split("\n")
       .filter((line) => line.includes(`{pool="${pool}"}`)).length;
   assert.deepEqual([await gauges("p"), await gauges("q")], [5, 5]);
+  pools.delete("p");
   metrics.dropPool("p");
   assert.deepEqual([await gauges("p"), await gauges("q")], [0, 5]);
 });
@@ -157,6 +160,9 @@ Deno.test("IpamMetrics counts a pool's addresses by family and state, which add 
   assert.deepEqual((await lines()).slice(4), [
     'coil_controller_pool_blocks_per_hour{pool="p"} 0',
   ]);
+  const counted = await lines();
+  metrics.poolCounted("p", { conditions: [] });
+  assert.deepEqual(await lines(), counted, "its specification is unreadable");
   metrics.dropPool("p");
   assert.deepEqual(await lines(), []);
 });
