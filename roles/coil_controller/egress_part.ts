@@ -104,16 +104,10 @@ async function leadEgress(
     reconcile: (key, s) =>
       reconciler.reconcile(key, s).finally(() => heap.note(OBJECTS)),
   });
-  const { namespaces, clusterRoleBindings } = rightsControllers(parts, metrics);
-  using _subscriptions = subscribeEgress(cluster, {
-    onEgress: (key) => egresses.enqueue(key),
-    onNamespace: (namespace) => namespaces.enqueue(namespace),
-    onBinding: (name) => clusterRoleBindings.enqueue(name),
-  });
+  const rights = rightsControllers(parts, metrics);
+  using _subscriptions = subscribeEgress(cluster, { egresses, ...rights });
   log.info("Serving egresses", { egresses: cluster.egresses.store.size });
-  for (
-    const controller of [egresses, clientsOf, namespaces, clusterRoleBindings]
-  ) {
+  for (const controller of [egresses, clientsOf, ...Object.values(rights)]) {
     group.run(controller.name, (s) => controller.run(s));
   }
   await group.wait();
@@ -129,20 +123,20 @@ interface Dependencies {
 
 /** Those of what gateways may do. */
 function rightsControllers(
-  { access, bindings }: Dependencies,
+  parts: Dependencies,
   metrics: KubeMetrics,
 ) {
   const namespaces = new Controller({
     name: "egress-namespace",
     metrics,
-    reconcile: (namespace, s) => access.reconcile(namespace, s),
+    reconcile: (namespace, s) => parts.access.reconcile(namespace, s),
   });
-  const clusterRoleBindings = new Controller({
+  const bindings = new Controller({
     name: "egress-binding",
     metrics,
-    reconcile: (name, s) => bindings.reconcile(name, s),
+    reconcile: (name, s) => parts.bindings.reconcile(name, s),
   });
-  return { namespaces, clusterRoleBindings };
+  return { namespaces, bindings };
 }
 
 function makeReconciler(

@@ -1,4 +1,4 @@
-import { ADDRESS_POOLS, type BlockRequest } from "../../lib/api/mod.ts";
+import type { BlockRequest } from "../../lib/api/mod.ts";
 import {
   abortable,
   type Clock,
@@ -13,7 +13,6 @@ import {
   type Informer,
   type KubeClient,
   type KubeMetrics,
-  referenceTo,
 } from "../../lib/kube/mod.ts";
 import type { HeapKeeper } from "../../lib/linux/mod.ts";
 import { getLogger } from "../../lib/telemetry/mod.ts";
@@ -24,13 +23,12 @@ import { BlockRequestReconciler } from "./blocks/blockrequest_reconciler.ts";
 import { Cluster } from "./ipam/cluster.ts";
 import { ClusterRanges } from "./pools/cluster_ranges.ts";
 import { GarbageCollector } from "./blocks/garbage_collector.ts";
-import { countPools, Growth } from "./pools/growth.ts";
+import { countPools } from "./pools/growth.ts";
 import type { IpamMetrics } from "./ipam/metrics.ts";
 import { NodeAddressKeeper } from "./blocks/node_addresses.ts";
 import { NodeLimit } from "./blocks/node_limit.ts";
 import { AuditReports } from "./pools/audit_reports.ts";
 import { PoolAudit } from "./pools/pool_audit.ts";
-import { poolEvents } from "./pools/pool_events.ts";
 import { PoolUsage } from "./pools/pool_usage.ts";
 import { Pools } from "./blocks/pools.ts";
 import { type CachedBlock, isSettled } from "./ipam/transform.ts";
@@ -107,16 +105,11 @@ async function leadIpam(
   const gc = makeGarbageCollector(options, dependencies);
   const nodes = makeNodeAddresses(options, cluster);
   using _subscriptions = subscribeIpam(dependencies, {
-    onBlock: () => options.heap.note(),
-    onPool: (name, afterMs) => poolController.enqueue(name, { afterMs }),
-    onOpenRequest(request) {
-      metrics.requestSeen(request.metadata.uid ?? "");
-      requestController.enqueue(request.metadata.name ?? "");
-    },
-    onClosedRequest: (request) => countClosed(metrics, request),
-    onMissingNode: (name) => gc.check(name),
-    onNodeAddresses: (name, block) => nodes.enqueue(name, block),
-    onNode: (name, isThere) => isThere ? gc.nodeThere(name) : gc.nodeGone(name),
+    ...options,
+    poolController,
+    requestController,
+    gc,
+    nodes,
   });
   using _usage = usage?.subscribe((pool) =>
     poolController.enqueue(pool, { afterMs: jittered(USAGE_INTERVAL_MS) })
@@ -139,13 +132,6 @@ async function leadIpam(
   group.run("address audit", (s) => runPoolAudits(options, dependencies, s));
   countPools(group, { pods: options.pods, enqueueAll });
   await group.wait();
-}
-
-/** The watch may show the answer before its write has returned. */
-function countClosed(metrics: IpamMetrics, request: BlockRequest): void {
-  const uid = request.metadata.uid ?? "";
-  if (isSettled(request)) metrics.requestAnswered(uid);
-  else metrics.requestGone(uid);
 }
 
 /** What a leader knows of the cluster, and what of that the controllers work with. */
@@ -175,7 +161,7 @@ function makeDependencies(
       blocks,
       factor: options.nodeAddressFactor,
       maxPods: options.maxPodsPerNode,
-      onDisbelief: (said) => reports.disbelieved(said),
+      reports,
     }),
     ranges: new ClusterRanges({
       client,
@@ -220,34 +206,17 @@ function makePoolController(
   { client, events, metrics, kubeMetrics, heap }: IpamPartOptions,
   { audits, cluster, pools, ranges, usage }: Dependencies,
 ): Controller {
-  const growth = new Growth();
   const reconciler = new AddressPoolReconciler({
     client,
     pools: cluster.pools.store,
     blocks: cluster.blocks.store,
     book: pools,
-    clusterOverlap: (pool) => ranges.overlap(pool),
-    used: (pool) => usage?.of(pool),
-    audit: (pool) => audits.of(pool),
-    forecast(pool, blocks, busy) {
-      const forecast = growth.note(pool, blocks, busy);
-      metrics.poolForecast(pool, forecast);
-      return forecast;
-    },
-    onDropped(pool) {
-      growth.drop(pool);
-      metrics.dropPool(pool);
-    },
-    onCounted(pool, status) {
-      metrics.poolCounted(pool, status);
-      // 5 MB of garbage for 50,000 blocks.
-      heap.note(status.blocks?.allocated);
-    },
-    onStatus(pool, status) {
-      for (const event of poolEvents(pool, status)) {
-        events.event(referenceTo(ADDRESS_POOLS, pool), event);
-      }
-    },
+    ranges,
+    usage,
+    audits,
+    metrics,
+    events,
+    heap,
   });
   return new Controller({
     name: "addresspool",
@@ -298,7 +267,7 @@ function makeRequestController(
     answers,
     allocator: pools,
     limit,
-    onAnswered: (request, answer) => reports.answered(request, answer),
+    reports,
   });
   return new Controller({
     name: "blockrequest",
@@ -319,7 +288,6 @@ function makeGarbageCollector(
     kubeMetrics,
     intervalMs: options.gcIntervalMs,
     graceMs: options.nodeGraceMs,
-    onReleased: (node, message) => reports.released(node, message),
-    onFailure: (block, error) => reports.releaseFailed(block, error),
+    reports,
   });
 }

@@ -458,8 +458,8 @@ export const WIRING: readonly WiringMutant[] = [
     name: "a block whose node is missing is not reported to the collector",
     file: "roles/coil_controller/blocks/subscriptions.ts",
     from:
-      "      if (isMissing(node, cluster)) keys.onMissingNode(node);\n      else keys",
-    to: "      keys",
+      "      if (isMissing(node, cluster)) gc.check(node);\n      else nodes",
+    to: "      nodes",
     test: {
       file: "roles/coil_controller/ipam_part_test.ts",
       filter: "a block that cannot be released has an Event",

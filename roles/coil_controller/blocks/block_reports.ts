@@ -11,11 +11,28 @@ import {
 import { describeError, getLogger } from "../../../lib/telemetry/mod.ts";
 import type { Cluster } from "../ipam/cluster.ts";
 import type { IpamMetrics } from "../ipam/metrics.ts";
-import { type Answer, REASON_NODE_LIMIT } from "./blockrequest_reconciler.ts";
-import type { Disbelief } from "./node_limit.ts";
 
 const log = getLogger("setup");
 const requestLog = getLogger("blockrequest-reconciler");
+
+/** Reason of `Failed=True` when the node holds all blocks of the pool that it may have. */
+export const REASON_NODE_LIMIT = "node block limit";
+
+/** What became of a request. */
+export type Answer =
+  | { readonly result: "allocated"; readonly block: string }
+  | {
+    readonly result: "failed";
+    readonly reason: string;
+    readonly message: string;
+  };
+
+/** A Node that allows more pods than a node is believed to have. */
+export interface Disbelief {
+  readonly node: string;
+  /** What it says, and what to do. */
+  readonly message: string;
+}
 
 export interface BlockReportsOptions {
   readonly events: Pick<EventRecorder, "event">;
@@ -51,7 +68,7 @@ export class BlockReports {
     });
   }
 
-  /** A Node allows more pods than it is believed. */
+  /** A Node allows more pods than it is believed; once until it says less. */
   disbelieved({ node, message }: Disbelief): void {
     log.warn("A Node allows more pods than --max-pods-per-node", {
       node,

@@ -3,8 +3,7 @@ import type { AddressBlock, BlockRequest } from "../../../lib/api/mod.ts";
 import { loggedLines } from "../../../lib/telemetry/testing.ts";
 import { Registry } from "../../../lib/telemetry/mod.ts";
 import { IpamMetrics } from "../ipam/metrics.ts";
-import { BlockReports } from "./block_reports.ts";
-import { REASON_NODE_LIMIT } from "./blockrequest_reconciler.ts";
+import { BlockReports, REASON_NODE_LIMIT } from "./block_reports.ts";
 
 function setUp() {
   const registry = new Registry();

@@ -21,6 +21,11 @@ import {
   type V1Node,
 } from "../../../lib/kube/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
+import {
+  type Answer,
+  type BlockReports,
+  REASON_NODE_LIMIT,
+} from "./block_reports.ts";
 import { nodeAddressesText } from "./node_addresses.ts";
 import { isSettled } from "../ipam/transform.ts";
 import { type NodeLimit, NodeLimitError } from "./node_limit.ts";
@@ -38,9 +43,6 @@ const REASON_INVALID_POOL = "invalid pool";
 /** Reason of `Failed=True` when the API server will not have such a block, as for a node's name that fits no label. */
 const REASON_BLOCK_REFUSED = "block refused";
 
-/** Reason of `Failed=True` when the node holds all blocks of the pool that it may have. */
-export const REASON_NODE_LIMIT = "node block limit";
-
 /** A status that is lost to other writers again and again is retried by the queue, with growing delays. */
 const MAX_STATUS_ATTEMPTS = 5;
 
@@ -52,18 +54,9 @@ export interface BlockRequestReconcilerOptions {
   readonly answers: RequestBlocks;
   readonly allocator: Pick<Pools, "allocate" | "overlap">;
   readonly limit: Pick<NodeLimit, "take">;
-  /** A request has its answer. */
-  readonly onAnswered?: (request: BlockRequest, answer: Answer) => void;
+  readonly reports: Pick<BlockReports, "answered">;
   readonly now?: () => Date;
 }
-
-export type Answer =
-  | { readonly result: "allocated"; readonly block: string }
-  | {
-    readonly result: "failed";
-    readonly reason: string;
-    readonly message: string;
-  };
 
 /** Answers block requests: each gets one block, or the reason why not. */
 export class BlockRequestReconciler {
@@ -78,7 +71,7 @@ export class BlockRequestReconciler {
     if (request === undefined || isSettled(request)) return;
     const answer = await this.#decide(request, signal);
     const written = await this.#write(request, answer, signal);
-    if (written) this.#options.onAnswered?.(request, answer);
+    if (written) this.#options.reports.answered(request, answer);
   }
 
   async #decide(request: BlockRequest, signal: AbortSignal): Promise<Answer> {

@@ -13,10 +13,8 @@ import {
   type Store,
   type V1Node,
 } from "../../../lib/kube/mod.ts";
-import {
-  type Answer,
-  BlockRequestReconciler,
-} from "./blockrequest_reconciler.ts";
+import type { Answer } from "./block_reports.ts";
+import { BlockRequestReconciler } from "./blockrequest_reconciler.ts";
 
 const DELETED = new Date(0).toISOString();
 
@@ -93,7 +91,7 @@ for (
             [Symbol.dispose]() {},
           }),
       },
-      onAnswered: (_request, answer) => void answers.push(answer),
+      reports: { answered: (_request, answer) => void answers.push(answer) },
     });
     await reconciler.reconcile("r", new AbortController().signal);
     const [answer] = answers;

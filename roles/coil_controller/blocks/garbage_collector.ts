@@ -20,6 +20,7 @@ import {
 import { FINALIZER, NODE_LABEL } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { IpamMetrics } from "../ipam/metrics.ts";
+import type { BlockReports } from "./block_reports.ts";
 import { MissingNodes } from "./missing_nodes.ts";
 
 const log = getLogger("gc");
@@ -37,10 +38,7 @@ export interface GarbageCollectorOptions {
   readonly blocks: Store<AddressBlock>;
   readonly metrics: IpamMetrics;
   readonly kubeMetrics: KubeMetrics;
-  /** Reports to admins which blocks of a deleted node were released. */
-  readonly onReleased: (node: string, message: string) => void;
-  /** Reports to admins that a block could not be released. */
-  readonly onFailure: (block: AddressBlock, error: unknown) => void;
+  readonly reports: Pick<BlockReports, "released" | "releaseFailed">;
   /** How long a node must have been missing: a Node that is deleted by mistake still runs its pods, and may come back. */
   readonly graceMs: number;
   /** Between two looks at everything. */
@@ -170,7 +168,7 @@ export class GarbageCollector {
       readonly signal: AbortSignal;
     },
   ): Promise<void> {
-    const { client, metrics } = this.#options;
+    const { client, metrics, reports } = this.#options;
     log.info("Releasing the blocks of a deleted node", {
       node,
       blocks: orphans.length,
@@ -187,7 +185,7 @@ export class GarbageCollector {
       } catch (error) {
         signal.throwIfAborted();
         metrics.gcErrors.inc();
-        this.#options.onFailure(block, error);
+        reports.releaseFailed(block, error);
         failures.push(error);
       }
     });
@@ -199,7 +197,7 @@ export class GarbageCollector {
         },
       );
     }
-    this.#options.onReleased(node, releasedText(orphans));
+    reports.released(node, releasedText(orphans));
   }
 }
 

@@ -81,8 +81,11 @@ class Site implements AsyncDisposable {
       blocks,
       metrics: new IpamMetrics(registry),
       kubeMetrics: new KubeMetrics(registry),
-      onReleased: (node, message) => this.told.push(`${node}: ${message}`),
-      onFailure: ({ metadata }) => this.failures.push(metadata.name ?? ""),
+      reports: {
+        released: (node, message) => this.told.push(`${node}: ${message}`),
+        releaseFailed: ({ metadata }) =>
+          this.failures.push(metadata.name ?? ""),
+      },
       graceMs: 30_000,
       intervalMs: 3_600_000,
       clock: this.clock,

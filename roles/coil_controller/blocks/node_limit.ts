@@ -3,6 +3,7 @@ import { type KubeClient, NODES, type Store } from "../../../lib/kube/mod.ts";
 import { NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
 import { parseQuantity } from "../base/quantity.ts";
 import type { CachedBlock } from "../ipam/transform.ts";
+import type { BlockReports } from "./block_reports.ts";
 
 /** The kubelet's default. A Node that allows fewer pods is treated like one that allows this many. */
 const USUAL_PODS = 110;
@@ -20,17 +21,9 @@ export interface NodeLimitOptions {
   readonly factor: number;
   /** The largest number of pods that a Node is believed. Anyone who has the kubelet's credentials writes what it says. */
   readonly maxPods: number;
-  /** A Node says more; once until it says less. */
-  readonly onDisbelief: (said: Disbelief) => void;
+  readonly reports: Pick<BlockReports, "disbelieved">;
   /** Monotonic milliseconds. */
   readonly now?: () => number;
-}
-
-/** A Node that allows more pods than a node is believed to have. */
-export interface Disbelief {
-  readonly node: string;
-  /** What it says, and what to do. */
-  readonly message: string;
 }
 
 /** A block that a node may have; disposing of it before the block was created gives it back. */
@@ -181,7 +174,7 @@ export class NodeLimit {
 
   /** The number of pods that a Node is believed. `stated` is a quantity: the API server writes 1000 as `1k`. */
   #believed(node: string, stated: string): number {
-    const { maxPods, onDisbelief } = this.#options;
+    const { maxPods, reports } = this.#options;
     const count = parseQuantity(stated) ?? 0;
     if (count <= maxPods) {
       this.#disbelieved.delete(node);
@@ -189,7 +182,7 @@ export class NodeLimit {
     }
     if (!this.#disbelieved.has(node)) {
       this.#disbelieved.add(node);
-      onDisbelief({
+      reports.disbelieved({
         node,
         message:
           `Node "${node}" allows ${stated} pods, but coil-controller assumes at most ${maxPods}: ` +

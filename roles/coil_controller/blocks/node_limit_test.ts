@@ -42,7 +42,9 @@ function setUp(
     },
     factor: options.factor ?? 2,
     maxPods: options.maxPods ?? 1000,
-    onDisbelief: ({ node, message }) => said.push(`${node}: ${message}`),
+    reports: {
+      disbelieved: ({ node, message }) => said.push(`${node}: ${message}`),
+    },
     now: () => nowMs,
   });
   const show = (name: string, index: number) =>

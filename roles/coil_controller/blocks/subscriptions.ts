@@ -1,11 +1,11 @@
-import type {
-  AddressBlock,
-  AddressPool,
-  BlockRequest,
-} from "../../../lib/api/mod.ts";
+import type { AddressBlock, AddressPool } from "../../../lib/api/mod.ts";
+import type { Controller } from "../../../lib/kube/mod.ts";
+import type { HeapKeeper } from "../../../lib/linux/mod.ts";
 import { NODE_LABEL, POOL_LABEL } from "../../../lib/names/mod.ts";
 import type { Cluster } from "../ipam/cluster.ts";
+import type { IpamMetrics } from "../ipam/metrics.ts";
 import { type CachedBlock, isSettled } from "../ipam/transform.ts";
+import type { GarbageCollector } from "./garbage_collector.ts";
 import { nodeAddressesText } from "./node_addresses.ts";
 import type { NodeLimit } from "./node_limit.ts";
 import type { Pools } from "./pools.ts";
@@ -18,21 +18,19 @@ import type { RequestBlocks } from "./request_blocks.ts";
 const STATUS_INTERVAL_MS = 300;
 const STATUS_INTERVAL_PER_BLOCK_MS = 0.04;
 
-/** Queues for watch events; keys only, except where only the deleted object has the facts. */
-export interface IpamKeys {
-  /** A block is looked at; a new leader looks at all at once. */
-  readonly onBlock: () => void;
-  readonly onPool: (name: string, afterMs: number) => void;
-  /** A request waits for its answer. */
-  readonly onOpenRequest: (request: BlockRequest) => void;
-  /** A request has its answer, or is gone. */
-  readonly onClosedRequest: (request: BlockRequest) => void;
-  /** A node's addresses changed, or a block may lack them. */
-  readonly onNodeAddresses: (node: string, block?: CachedBlock) => void;
-  /** There may be no such node. */
-  readonly onMissingNode: (name: string) => void;
-  /** A node came or went. */
-  readonly onNode: (name: string, isThere: boolean) => void;
+/** Who works on keys, and what counts watch events. */
+export interface IpamWork {
+  readonly poolController: Pick<Controller, "enqueue">;
+  readonly requestController: Pick<Controller, "enqueue">;
+  readonly gc: Pick<GarbageCollector, "check" | "nodeThere" | "nodeGone">;
+  /** Keeps a node's addresses in its blocks; one that is given may lack them. */
+  readonly nodes: { enqueue(node: string, block?: CachedBlock): void };
+  readonly metrics: Pick<
+    IpamMetrics,
+    "requestSeen" | "requestAnswered" | "requestGone"
+  >;
+  /** Counts blocks: a new leader looks at all at once. */
+  readonly heap: Pick<HeapKeeper, "note">;
 }
 
 /** Indexes that watch events update before they lead to keys. */
@@ -46,44 +44,51 @@ export interface IpamBooks {
 /** Turns watch events into keys, until the result is disposed of. */
 export function subscribeIpam(
   { cluster, pools, answers, limit }: IpamBooks,
-  keys: IpamKeys,
+  { poolController, requestController, gc, nodes, metrics, heap }: IpamWork,
 ): Disposable {
   const stack = new DisposableStack();
   // What is there already counts as new: this leader has seen nothing of it.
   const all = { replay: true };
-  stack.use(cluster.pools.subscribe(({ key }) => keys.onPool(key, 0), all));
+  stack.use(
+    cluster.pools.subscribe(({ key }) => poolController.enqueue(key), all),
+  );
   stack.use(cluster.blocks.subscribe(({ type, object }) => {
-    keys.onBlock();
+    heap.note();
     const { pool, node } = holderOf(object);
     limit.settled(object.metadata.name ?? "", { node });
     if (type === "deleted") pools.freed(object);
     else pools.seen(object);
     if (type !== "deleted") {
-      if (isMissing(node, cluster)) keys.onMissingNode(node);
-      else keys.onNodeAddresses(node, object);
+      if (isMissing(node, cluster)) gc.check(node);
+      else nodes.enqueue(node, object);
     }
     if (pool === "") return;
     for (const name of [pool, ...pools.neighbours(pool)]) {
-      const delayMs = statusDelayMs(cluster.pools.store.get(name), {
+      const afterMs = statusDelayMs(cluster.pools.store.get(name), {
         blocks: cluster.blocks.store.size,
       });
-      keys.onPool(name, delayMs);
+      poolController.enqueue(name, { afterMs });
     }
   }, all));
   stack.use(cluster.requests.subscribe(({ type, object }) => {
-    const uid = object.metadata.uid ?? "";
-    if (type === "deleted" || isSettled(object)) {
+    const { uid = "", name = "" } = object.metadata;
+    const isAnswered = isSettled(object);
+    if (type === "deleted" || isAnswered) {
       answers.forget(uid);
-      keys.onClosedRequest(object);
+      // The watch may show the answer before its write has returned.
+      if (isAnswered) metrics.requestAnswered(uid);
+      else metrics.requestGone(uid);
       return;
     }
     if (type === "updated") answers.doubt(uid);
-    keys.onOpenRequest(object);
+    metrics.requestSeen(uid);
+    requestController.enqueue(name);
   }, all));
   stack.use(cluster.nodes.subscribe(({ type, key, object, before }) => {
-    if (type !== "updated") keys.onNode(key, type === "added");
+    if (type === "added") gc.nodeThere(key);
+    if (type === "deleted") gc.nodeGone(key);
     if (nodeAddressesText(object) !== nodeAddressesText(before)) {
-      keys.onNodeAddresses(key);
+      nodes.enqueue(key);
     }
   }, all));
   return stack;

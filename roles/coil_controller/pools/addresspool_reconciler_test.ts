@@ -3,9 +3,31 @@ import type { AddressBlock, AddressPool } from "../../../lib/api/mod.ts";
 import { FakeClock } from "../../../lib/async/testing.ts";
 import { type KubeClient, Store } from "../../../lib/kube/mod.ts";
 import { FINALIZER, POOL_LABEL } from "../../../lib/names/mod.ts";
-import { AddressPoolReconciler } from "./addresspool_reconciler.ts";
+import {
+  AddressPoolReconciler,
+  type AddressPoolReconcilerOptions,
+} from "./addresspool_reconciler.ts";
 
 const { signal } = new AbortController();
+
+/** A cluster of which nothing is known. */
+const AROUND: Omit<
+  AddressPoolReconcilerOptions,
+  "client" | "pools" | "blocks"
+> = {
+  book: {
+    sync() {},
+    isCarving: () => false,
+    overlap: () => undefined,
+    drop() {},
+  },
+  ranges: { overlap: () => undefined },
+  usage: undefined,
+  audits: { of: () => undefined },
+  metrics: { poolCounted() {}, poolForecast() {}, dropPool() {} },
+  events: { event() {} },
+  heap: { note() {} },
+};
 
 /** A pool of 16 blocks, of which the test takes some. */
 class Site {
@@ -17,16 +39,13 @@ class Site {
     pool: ({ metadata }) => [metadata.labels?.[POOL_LABEL] ?? ""],
   });
   readonly #reconciler: AddressPoolReconciler;
+  /** By how many blocks an hour each pool grows, as the metrics have it. */
+  readonly rates = new Map<string, number | undefined>();
   /** Addresses that pods have of the first block. */
   used: number | undefined;
 
   constructor() {
-    this.#pools.set("p", {
-      apiVersion: "coil.cybozu.com/v2",
-      kind: "AddressPool",
-      metadata: { name: "p", uid: "u", finalizers: [FINALIZER] },
-      spec: { blockSizeBits: 2, subnets: [{ ipv4: "10.2.0.0/26" }] },
-    });
+    this.make();
     const updateStatus = (_type: unknown, pool: AddressPool) => {
       const { blocks } = pool.status ?? {};
       this.writes.push([this.clock.nowMs() / 1000, blocks?.allocated]);
@@ -34,22 +53,41 @@ class Site {
       return Promise.resolve(pool);
     };
     this.#reconciler = new AddressPoolReconciler({
+      ...AROUND,
       client: { updateStatus } as unknown as KubeClient,
       pools: this.#pools,
       blocks: this.#blocks,
-      book: {
-        sync() {},
-        isCarving: () => false,
-        overlap: () => undefined,
-        drop() {},
+      usage: {
+        of: () =>
+          this.used === undefined ? undefined : {
+            ipv4: new Map([[0, this.used]]),
+            ipv6: new Map(),
+            reserved: [],
+          },
       },
-      used: () =>
-        this.used === undefined
-          ? undefined
-          : { ipv4: new Map([[0, this.used]]), ipv6: new Map(), reserved: [] },
+      metrics: {
+        ...AROUND.metrics,
+        poolForecast: (pool, forecast) =>
+          this.rates.set(pool, forecast?.blocksPerHour),
+        dropPool: (pool) => this.rates.delete(pool),
+      },
       clock: this.clock,
       random: () => 0,
     });
+  }
+
+  make(): void {
+    this.#pools.set("p", {
+      apiVersion: "coil.cybozu.com/v2",
+      kind: "AddressPool",
+      metadata: { name: "p", uid: "u", finalizers: [FINALIZER] },
+      spec: { blockSizeBits: 2, subnets: [{ ipv4: "10.2.0.0/26" }] },
+    });
+  }
+
+  async remove(): Promise<void> {
+    this.#pools.delete("p");
+    await this.#reconciler.reconcile("p", signal);
   }
 
   /** What the status says of pods' addresses. */
@@ -122,6 +160,7 @@ Deno.test("a pool that is being deleted is let go when the API server has no blo
   let [isCarving, live] = [true, 1];
   const patches: unknown[] = [];
   const reconciler = new AddressPoolReconciler({
+    ...AROUND,
     client: {
       list: () => Promise.resolve({ items: Array(live).fill({}) }),
       patch: (_type: unknown, _target: unknown, patch: unknown) =>
@@ -131,12 +170,7 @@ Deno.test("a pool that is being deleted is let go when the API server has no blo
     } as unknown as KubeClient,
     pools,
     blocks: new Store<AddressBlock>({ pool: () => [] }),
-    book: {
-      sync() {},
-      isCarving: () => isCarving,
-      overlap: () => undefined,
-      drop() {},
-    },
+    book: { ...AROUND.book, isCarving: () => isCarving },
   });
   await reconciler.reconcile("p", signal);
   live = 0;
@@ -192,4 +226,19 @@ Deno.test("numbers of a pool wait for the end of a burst also after others that 
   await site.clock.advance(60_000);
   assert.equal(await site.use(2), 2);
   assert.equal(site.writes.length, 1);
+});
+
+Deno.test("how fast a pool grows is counted after an hour, and forgotten with the pool", async () => {
+  const site = new Site();
+  site.used = 1;
+  await site.use(1);
+  assert.deepEqual([...site.rates], [["p", undefined]]);
+  await site.clock.advance(3_600_000);
+  await site.use(1);
+  assert.deepEqual([...site.rates], [["p", 0]]);
+  await site.remove();
+  assert.deepEqual([...site.rates], []);
+  site.make();
+  await site.use(1);
+  assert.deepEqual([...site.rates], [["p", undefined]]);
 });
