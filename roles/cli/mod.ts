@@ -5,6 +5,17 @@
  */
 import { abortable, withTimeout } from "../../lib/async/mod.ts";
 import {
+  type Command,
+  type CommandContext,
+  commandList,
+  defineCommand,
+  type FoundCommand,
+  oneOf,
+  processTerminal,
+  runCommand,
+  type Terminal,
+} from "../../lib/command/mod.ts";
+import {
   candidates,
   completion,
   type CompletionCommand,
@@ -12,13 +23,6 @@ import {
   printAll,
   UsageError,
 } from "../../lib/flags/mod.ts";
-import {
-  type Command,
-  type CommandContext,
-  defineCommand,
-  oneOf,
-  type Terminal,
-} from "./base/command.ts";
 import { explain } from "./base/errors.ts";
 import { CONNECTIVITY_TEST } from "./connectivity/connectivity.ts";
 import { IPAM_DRAIN } from "./drain/drain.ts";
@@ -91,14 +95,8 @@ export async function main(
   args: readonly string[],
   { program }: { readonly program: string },
 ): Promise<void> {
-  const terminal: Terminal = {
-    out: (text) => print(Deno.stdout, text),
-    err: (text) => print(Deno.stderr, text),
-    now: () => new Date(),
-    isScreen: Deno.stdout.isTerminal(),
-    // https://no-color.org
-    colours: Deno.stdout.isTerminal() && !Deno.noColor,
-  };
+  // When the reader is gone, as after "| head", there is nothing left to do.
+  const terminal = processTerminal(() => Deno.exit(EXIT.ok));
   Deno.exit(await run(args, { program, terminal }));
 }
 
@@ -114,7 +112,7 @@ export async function complete(args: readonly string[]): Promise<void> {
     LIST_MS,
     (signal) => abortable(candidateWords(args), signal),
   ).catch(() => []);
-  print(Deno.stdout, `${[...words, NO_FILES].join("\n")}\n`);
+  printAll(Deno.stdout, `${[...words, NO_FILES].join("\n")}\n`);
   Deno.exit(EXIT.ok);
 }
 
@@ -136,30 +134,18 @@ async function candidateWords(args: readonly string[]): Promise<string[]> {
 /** Runs one command and returns the exit code. */
 export async function run(
   args: readonly string[],
-  { program, terminal, signal }: Omit<CommandContext, "args">,
+  context: Omit<CommandContext, "args">,
 ): Promise<number> {
-  let help = `${program} help`;
-  try {
-    const { command, rest } = findCommand(args);
-    if (command !== HELP) help = `${program} ${command.path} --help`;
-    const context: CommandContext = { program, terminal, signal, args: rest };
-    return await command.run(context) ?? EXIT.ok;
-  } catch (error) {
-    if (error instanceof UsageError) {
-      terminal.err(`Error: ${error.message}\nSee "${help}".\n`);
-      return EXIT.usage;
-    }
-    const text = explain(error);
-    if (text === undefined) throw error;
-    terminal.err(`Error: ${text}\n`);
-    return EXIT.failed;
-  }
+  return await runCommand(args, context, {
+    find: findCommand,
+    helpOf: (command = HELP) =>
+      command === HELP ? "help" : `${command.path} --help`,
+    explain,
+  });
 }
 
 /** @throws {UsageError} when there is no such command. */
-function findCommand(
-  args: readonly string[],
-): { command: Command; rest: readonly string[] } {
+function findCommand(args: readonly string[]): FoundCommand {
   const [first = "help"] = args;
   if (first === "--help" || first === "-h") return { command: HELP, rest: [] };
   if (first === "--version" || first === "-v") {
@@ -225,13 +211,9 @@ const SUBCOMMAND_WORDS: readonly (readonly [string, string])[] = [
 ];
 
 function usage(program: string): string {
-  const width = Math.max(...COMMANDS.map(({ path }) => path.length));
-  const lines = COMMANDS.map(({ path, about }) =>
-    `  ${program} ${path.padEnd(width)}   ${about}`
-  );
   return `usage: ${program} COMMAND
 
-${lines.join("\n")}
+${commandList(program, COMMANDS)}
 
 "${program} COMMAND --help" shows the help of a command.
 
@@ -247,8 +229,3 @@ CNI plugin. Daemons and the installer run under their own names: coild,
 coil-controller, coil-egress, coil-router, coil-installer. "coil coild --help" is
 the same as "coild --help", "coil installer --help" as "coil-installer --help".
 `;
-
-/** Ends the process when its reader is gone, as in "| head". */
-function print(stream: Parameters<typeof printAll>[0], text: string): void {
-  if (!printAll(stream, text)) Deno.exit(EXIT.ok);
-}

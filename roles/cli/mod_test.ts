@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
+import { CommandError } from "../../lib/command/mod.ts";
 import { flagsMarkdown } from "../../lib/flags/testing.ts";
 import { KubeApiError, KubeUnreachableError } from "../../lib/kube/mod.ts";
 import { VERSION } from "../../lib/names/mod.ts";
-import { CommandError, explain } from "./base/errors.ts";
+import { explain } from "./base/errors.ts";
 import { COMMANDS } from "./mod.ts";
 import { coil as runCoil, type Output } from "./testing.ts";
 

@@ -1,5 +1,5 @@
+import { type Command, defineCommand } from "../../lib/command/mod.ts";
 import { VERSION } from "../../lib/names/mod.ts";
-import { type Command, defineCommand } from "./base/command.ts";
 
 /** `coil version`: which release this is, and how the file was made. */
 export const VERSION_COMMAND: Command = defineCommand({

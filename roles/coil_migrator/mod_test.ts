@@ -22,6 +22,7 @@ async function migrate(...args: readonly string[]): Promise<Output> {
     signal: new AbortController().signal,
     terminal: {
       isInteractive: false,
+      now: () => new Date(),
       out: (text) => void (out += text),
       err: (text) => void (err += text),
       ask: () => Promise.resolve(undefined),

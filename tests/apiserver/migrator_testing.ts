@@ -42,6 +42,7 @@ export async function migrate(
     signal: options.signal ?? new AbortController().signal,
     terminal: {
       isInteractive: false,
+      now: () => new Date(),
       out: (text) => void (out += text),
       err: (text) => {
         err += text;

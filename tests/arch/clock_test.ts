@@ -9,6 +9,8 @@ import { sources } from "./sources.ts";
 const SHOWN: Readonly<Record<string, string>> = {
   "roles/coild/service/call_log.ts": "in the log",
   "roles/coordinator/call_log.ts": "in the log",
+  "lib/command/terminal.ts":
+    "ages of objects, whose birth is a date in the API",
   "lib/kube/loops/event_recorder.ts": "times of Events",
   "lib/kube/loops/lease.ts":
     "times of a Lease; its holder's life goes by our clock",

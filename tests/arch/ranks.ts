@@ -22,6 +22,7 @@ const RANK: Readonly<Record<string, number>> = {
   "lib/etcd": 3,
   "lib/api": 4,
   "lib/cnirpc": 4,
+  "lib/command": 4,
   "lib/connectivity": 4,
   "lib/announce": 4,
   "lib/eviction": 4,

@@ -2,8 +2,8 @@
 export interface ProgressTerminal {
   /** Takes messages beside the output. */
   err(text: string): void;
-  /** Whether `err` is a terminal, where a user sees what is written as it comes. */
-  readonly isInteractive: boolean;
+  /** Whether `err` is a terminal, where a user sees what is written as it comes; false if not said. */
+  readonly isInteractive?: boolean | undefined;
 }
 
 const BAR_WIDTH = 24;

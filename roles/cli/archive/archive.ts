@@ -1,7 +1,7 @@
 import * as path from "node:path";
+import { CommandError } from "../../../lib/command/mod.ts";
 import { messageOf } from "../../../lib/errors/mod.ts";
 import { type TarEntry, writeTar } from "../../../lib/tar/mod.ts";
-import { CommandError } from "../base/errors.ts";
 
 export interface ArchiveOptions {
   /** When its files were made. */

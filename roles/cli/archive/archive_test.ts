@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { CommandError } from "../base/errors.ts";
+import { CommandError } from "../../../lib/command/mod.ts";
 import { Archive } from "./archive.ts";
 
 const NOW = new Date("2026-06-01T10:00:00Z");

@@ -1,10 +1,6 @@
+import { CommandError } from "../../../lib/command/mod.ts";
 import { EvictionError } from "../../../lib/eviction/mod.ts";
 import { explainKubeError } from "../../../lib/kube/mod.ts";
-
-/** A command cannot be carried out. Its message is for the admin, as it is. */
-export class CommandError extends Error {
-  override readonly name = "CommandError";
-}
 
 /** Says what went wrong and, where it is known, what to do. Undefined for an error in Coil itself. */
 export function explain(error: unknown): string | undefined {

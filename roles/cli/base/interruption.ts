@@ -1,4 +1,4 @@
-import { CommandError } from "./errors.ts";
+import { CommandError } from "../../../lib/command/mod.ts";
 
 const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 

@@ -1,6 +1,6 @@
+import { CommandError } from "../../../lib/command/mod.ts";
 import { type ClusterValues, EXIT } from "../../../lib/flags/mod.ts";
 import type { V1Pod } from "../../../lib/kube/mod.ts";
-import { CommandError } from "./errors.ts";
 
 /** A container of a pod of Coil's. */
 export interface CoilContainer {

@@ -1,5 +1,5 @@
+import type { Terminal } from "../../../lib/command/mod.ts";
 import type { BoolFlag, EnumFlag } from "../../../lib/flags/mod.ts";
-import type { Terminal } from "./command.ts";
 import { type Column, formatTable } from "./table.ts";
 
 /** Flags of commands that show tables. */

@@ -1,4 +1,12 @@
 import {
+  type Call,
+  type Command,
+  type CommandContext,
+  connect,
+  defineCommand,
+  type Terminal,
+} from "../../../lib/command/mod.ts";
+import {
   type Books,
   type Finding,
   findingsOf,
@@ -17,14 +25,6 @@ import {
   UsageError,
 } from "../../../lib/flags/mod.ts";
 import { EventRecorder, type KubeClient } from "../../../lib/kube/mod.ts";
-import {
-  type Call,
-  type Command,
-  type CommandContext,
-  defineCommand,
-  type Terminal,
-} from "../base/command.ts";
-import { connect } from "../base/connection.ts";
 import { kubectlExec } from "../base/kubectl.ts";
 import { Looker, type Unseen } from "../base/looker.ts";
 import {

@@ -11,9 +11,9 @@ import {
   type ReleaseAnswer,
   type ReleaseRequest,
 } from "../../../lib/cnirpc/inspection/mod.ts";
+import { CommandError } from "../../../lib/command/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
 import { COILD_SOCKET } from "../../../lib/names/mod.ts";
-import { CommandError } from "../base/errors.ts";
 
 /** How long the coild of a node may take to answer. */
 const ASK_MS = 10_000;

@@ -1,4 +1,12 @@
 import {
+  type Call,
+  type Command,
+  CommandError,
+  connect,
+  defineCommand,
+  type Terminal,
+} from "../../../lib/command/mod.ts";
+import {
   defineFlags,
   type FlagValues,
   UsageError,
@@ -9,14 +17,7 @@ import {
   type KubeClient,
 } from "../../../lib/kube/mod.ts";
 import { type NamespacedName, nameText } from "../../../lib/names/mod.ts";
-import {
-  type Call,
-  type Command,
-  defineCommand,
-  type Terminal,
-} from "../base/command.ts";
-import { connect, CONNECTION_FLAGS } from "../base/connection.ts";
-import { CommandError } from "../base/errors.ts";
+import { CONNECTION_FLAGS } from "../base/connection.ts";
 import { catchInterruption } from "../base/interruption.ts";
 import { expectKubectl, kubectlExec } from "../base/kubectl.ts";
 import type { Unseen } from "../base/looker.ts";

@@ -1,4 +1,5 @@
 import { EGRESSES, egressSelector } from "../../../lib/api/mod.ts";
+import { CommandError } from "../../../lib/command/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
 import {
   DAEMON_SETS,
@@ -15,7 +16,6 @@ import {
   type NamespacedName,
   nameText,
 } from "../../../lib/names/mod.ts";
-import { CommandError } from "../base/errors.ts";
 import { type CoilContainer, containerOf } from "../base/kubectl.ts";
 import { listPages } from "../base/pages.ts";
 import { LINUX, OF_COIL } from "../base/selections.ts";

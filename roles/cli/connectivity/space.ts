@@ -4,6 +4,7 @@ import {
   sleep,
   waitWhile,
 } from "../../../lib/async/mod.ts";
+import { CommandError } from "../../../lib/command/mod.ts";
 import { messageOf } from "../../../lib/errors/mod.ts";
 import {
   KubeApiError,
@@ -12,7 +13,6 @@ import {
   unlessGone,
   type V1Namespace,
 } from "../../../lib/kube/mod.ts";
-import { CommandError } from "../base/errors.ts";
 
 /** Label of a namespace that this command has made; the admission of pods with a port of the host needs the other. */
 const OWN_LABEL = "coil.cybozu.com/connectivity-test";

@@ -1,5 +1,13 @@
 import { ADDRESS_POOLS, type Pool, tryPoolOf } from "../../../lib/api/mod.ts";
 import {
+  type Call,
+  type Command,
+  CommandError,
+  connect,
+  defineCommand,
+  type Terminal,
+} from "../../../lib/command/mod.ts";
+import {
   type LivePod,
   livePodOf,
   Patience,
@@ -23,14 +31,7 @@ import {
   PODS,
   type V1Namespace,
 } from "../../../lib/kube/mod.ts";
-import {
-  type Call,
-  type Command,
-  defineCommand,
-  type Terminal,
-} from "../base/command.ts";
-import { connect, CONNECTION_FLAGS, POOL_NAMES } from "../base/connection.ts";
-import { CommandError } from "../base/errors.ts";
+import { CONNECTION_FLAGS, POOL_NAMES } from "../base/connection.ts";
 import { listPages } from "../base/pages.ts";
 import { noSuchPool } from "../ipam/cluster_reader.ts";
 import {

@@ -3,6 +3,7 @@ import {
   choosePools,
   type Pool,
 } from "../../../lib/api/mod.ts";
+import { CommandError } from "../../../lib/command/mod.ts";
 import {
   type LivePod,
   type Replaceable,
@@ -12,7 +13,6 @@ import { count } from "../../../lib/flags/mod.ts";
 import { AddressRange, valuesOf } from "../../../lib/inet/mod.ts";
 import type { V1Namespace } from "../../../lib/kube/mod.ts";
 import { nameText, POOL_ANNOTATION } from "../../../lib/names/mod.ts";
-import { CommandError } from "../base/errors.ts";
 
 /** Target of a drain: a whole pool, or a range of it. */
 export interface DrainTarget {

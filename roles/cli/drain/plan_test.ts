@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { type Pool, poolOf } from "../../../lib/api/mod.ts";
+import { CommandError } from "../../../lib/command/mod.ts";
 import { type LivePod, livePodOf } from "../../../lib/eviction/mod.ts";
 import type { V1Namespace } from "../../../lib/kube/mod.ts";
 import { nameText, POOL_ANNOTATION } from "../../../lib/names/mod.ts";
-import { CommandError } from "../base/errors.ts";
 import {
   checkHomes,
   cordonOf,

@@ -5,6 +5,14 @@ import {
   formatAge,
   isEgressName,
 } from "../../../lib/api/mod.ts";
+import {
+  type Call,
+  type Command,
+  CommandError,
+  connect,
+  defineCommand,
+  oneOf,
+} from "../../../lib/command/mod.ts";
 import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
 import {
   isPathSegment,
@@ -13,14 +21,7 @@ import {
   PODS,
   type ResourceType,
 } from "../../../lib/kube/mod.ts";
-import {
-  type Call,
-  type Command,
-  defineCommand,
-  oneOf,
-} from "../base/command.ts";
-import { connect, CONNECTION_FLAGS } from "../base/connection.ts";
-import { CommandError } from "../base/errors.ts";
+import { CONNECTION_FLAGS } from "../base/connection.ts";
 import { listPages, type PageOptions } from "../base/pages.ts";
 import type { Column } from "../base/table.ts";
 import {

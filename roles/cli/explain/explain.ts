@@ -1,3 +1,11 @@
+import {
+  type Call,
+  type Command,
+  CommandError,
+  connect,
+  defineCommand,
+  type Terminal,
+} from "../../../lib/command/mod.ts";
 import { lastingFindings, lookTwice } from "../../../lib/ipam/audit/mod.ts";
 import {
   egressAnnotationsOf,
@@ -27,14 +35,6 @@ import {
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
 import { type NamespacedName, nameText } from "../../../lib/names/mod.ts";
-import {
-  type Call,
-  type Command,
-  defineCommand,
-  type Terminal,
-} from "../base/command.ts";
-import { connect } from "../base/connection.ts";
-import { CommandError } from "../base/errors.ts";
 import { type Exec, kubectlExec } from "../base/kubectl.ts";
 import { Looker } from "../base/looker.ts";
 import {

@@ -1,3 +1,4 @@
+import { CommandError } from "../../../lib/command/mod.ts";
 import {
   addressesByFamily,
   type PodAddresses,
@@ -22,7 +23,6 @@ import {
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
 import { NODE_LABEL, POOL_LABEL, VPC_POOL } from "../../../lib/names/mod.ts";
-import { CommandError } from "../base/errors.ts";
 import { Looker } from "../base/looker.ts";
 import { listPages, type PageOptions } from "../base/pages.ts";
 

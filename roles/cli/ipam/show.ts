@@ -1,4 +1,12 @@
 import {
+  type Call,
+  type Command,
+  CommandError,
+  connect,
+  defineCommand,
+  oneOf,
+} from "../../../lib/command/mod.ts";
+import {
   type AddressRow,
   addressRows,
   blockRows,
@@ -9,14 +17,7 @@ import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
 import { NAMESPACES, NODES } from "../../../lib/kube/mod.ts";
 import { NODE_LABEL, POOL_LABEL, VPC_POOL } from "../../../lib/names/mod.ts";
 import { ClusterReader, knownPools } from "./cluster_reader.ts";
-import {
-  type Call,
-  type Command,
-  defineCommand,
-  oneOf,
-} from "../base/command.ts";
-import { connect, CONNECTION_FLAGS, POOL_NAMES } from "../base/connection.ts";
-import { CommandError } from "../base/errors.ts";
+import { CONNECTION_FLAGS, POOL_NAMES } from "../base/connection.ts";
 import { poolRows } from "./rows.ts";
 import { vpcPoolRows } from "./vpc_rows.ts";
 import { addressColumns, blockColumns, poolColumns } from "./tables.ts";

@@ -1,7 +1,12 @@
+import {
+  type Call,
+  type Command,
+  CommandError,
+  connect,
+  defineCommand,
+} from "../../../lib/command/mod.ts";
 import { defineFlags, UsageError } from "../../../lib/flags/mod.ts";
-import { type Call, type Command, defineCommand } from "../base/command.ts";
-import { connect, CONNECTION_FLAGS, POOL_NAMES } from "../base/connection.ts";
-import { CommandError } from "../base/errors.ts";
+import { CONNECTION_FLAGS, POOL_NAMES } from "../base/connection.ts";
 import { formatReportAs, OUTPUT_FLAG } from "../base/problem.ts";
 import {
   ClusterReader,

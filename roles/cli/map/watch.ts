@@ -7,6 +7,7 @@ import {
   systemClock,
   TaskGroup,
 } from "../../../lib/async/mod.ts";
+import type { Terminal } from "../../../lib/command/mod.ts";
 import {
   Informer,
   KubeApiError,
@@ -15,7 +16,6 @@ import {
   LIVE_PODS,
   PODS,
 } from "../../../lib/kube/mod.ts";
-import type { Terminal } from "../base/command.ts";
 import {
   addressesOf,
   type ClusterReader,

@@ -1,16 +1,16 @@
 import { jittered, sleep } from "../../../lib/async/mod.ts";
+import {
+  type Call,
+  type Command,
+  connect,
+  defineCommand,
+  type Terminal,
+} from "../../../lib/command/mod.ts";
 import { defineFlags, EXIT } from "../../../lib/flags/mod.ts";
 import {
   type KubeClient,
   KubeUnreachableError,
 } from "../../../lib/kube/mod.ts";
-import {
-  type Call,
-  type Command,
-  defineCommand,
-  type Terminal,
-} from "../base/command.ts";
-import { connect } from "../base/connection.ts";
 import { Looker } from "../base/looker.ts";
 import {
   exitCodeOf,

@@ -1,4 +1,11 @@
 import { abortable } from "../../../lib/async/mod.ts";
+import {
+  type Call,
+  type Command,
+  connect,
+  defineCommand,
+  type Terminal,
+} from "../../../lib/command/mod.ts";
 import { defineFlags, EXIT, type FlagValues } from "../../../lib/flags/mod.ts";
 import {
   type KubeClient,
@@ -9,13 +16,7 @@ import {
   type V1Node,
   type V1Pod,
 } from "../../../lib/kube/mod.ts";
-import {
-  type Call,
-  type Command,
-  defineCommand,
-  type Terminal,
-} from "../base/command.ts";
-import { connect, CONNECTION_FLAGS } from "../base/connection.ts";
+import { CONNECTION_FLAGS } from "../base/connection.ts";
 import { kubectlExec } from "../base/kubectl.ts";
 import { Looker } from "../base/looker.ts";
 import { formatProblems } from "../base/problem.ts";

@@ -1,9 +1,13 @@
 import { TaskGroup } from "../../../lib/async/mod.ts";
+import {
+  type Call,
+  type Command,
+  CommandError,
+  connect,
+  defineCommand,
+} from "../../../lib/command/mod.ts";
 import { CLUSTER_FLAGS, defineFlags } from "../../../lib/flags/mod.ts";
 import { ListenError, serveAt } from "../../../lib/telemetry/mod.ts";
-import { type Call, type Command, defineCommand } from "../base/command.ts";
-import { connect } from "../base/connection.ts";
-import { CommandError } from "../base/errors.ts";
 import { Cluster } from "./cluster.ts";
 import { Feed } from "./feed.ts";
 import { newSecret, urlOf } from "./guard.ts";

@@ -13,7 +13,7 @@ import {
   PODS,
   type ResourceType,
 } from "../../../lib/kube/mod.ts";
-import { MigrateError } from "../command/errors.ts";
+import { CommandError } from "../../../lib/command/mod.ts";
 import {
   type LivePod,
   livePodOf,
@@ -40,7 +40,7 @@ export interface Survey extends V1Pods {
  * Reads pods, pools and blocks, and finds out which pods are v1's.
  *
  * Pods first: a pod that has an address had its block before.
- * @throws {MigrateError} when Coil's resources are not installed
+ * @throws {CommandError} when Coil's resources are not installed
  */
 export async function readSurvey(
   client: KubeClient,
@@ -91,7 +91,7 @@ async function readOnce(
     };
   } catch (error) {
     if (!(error instanceof KubeApiError && error.isNotFound)) throw error;
-    throw new MigrateError(
+    throw new CommandError(
       "Cannot look at address blocks: Coil's resources are not installed\nInstall them: kubectl apply -f crds/",
       { cause: error },
     );

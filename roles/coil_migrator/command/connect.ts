@@ -1,3 +1,4 @@
+import { CommandError, connect } from "../../../lib/command/mod.ts";
 import { messageOf } from "../../../lib/errors/mod.ts";
 import {
   EtcdClient,
@@ -5,22 +6,29 @@ import {
   parseEndpoint,
 } from "../../../lib/etcd/mod.ts";
 import { type ClusterValues, UsageError } from "../../../lib/flags/mod.ts";
-import { KubeApiError, KubeClient, NAMESPACES } from "../../../lib/kube/mod.ts";
-import { VERSION } from "../../../lib/names/mod.ts";
-import { MigrateError } from "./errors.ts";
+import {
+  KubeApiError,
+  type KubeClient,
+  NAMESPACES,
+} from "../../../lib/kube/mod.ts";
 import type { DumpValues } from "./flags.ts";
+
+/** What the API server knows the migration by. */
+const NAME = "coil-migrator";
 
 /**
  * Connects to the API server and makes one request, so that what is wrong with it is known before anything is done.
  *
- * @throws {MigrateError} when the configuration is missing or cannot be used
+ * @throws {CommandError} when the configuration is missing or cannot be used
  */
-export async function connect(
-  { kubeconfig, context }: ClusterValues,
+export async function connectNow(
+  values: ClusterValues,
   { signal }: { readonly signal: AbortSignal },
 ): Promise<KubeClient> {
   using undo = new DisposableStack();
-  const client = undo.use(await load(kubeconfig, context));
+  const client = undo.use(
+    await connect(values, { program: NAME, fieldManager: NAME }),
+  );
   try {
     await client.get(NAMESPACES, { name: "default", signal });
   } catch (error) {
@@ -32,29 +40,11 @@ export async function connect(
   return client;
 }
 
-async function load(kubeconfig: string, context: string): Promise<KubeClient> {
-  try {
-    return await KubeClient.load({
-      kubeconfig: kubeconfig || undefined,
-      context: context || undefined,
-      userAgent: `coil-migrator/${VERSION}`,
-      fieldManager: "coil-migrator",
-    });
-  } catch (cause) {
-    const file = kubeconfig || Deno.env.get("KUBECONFIG") || "";
-    const which = file === "" ? "" : ` "${file}"`;
-    throw new MigrateError(
-      `Cannot read the kubeconfig${which}: ${messageOf(cause)}`,
-      { cause },
-    );
-  }
-}
-
 /**
  * Makes the client of v1's etcd.
  *
  * @throws {UsageError} when the flags contradict one another
- * @throws {MigrateError} when a file cannot be read
+ * @throws {CommandError} when a file cannot be read
  */
 export async function etcdClient(values: DumpValues): Promise<EtcdClient> {
   const tls = await tlsOptions(values);
@@ -114,7 +104,7 @@ async function readText(flag: string, file: string): Promise<string> {
   try {
     return await Deno.readTextFile(file);
   } catch (cause) {
-    throw new MigrateError(
+    throw new CommandError(
       `Cannot read --${flag} "${file}": ${messageOf(cause)}`,
       { cause },
     );

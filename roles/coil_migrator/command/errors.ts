@@ -1,15 +1,11 @@
+import { CommandError } from "../../../lib/command/mod.ts";
 import { EvictionError } from "../../../lib/eviction/mod.ts";
 import { EtcdError } from "../../../lib/etcd/mod.ts";
 import { explainKubeError } from "../../../lib/kube/mod.ts";
 
-/** A command cannot be carried out. Its message is for the admin, as it is. */
-export class MigrateError extends Error {
-  override readonly name = "MigrateError";
-}
-
 /** Says what went wrong and what to do. Undefined for an error in Coil itself. */
 export function explain(error: unknown): string | undefined {
-  if (error instanceof MigrateError || error instanceof EvictionError) {
+  if (error instanceof CommandError || error instanceof EvictionError) {
     return error.message;
   }
   if (error instanceof EtcdError) {

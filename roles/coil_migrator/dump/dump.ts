@@ -6,7 +6,7 @@ import { RESERVED_LABEL } from "../../../lib/names/mod.ts";
 import { readClusterFacts } from "../cluster/facts.ts";
 import { type Conversion, convert } from "../convert/conversion.ts";
 import { dumpSummary, nextSteps } from "./report.ts";
-import { explain, MigrateError } from "../command/errors.ts";
+import { explain } from "../command/errors.ts";
 import type { DumpValues } from "../command/flags.ts";
 import { countsOf, digestOf, formatManifest } from "./manifest.ts";
 import {
@@ -15,7 +15,11 @@ import {
   writeManifest,
 } from "./manifest_file.ts";
 import { timestamp, updateRecord } from "../cluster/record.ts";
-import { confirm, type Terminal } from "../command/terminal.ts";
+import {
+  CommandError,
+  confirm,
+  type Terminal,
+} from "../../../lib/command/mod.ts";
 import { readV1State } from "../v1/reader.ts";
 import {
   findV1Workloads,
@@ -85,7 +89,7 @@ async function readAndConvert(
   } catch (cause) {
     const text = signal.aborted ? undefined : explain(cause);
     if (text === undefined) throw cause;
-    throw new MigrateError(`${text}\n${whereWeAre}`, { cause });
+    throw new CommandError(`${text}\n${whereWeAre}`, { cause });
   }
 }
 
@@ -99,7 +103,7 @@ async function refuseAfterV2({ client, signal }: DumpContext): Promise<void> {
     });
     const [block] = items;
     if (block === undefined) return;
-    throw new MigrateError(
+    throw new CommandError(
       `Cannot dump: Coil v2 already assigns addresses, see AddressBlock "${block.metadata.name}"
 The time for that is before v2's workloads start. "coil migrate status" shows how far the migration is.`,
     );
@@ -123,7 +127,7 @@ function refuseEdited(
     "foreign": "it is not a manifest of coil migrate dump",
   }[state.state];
   if (why === undefined) return;
-  throw new MigrateError(
+  throw new CommandError(
     `Cannot write manifest "${values.output}": ${why}
 Move it away, name another file with --output, or replace it with --overwrite. Nothing was changed.`,
   );

@@ -9,7 +9,7 @@ import {
   type KubeClient,
   type KubeObject,
 } from "../../../lib/kube/mod.ts";
-import { MigrateError } from "../command/errors.ts";
+import { CommandError } from "../../../lib/command/mod.ts";
 import { objectsIn } from "./manifest.ts";
 import { readManifest } from "./manifest_file.ts";
 
@@ -23,14 +23,14 @@ export interface ManifestComparison {
   readonly problems: readonly string[];
 }
 
-/** Compares a manifest with the cluster's pools and blocks. @throws {MigrateError} when it cannot be read. */
+/** Compares a manifest with the cluster's pools and blocks. @throws {CommandError} when it cannot be read. */
 export async function compareManifest(
   client: KubeClient,
   { file, signal }: { readonly file: string; readonly signal: AbortSignal },
 ): Promise<ManifestComparison> {
   const manifest = await readManifest(file);
   if (manifest === undefined) {
-    throw new MigrateError(`Cannot read manifest "${file}": it does not exist`);
+    throw new CommandError(`Cannot read manifest "${file}": it does not exist`);
   }
   const { state } = manifest.state;
   const problems = state === "intact" ? [] : [

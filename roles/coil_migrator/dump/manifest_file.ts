@@ -1,7 +1,7 @@
 import * as path from "node:path";
 import { writeAll } from "../../../lib/async/mod.ts";
 import { messageOf } from "../../../lib/errors/mod.ts";
-import { MigrateError } from "../command/errors.ts";
+import { CommandError } from "../../../lib/command/mod.ts";
 import { inspectManifest, type ManifestState } from "./manifest.ts";
 
 /** A manifest that is there already. */
@@ -27,7 +27,7 @@ export async function readManifest(
  * Writes a manifest so that the file is either as before or whole, also when the machine stops in the middle: into
  * another file, to the disk, and then in its place.
  *
- * @throws {MigrateError} when that fails; nothing was changed then
+ * @throws {CommandError} when that fails; nothing was changed then
  */
 export async function writeManifest(
   file: string,
@@ -55,8 +55,8 @@ export async function writeNewFile(file: string, text: string): Promise<void> {
   await target.sync();
 }
 
-function fileError(verb: string, file: string, cause: unknown): MigrateError {
-  return new MigrateError(
+function fileError(verb: string, file: string, cause: unknown): CommandError {
+  return new CommandError(
     `Cannot ${verb} manifest "${file}": ${messageOf(cause)}`,
     { cause },
   );

@@ -1,6 +1,6 @@
 import type { KubeClient } from "../../../lib/kube/mod.ts";
 import { count } from "../../../lib/flags/mod.ts";
-import { MigrateError } from "../command/errors.ts";
+import { CommandError, type Terminal } from "../../../lib/command/mod.ts";
 import type { ReplaceValues } from "../command/flags.ts";
 import {
   CLEAR_LINE,
@@ -9,7 +9,6 @@ import {
   type ReplacementContext,
 } from "../../../lib/eviction/mod.ts";
 import { readSurvey, type Survey } from "../cluster/survey.ts";
-import type { Terminal } from "../command/terminal.ts";
 
 export interface ReplaceOptions {
   readonly values: ReplaceValues;
@@ -61,7 +60,7 @@ export async function withAdvice(
   } catch (error) {
     if (!(error instanceof EvictionError)) throw error;
     const { toReplace } = await patientSurvey(context);
-    throw new MigrateError(
+    throw new CommandError(
       `${error.message}
 ${
         count(toReplace.length, "pod")

@@ -98,6 +98,7 @@ class FakeCluster {
     using client = new KubeClient(this.transport);
     const terminal = {
       isInteractive: false,
+      now: () => new Date(),
       out: () => {},
       err: onText,
       ask: () => Promise.resolve(undefined),

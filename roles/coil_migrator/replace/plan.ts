@@ -2,19 +2,18 @@ import type { KubeClient } from "../../../lib/kube/mod.ts";
 import { DUMPED_ANNOTATION, nameText } from "../../../lib/names/mod.ts";
 import { listCoildPods } from "./coild_pods.ts";
 import { count } from "../../../lib/flags/mod.ts";
-import { MigrateError } from "../command/errors.ts";
+import { CommandError, type Terminal } from "../../../lib/command/mod.ts";
 import type { LivePod } from "../../../lib/eviction/mod.ts";
 import { isDumpUnfinished, type MigrationRecord } from "../cluster/record.ts";
 import { doubledBlocks } from "../cluster/doubled_blocks.ts";
 import { misplacedBlocks } from "../cluster/misplaced_blocks.ts";
 import { reservedBlocks, type Survey } from "../cluster/survey.ts";
-import type { Terminal } from "../command/terminal.ts";
 import { findV1Workloads, isAtWork, workloadText } from "../v1/workloads.ts";
 
 /**
  * Looks for what would make replacing dangerous or pointless.
  *
- * @throws {MigrateError} when there is something
+ * @throws {CommandError} when there is something
  */
 export async function checkReadiness(
   context: {
@@ -134,6 +133,6 @@ export function planText(
   return `${lines.join("\n")}\n`;
 }
 
-function refusal(why: string, advice: string): MigrateError {
-  return new MigrateError(`Cannot replace pods: ${why}\n${advice}`);
+function refusal(why: string, advice: string): CommandError {
+  return new CommandError(`Cannot replace pods: ${why}\n${advice}`);
 }

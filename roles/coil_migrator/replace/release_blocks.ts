@@ -6,7 +6,7 @@ import {
   unlessGone,
 } from "../../../lib/kube/mod.ts";
 import { FINALIZER } from "../../../lib/names/mod.ts";
-import { MigrateError } from "../command/errors.ts";
+import { CommandError } from "../../../lib/command/mod.ts";
 import type { Patience, Progress } from "../../../lib/eviction/mod.ts";
 
 export interface ReleaseContext {
@@ -63,7 +63,7 @@ async function remove(
     pollMs: POLL_MS,
     signal,
     late: ({ finalizers = [] }) =>
-      new MigrateError(
+      new CommandError(
         `Cannot remove AddressBlock ${name}: it waits for its finalizers ${
           finalizers.join(", ")
         }`,

@@ -1,6 +1,5 @@
 import { EXIT } from "../../../lib/flags/mod.ts";
-import { MigrateError } from "../command/errors.ts";
-import { confirm } from "../command/terminal.ts";
+import { CommandError, confirm } from "../../../lib/command/mod.ts";
 import {
   type LivePod,
   Progress,
@@ -113,8 +112,8 @@ function isFinished(record: MigrationRecord, survey: Survey): boolean {
   return isEmpty && !isBetween;
 }
 
-function comesBack(pods: string): MigrateError {
-  return new MigrateError(
+function comesBack(pods: string): CommandError {
+  return new CommandError(
     `Cannot go on: pods come back with addresses of v1: ${pods}
 Is v1's CNI plugin still installed on these nodes? See /etc/cni/net.d and the log of coild there.`,
   );

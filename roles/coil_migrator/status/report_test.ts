@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import type { MigrationStatus } from "./migration_status.ts";
 import { phaseOf, statusText } from "./report.ts";
-import { isYes } from "../command/terminal.ts";
 
 type Facts = Omit<MigrationStatus, "phase" | "next">;
 
@@ -91,9 +90,4 @@ Next         coil migrate replace
   problem: something
 `,
   );
-});
-
-Deno.test("isYes() takes yes for yes, and nothing else", () => {
-  for (const yes of ["y", "Y", "yes\n", " YES "]) assert.ok(isYes(yes), yes);
-  for (const no of ["", "\n", "n", "yeah", "y n"]) assert.ok(!isYes(no), no);
 });

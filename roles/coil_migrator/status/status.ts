@@ -14,7 +14,7 @@ import { misplacedBlocks } from "../cluster/misplaced_blocks.ts";
 import { type MigrationRecord, readRecord } from "../cluster/record.ts";
 import { phaseOf, statusText } from "./report.ts";
 import { readSurvey, reservedBlocks, type Survey } from "../cluster/survey.ts";
-import type { Terminal } from "../command/terminal.ts";
+import type { Terminal } from "../../../lib/command/mod.ts";
 import { findV1Workloads, isAtWork, workloadText } from "../v1/workloads.ts";
 
 export interface StatusContext {

@@ -1,8 +1,8 @@
 import type { EtcdClient } from "../../../lib/etcd/mod.ts";
-import { MigrateError } from "../command/errors.ts";
+import { CommandError } from "../../../lib/command/mod.ts";
 import { parseV1State, type V1State } from "./state.ts";
 
-/** Reads and parses v1's state, all of one moment. @throws {MigrateError} when there is none below the prefix. */
+/** Reads and parses v1's state, all of one moment. @throws {CommandError} when there is none below the prefix. */
 export async function readV1State(
   etcd: EtcdClient,
   { prefix, signal }: { readonly prefix: string; readonly signal: AbortSignal },
@@ -19,7 +19,7 @@ export async function readV1State(
     : `Its keys begin with ${
       roots.map((root) => JSON.stringify(root)).join(", ")
     }: see --etcd-prefix, which usually ends with a slash.`;
-  throw new MigrateError(
+  throw new CommandError(
     `Cannot find Coil v1's pools: ${what}\n${there}`,
   );
 }

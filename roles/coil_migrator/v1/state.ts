@@ -5,7 +5,7 @@ import { isJsonObject, type JsonObject } from "../../../lib/json/mod.ts";
 import type { EtcdEntry } from "../../../lib/etcd/mod.ts";
 import { Address, Prefix } from "../../../lib/inet/mod.ts";
 import { compareText } from "../../../lib/names/mod.ts";
-import { MigrateError } from "../command/errors.ts";
+import { CommandError } from "../../../lib/command/mod.ts";
 
 /** A pool of v1; its name is also that of the namespace that uses it, but for "default". */
 export interface V1Pool {
@@ -42,7 +42,7 @@ const MAX_BLOCK_BITS = 32;
 /**
  * Parses the entries below v1's prefix.
  *
- * @throws {MigrateError} when one cannot be understood: what it says would be missing, and its addresses be given out again
+ * @throws {CommandError} when one cannot be understood: what it says would be missing, and its addresses be given out again
  */
 export function parseV1State(
   entries: readonly EtcdEntry[],
@@ -64,7 +64,7 @@ export function parseV1State(
       }
     } catch (cause) {
       if (!(cause instanceof SyntaxError)) throw cause;
-      throw new MigrateError(
+      throw new CommandError(
         `Cannot understand etcd's key "${key}": ${cause.message}`,
         { cause },
       );

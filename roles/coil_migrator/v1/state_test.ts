@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { MigrateError } from "../command/errors.ts";
+import { CommandError } from "../../../lib/command/mod.ts";
 import { parseV1State } from "./state.ts";
 
 const PREFIX = "/coil/";
@@ -80,7 +80,7 @@ Deno.test("parseV1State() refuses what it does not understand, and names the key
   ];
   for (const [key, value] of bad) {
     assert.throws(() => parse({ [key]: value }), (error) => {
-      assert.ok(error instanceof MigrateError, `${key} ${value}`);
+      assert.ok(error instanceof CommandError, `${key} ${value}`);
       assert.ok(error.message.includes(`"${PREFIX}${key}"`), error.message);
       return true;
     }, `${key}: ${value}`);

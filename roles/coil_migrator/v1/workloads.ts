@@ -16,7 +16,7 @@ import {
   APP_NAME_LABEL,
   SYSTEM_NAMESPACE,
 } from "../../../lib/names/mod.ts";
-import { MigrateError } from "../command/errors.ts";
+import { CommandError } from "../../../lib/command/mod.ts";
 
 /** An object of v1's installation that is there. */
 export interface V1Workload {
@@ -94,7 +94,7 @@ export function workloadText(
 /**
  * Deletes an object and all that depends on it, and waits until it is gone. Idempotent.
  *
- * @throws {MigrateError} when it is still there after the time
+ * @throws {CommandError} when it is still there after the time
  */
 export async function removeWorkload(
   client: KubeClient,
@@ -121,8 +121,8 @@ export async function removeWorkload(
   });
 }
 
-function stillThere(workload: V1Workload, timeoutMs: number): MigrateError {
-  return new MigrateError(
+function stillThere(workload: V1Workload, timeoutMs: number): CommandError {
+  return new CommandError(
     `Cannot remove ${workloadText(workload)}: it is still there after ${
       timeoutMs / 1000
     } s

@@ -3,36 +3,29 @@ import {
   type FlagValues,
   readCommandLine,
   UsageError,
-} from "../../../lib/flags/mod.ts";
-import { VERSION } from "../../../lib/names/mod.ts";
+} from "../flags/mod.ts";
+import { VERSION } from "../names/mod.ts";
+import type { Terminal } from "./terminal.ts";
 
-/** Where a command writes to, and what it knows of the time. */
-export interface Terminal {
-  /** Takes what was asked for. */
-  out(text: string): void;
-  /** Takes messages beside the output. */
-  err(text: string): void;
-  now(): Date;
-  /** Whether `out` is a screen that can be cleared; false if not said. */
-  readonly isScreen?: boolean | undefined;
-  /** Whether `out` shows colours; false if not said. */
-  readonly colours?: boolean | undefined;
-}
-
+/** What a command is called with. */
 export interface CommandContext {
+  /** Where it writes to, and who answers its questions. */
   readonly terminal: Terminal;
   /** The executable's name. */
   readonly program: string;
+  /** What follows the words that call it. */
   readonly args: readonly string[];
   /** Ends a command that goes on until then; none in a process that Ctrl-C ends. */
   readonly signal?: AbortSignal | undefined;
 }
 
+/** One command of a program. */
 export interface Command {
   /** The words that call it, e.g. "ipam show". */
   readonly path: string;
   /** What it does, in a few words. */
   readonly about: string;
+  /** The flags it takes. */
   readonly flags: FlagSpec;
   /** Arguments of the program that list what this command's argument may be, for completion. */
   readonly argumentListedBy?: string;
@@ -42,7 +35,9 @@ export interface Command {
 
 /** Context of a command, with its parsed arguments. */
 export interface Call<S extends FlagSpec> extends CommandContext {
+  /** The value of each flag, given or not. */
   readonly values: FlagValues<S>;
+  /** The arguments that are not flags. */
   readonly positionals: readonly string[];
 }
 
