@@ -1,3 +1,4 @@
+import { codeOf } from "../errors/mod.ts";
 import type { Family } from "../inet/mod.ts";
 import { inNetnsOrHere, type Netns } from "./netns.ts";
 
@@ -65,7 +66,8 @@ function write(name: string, value: string): void {
   try {
     Deno.writeTextFileSync(`${ROOT}/${name}`, value, { create: false });
   } catch (error) {
-    if (!isReadOnly(error)) throw error;
+    // Deno has no class for it.
+    if (codeOf(error) !== "EROFS") throw error;
     try {
       Deno.writeTextFileSync(`${WRITABLE_ROOT}/${name}`, value, {
         create: false,
@@ -75,11 +77,6 @@ function write(name: string, value: string): void {
       throw other instanceof Deno.errors.NotFound ? error : other;
     }
   }
-}
-
-/** EROFS, for which Deno has no class. */
-function isReadOnly(error: unknown): boolean {
-  return error instanceof Error && "code" in error && error.code === "EROFS";
 }
 
 function assertName(name: string): void {

@@ -3,7 +3,7 @@ import type {
   FailureReason,
   ProbeOutcome,
 } from "../../lib/connectivity/mod.ts";
-import { messageOf } from "../../lib/errors/mod.ts";
+import { codeOf, messageOf } from "../../lib/errors/mod.ts";
 import { errnoName, LinuxError } from "../../lib/linux/mod.ts";
 
 /** A packet of the largest size was sent, and what happened to it. */
@@ -34,16 +34,15 @@ export function failureOf(error: unknown): ProbeOutcome {
   if (error instanceof LargePacketError) {
     return { ...failureOf(error.cause), size: error.size } as ProbeOutcome;
   }
-  const code = codeOf(error);
+  const code = codeWithin(error);
   const why = isTimeout(error) ? "no answer" : REASONS[code] ?? "other";
   const detail = messageOf(error);
   return { state: "failed", why, detail };
 }
 
 /** Of the error itself, or of one that caused it: fetch wraps what happened. */
-function codeOf(error: unknown): string {
+function codeWithin(error: unknown): string {
   if (error instanceof LinuxError) return errnoName(error.errno);
   if (!(error instanceof Error)) return "";
-  if ("code" in error && typeof error.code === "string") return error.code;
-  return codeOf(error.cause);
+  return codeOf(error) ?? codeWithin(error.cause);
 }

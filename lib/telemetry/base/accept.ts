@@ -1,4 +1,5 @@
 import { sleep } from "../../async/mod.ts";
+import { codeOf } from "../../errors/mod.ts";
 import { getLogger } from "./log.ts";
 
 const log = getLogger("accept");
@@ -66,7 +67,7 @@ export async function acceptAll<C>(
       connection = await listener.accept();
     } catch (err) {
       if (signal.aborted) return;
-      const code = codeOf(err);
+      const code = codeOf(err) ?? "";
       if (LOST_CONNECTIONS.has(code)) continue;
       trouble.note(err);
       if (SHORTAGES.has(code)) relieve?.();
@@ -117,10 +118,4 @@ class Trouble {
     this.#failures = 0;
     this.#saidMs = -Infinity;
   }
-}
-
-/** The name of the errno, or "". */
-function codeOf(err: unknown): string {
-  if (!(err instanceof Error) || !("code" in err)) return "";
-  return typeof err.code === "string" ? err.code : "";
 }

@@ -1,5 +1,5 @@
 import { dirname } from "node:path";
-import { codeOf } from "../base/errors.ts";
+import { codeOf } from "../../../lib/errors/mod.ts";
 
 /** Files being written are called so until they are whole; no runtime reads them. */
 const TEMPORARY_PREFIX = ".coil-installer-";

@@ -1,5 +1,6 @@
 import { getLogger } from "../../../lib/telemetry/mod.ts";
-import { attempt, codeOf, isBusy } from "../base/errors.ts";
+import { codeOf } from "../../../lib/errors/mod.ts";
+import { attempt, isBusy } from "../base/errors.ts";
 import { PLUGIN } from "../base/network_list.ts";
 import type { Program } from "../base/program.ts";
 import {

@@ -1,7 +1,8 @@
 import { sleep } from "../../../lib/async/mod.ts";
+import { codeOf } from "../../../lib/errors/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import { removeLeftovers } from "./atomic_file.ts";
-import { attempt, codeOf, InstallError } from "../base/errors.ts";
+import { attempt, InstallError } from "../base/errors.ts";
 import { exists } from "../read/directory.ts";
 
 const log = getLogger("installer");

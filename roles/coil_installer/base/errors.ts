@@ -1,3 +1,5 @@
+import { codeOf } from "../../../lib/errors/mod.ts";
+
 /** The node cannot be made as asked. The message is for the admin, as it is. */
 export class InstallError extends Error {
   override readonly name = "InstallError";
@@ -23,12 +25,6 @@ const ADVICE: Readonly<Record<string, string>> = {
   ENOENT: "it does not exist; is the host's directory mounted?",
   ELOOP: "a symbolic link points to itself; remove it",
 };
-
-/** The name of the operating system's error, such as "ENOSPC". */
-export function codeOf(error: unknown): string | undefined {
-  if (!(error instanceof Error) || !("code" in error)) return undefined;
-  return typeof error.code === "string" ? error.code : undefined;
-}
 
 /** Whether a file is being executed, or written: ETXTBSY, which Deno gives no code. */
 export function isBusy(error: unknown): boolean {

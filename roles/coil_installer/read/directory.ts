@@ -1,4 +1,5 @@
-import { attempt, codeOf, ifThere, InstallError } from "../base/errors.ts";
+import { codeOf } from "../../../lib/errors/mod.ts";
+import { attempt, ifThere, InstallError } from "../base/errors.ts";
 import type { ConfigFile } from "./situation.ts";
 
 /** Whether the directory is there. @throws {InstallError} when something else is */

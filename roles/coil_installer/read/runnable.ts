@@ -1,4 +1,4 @@
-import { codeOf } from "../base/errors.ts";
+import { codeOf } from "../../../lib/errors/mod.ts";
 import { isAllThere, programHeadersOf, readAt } from "../base/machine.ts";
 
 /** The kernel looks at so many bytes to know how to run a file: BINPRM_BUF_SIZE of linux/binfmts.h. */
