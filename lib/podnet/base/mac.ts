@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { Address } from "../../inet/mod.ts";
 import { formatMac, parseMac, type RandomBytes } from "../../netlink/mod.ts";
-import type { NamespacedName } from "../../names/mod.ts";
+import { type NamespacedName, nameText } from "../../names/mod.ts";
 
 /** What the MAC address of a pod's host end begins with where the rest names the pod; a random one does by chance of 2^-14. */
 const MARK = "c2:0c:";
@@ -32,8 +32,8 @@ export function linkLocalOf(mac: string): Address {
  * administered. It outlives the daemon, and costs the kernel nothing; the
  * link's alias, in upstream's form, has no room for a name.
  */
-export function markedMac({ namespace, name }: NamespacedName): string {
-  const hash = createHash("sha1").update(`${namespace}/${name}`).digest("hex");
+export function markedMac(pod: NamespacedName): string {
+  const hash = createHash("sha1").update(nameText(pod)).digest("hex");
   return MARK + hash.slice(0, 8).replace(/..(?=.)/g, "$&:");
 }
 

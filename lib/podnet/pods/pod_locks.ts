@@ -1,6 +1,6 @@
 import { KeyedMutex, type WaitOptions } from "../../async/mod.ts";
 import { type AttachmentKey, keyText } from "../../cni/mod.ts";
-import type { NamespacedName } from "../../names/mod.ts";
+import { type NamespacedName, nameText } from "../../names/mod.ts";
 
 /** Guards a key's link between looking at it and changing it: calls for one key follow each other. */
 export class PodLocks {
@@ -25,8 +25,7 @@ export class PodLocks {
     using held = new DisposableStack();
     // Always the pod first, so that two calls never wait for each other.
     if (this.#calico && pod !== undefined) {
-      const name = `${pod.namespace}/${pod.name}`;
-      held.use(await this.#mutexes.lock(name, waiting));
+      held.use(await this.#mutexes.lock(nameText(pod), waiting));
     }
     held.use(await this.#mutexes.lock(keyText(key), waiting));
     return held.move();

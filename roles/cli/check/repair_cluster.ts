@@ -31,6 +31,7 @@ import {
 import {
   FINALIZER,
   GROUP_VERSION,
+  nameText,
   NODE_LABEL,
 } from "../../../lib/names/mod.ts";
 import type { Looker } from "../base/looker.ts";
@@ -265,14 +266,14 @@ function holdersOf(
   const byPool = Map.groupBy(readableBlocks(blocks), ({ pool }) => pool);
   const finders = [...byPool.values()].map(blockFinder);
   const holders = new Map<string, string[]>();
-  for (const { namespace, name, addresses } of pods) {
+  for (const pod of pods) {
     const names = new Set(
-      valuesOf(addresses).flatMap((address) =>
+      valuesOf(pod.addresses).flatMap((address) =>
         finders.flatMap((find) => find(address)?.name ?? [])
       ),
     );
     for (const block of names) {
-      holders.getOrInsert(block, []).push(`${namespace}/${name}`);
+      holders.getOrInsert(block, []).push(nameText(pod));
     }
   }
   return holders;

@@ -12,6 +12,7 @@ import {
   compareText,
   COORDINATOR_LEASE,
   IPAM_LEASE,
+  nameText,
   VPC_SWEEP_LEASE,
 } from "../../../lib/names/mod.ts";
 import {
@@ -248,5 +249,5 @@ function ofConditions(
 }
 
 function byName(a: Part, b: Part): number {
-  return compareText(`${a.namespace}/${a.name}`, `${b.namespace}/${b.name}`);
+  return compareText(nameText(a), nameText(b));
 }

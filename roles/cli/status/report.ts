@@ -1,6 +1,6 @@
 import { formatAge } from "../../../lib/api/mod.ts";
 import type { Problem } from "../../../lib/ipam/audit/mod.ts";
-import { compareText } from "../../../lib/names/mod.ts";
+import { compareText, nameText } from "../../../lib/names/mod.ts";
 import { formatProblems } from "../base/problem.ts";
 import { formatTable } from "../base/table.ts";
 import type { Snapshot } from "./snapshot.ts";
@@ -71,12 +71,12 @@ export function reportOf(
 /** Formats it for people. */
 export function formatReport(report: StatusReport, now: Date): string {
   const parts = formatTable([
-    { header: "PART", value: ({ namespace, name }) => `${namespace}/${name}` },
+    { header: "PART", value: nameText },
     { header: "READY", value: ({ ready, wanted }) => `${ready}/${wanted}` },
     { header: "VERSION", value: ({ versions }) => versionsText(versions) },
   ], report.parts);
   const leases = formatTable([
-    { header: "LEASE", value: ({ namespace, name }) => `${namespace}/${name}` },
+    { header: "LEASE", value: nameText },
     { header: "HOLDER", value: ({ holder }) => holder },
     {
       header: "RENEWED",

@@ -1,5 +1,6 @@
 import { startTimer } from "../../../lib/async/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import { type ClientPod, hasAll } from "./client_pod.ts";
 import type { ClientSet } from "./client_set.ts";
@@ -66,7 +67,7 @@ export class AnnouncedClients implements Disposable {
     this.#await(uid, {
       addresses,
       statusThen: textOf(pod.addresses),
-      pod: `${pod.namespace}/${pod.name}`,
+      pod: nameText(pod),
     });
     clients.claim(uid, { source: "announced", addresses });
     return true;

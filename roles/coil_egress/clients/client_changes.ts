@@ -1,3 +1,4 @@
+import { nameText } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { AnnouncedClients } from "./announced_clients.ts";
 import type { ClientPod } from "./client_pod.ts";
@@ -30,7 +31,7 @@ export function reportShared(
   pods: Iterable<ClientPod>,
 ): void {
   const names = [...pods].filter(({ uid }) => uids.includes(uid))
-    .map(({ namespace, name }) => `${namespace}/${name}`);
+    .map(nameText);
   log.warn(
     "Several live pods have one address; keeping it until the last pod ends",
     { address, uids, pods: names },

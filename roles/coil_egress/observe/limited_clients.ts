@@ -1,5 +1,6 @@
 import type { AppliedLimits } from "../../../lib/egress/mod.ts";
 import type { Address } from "../../../lib/inet/mod.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { ClientPod } from "../clients/client_pod.ts";
 import type { DataPlane } from "../base/ports.ts";
@@ -68,9 +69,9 @@ export function namesOf(
 ): Map<Address, string> {
   const byAddress = new Map<string, string>();
   if (addresses.length > 0) {
-    for (const { namespace, name, addresses } of pods) {
-      for (const address of addresses) {
-        byAddress.set(address.toString(), `${namespace}/${name}`);
+    for (const pod of pods) {
+      for (const address of pod.addresses) {
+        byAddress.set(address.toString(), nameText(pod));
       }
     }
   }

@@ -7,7 +7,7 @@ import {
 } from "../../../lib/api/mod.ts";
 import { type Address, PrefixMap } from "../../../lib/inet/mod.ts";
 import type { V1Namespace } from "../../../lib/kube/mod.ts";
-import { compareText } from "../../../lib/names/mod.ts";
+import { compareText, nameText } from "../../../lib/names/mod.ts";
 import {
   addressBlockOf,
   convertBlocks,
@@ -73,7 +73,7 @@ function coverPods(facts: ClusterFacts, known: Known): Covered {
   const blocks: ReservedBlock[] = [];
   const findings: Finding[] = [];
   for (const pod of sortedPods(facts.pods)) {
-    const subject = `pod ${pod.namespace}/${pod.name}`;
+    const subject = `pod ${nameText(pod)}`;
     for (const address of pod.addresses) {
       const holders = held.of(address);
       if (holders.some(({ node }) => node === pod.node)) continue;

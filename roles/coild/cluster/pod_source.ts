@@ -216,7 +216,7 @@ export class PodSource {
     { signal }: { signal: AbortSignal },
   ): Promise<PodFacts> {
     const { namespace, name } = query;
-    const found = this.#pods.store.get(`${namespace}/${name}`);
+    const found = this.#pods.store.get(nameText(query));
     // A cache that is behind still has the pod's predecessor of that name.
     const isOther = query.uid !== undefined &&
       found?.metadata?.uid !== query.uid;
@@ -276,7 +276,7 @@ export class PodSource {
     } catch (error) {
       if (signal.aborted || !isUnanswered(error)) throw error;
       log.info("Cannot get a pod; using the runtime's data", {
-        pod: `${namespace}/${name}`,
+        pod: nameText(query),
         err: error,
       });
       return undefined;

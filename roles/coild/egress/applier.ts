@@ -1,5 +1,6 @@
 import type { ClientGateway, ClientPlan } from "../../../lib/egress/mod.ts";
 import type { Netns } from "../../../lib/linux/mod.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 import { FouUnsupportedError } from "../../../lib/netlink/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { Attachment } from "../calls/attachment.ts";
@@ -36,7 +37,9 @@ export async function applyPlan(
     const { attachment: { pod }, gateways } = client;
     const names = gateways.map(({ name }) => `"${name}"`).join(", ");
     throw new FouUnsupportedError(
-      `Cannot make pod "${pod.namespace}/${pod.name}" a client of Egress ${names}: ${error.message}`,
+      `Cannot make pod "${
+        nameText(pod)
+      }" a client of Egress ${names}: ${error.message}`,
       { cause: error },
     );
   }

@@ -1,5 +1,6 @@
 import type { KeyedMutex } from "../../../lib/async/mod.ts";
 import { Netns } from "../../../lib/linux/mod.ts";
+import { nameText } from "../../../lib/names/mod.ts";
 import { PodCheckError } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { AttachmentBook } from "../calls/attachment_book.ts";
@@ -59,7 +60,7 @@ export const NO_EGRESS: EgressCalls = {
     const [asked] = egressRefsOf(pod.annotations);
     if (asked !== undefined) {
       log.warn("Ignored a pod's egress annotations: --enable-egress is false", {
-        egress: `${asked.namespace}/${asked.name}`,
+        egress: nameText(asked),
       });
     }
     return Promise.resolve(undefined);

@@ -40,8 +40,9 @@ export function explain(error: unknown, context: AddressContext): AddressError {
   const { pod, pool } = context;
   const { text, event } = context.finding ??
     { text: findingOf(error, context) ?? messageOf(error) };
-  const failed =
-    `Cannot give pod "${pod.namespace}/${pod.name}" an address of pool "${pool}"`;
+  const failed = `Cannot give pod "${
+    nameText(pod)
+  }" an address of pool "${pool}"`;
   return new AddressError(`${failed}: ${text}`, {
     cause: error,
     event: event && `${failed}: ${event}`,
