@@ -2,13 +2,15 @@ import { ERRNO, LinuxError } from "./errno.ts";
 import { type Bytes, closeFile, lastErrno, lastError, libc } from "./libc.ts";
 import { inNetnsOrHere, type Netns } from "./netns.ts";
 import { attachFilter, type FilterInstruction } from "./socket_filter.ts";
+import {
+  MSG_DONTWAIT,
+  SOCK_RAW_CLOEXEC,
+  SOL_SOCKET,
+} from "./socket_numbers.ts";
 
 /** AF_NETLINK of `<linux/socket.h>`. */
 const AF_NETLINK = 16;
-/** SOCK_RAW | SOCK_CLOEXEC of socket(2). */
-const SOCK_RAW_CLOEXEC = 3 | 0o2000000;
-/** SOL_SOCKET and the options of `<asm-generic/socket.h>`. */
-const SOL_SOCKET = 1;
+/** Options of `<asm-generic/socket.h>`. */
 const SO_SNDBUF = 7;
 const SO_RCVBUF = 8;
 const SO_SNDBUFFORCE = 32;
@@ -19,8 +21,7 @@ const NETLINK_ADD_MEMBERSHIP = 1;
 const NETLINK_CAP_ACK = 10;
 const NETLINK_EXT_ACK = 11;
 const NETLINK_GET_STRICT_CHK = 12;
-/** MSG_DONTWAIT and MSG_TRUNC of recv(2). */
-const MSG_DONTWAIT = 0x40;
+/** MSG_TRUNC of recv(2). */
 const MSG_TRUNC = 0x20;
 /** POLLIN of poll(2); errors are reported without being asked for. */
 const POLLIN = 1;

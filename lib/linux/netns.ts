@@ -7,6 +7,7 @@ import {
   O_RDONLY,
   openFile,
 } from "./libc.ts";
+import { SOL_SOCKET } from "./socket_numbers.ts";
 
 /** CLONE_NEWNET of `<linux/sched.h>`. */
 const CLONE_NEWNET = 0x40000000;
@@ -17,8 +18,7 @@ const NS_GET_NSTYPE = 0xb703n;
 /** AF_UNIX of `<linux/socket.h>`, SOCK_DGRAM | SOCK_CLOEXEC of socket(2). */
 const AF_UNIX = 1;
 const SOCK_DGRAM_CLOEXEC = 2 | 0o2000000;
-/** SOL_SOCKET and SO_NETNS_COOKIE of `<asm-generic/socket.h>`. */
-const SOL_SOCKET = 1;
+/** SO_NETNS_COOKIE of `<asm-generic/socket.h>`. */
 const SO_NETNS_COOKIE = 71;
 const COOKIE_SIZE = 8;
 /** The calling thread's own network namespace (proc(5)). */

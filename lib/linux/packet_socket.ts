@@ -2,15 +2,12 @@ import { ERRNO, LinuxError } from "./errno.ts";
 import { type Bytes, closeFile, lastErrno, lastError, libc } from "./libc.ts";
 import { inNetnsOrHere, type Netns } from "./netns.ts";
 import { attachFilter, type FilterInstruction } from "./socket_filter.ts";
+import { MSG_DONTWAIT, SOCK_RAW_CLOEXEC } from "./socket_numbers.ts";
 
 /** AF_PACKET of `<linux/socket.h>`. */
 const AF_PACKET = 17;
-/** SOCK_RAW | SOCK_CLOEXEC of socket(2): frames with their Ethernet header. */
-const SOCK_RAW_CLOEXEC = 3 | 0o2000000;
 /** struct sockaddr_ll of packet(7): family, protocol, index, and what is not needed to bind. */
 const SOCKADDR_LL_SIZE = 20;
-/** MSG_DONTWAIT of recv(2). */
-const MSG_DONTWAIT = 0x40;
 /** Nothing there to receive, or the link went down once; the socket goes on. */
 const NOTHING: ReadonlySet<number> = new Set([ERRNO.EAGAIN, ERRNO.ENETDOWN]);
 
@@ -93,6 +90,7 @@ function openHere(
 ): PacketSocket {
   const { symbols } = libc();
   const action = "open packet socket";
+  // Raw: frames with their Ethernet header.
   const fd = symbols.socket(AF_PACKET, SOCK_RAW_CLOEXEC, 0);
   if (fd < 0) throw lastError(action, "socket");
   const address = new DataView(new ArrayBuffer(SOCKADDR_LL_SIZE));

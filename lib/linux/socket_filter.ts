@@ -1,7 +1,7 @@
 import { type Bytes, lastError, libc } from "./libc.ts";
+import { SOL_SOCKET } from "./socket_numbers.ts";
 
-/** SOL_SOCKET and SO_ATTACH_FILTER of `<asm-generic/socket.h>`. */
-const SOL_SOCKET = 1;
+/** SO_ATTACH_FILTER of `<asm-generic/socket.h>`. */
 const SO_ATTACH_FILTER = 26;
 /** struct sock_filter of `<linux/filter.h>`. */
 const INSTRUCTION_SIZE = 8;

@@ -37,7 +37,12 @@ export {
   FouSocket,
   FouUnsupportedError,
 } from "./fou/fou_socket.ts";
-export type { Ipv4Conf, Link, LinkSelector } from "./link/link.ts";
+export {
+  type Ipv4Conf,
+  type Link,
+  type LinkSelector,
+  MAX_ALIAS_BYTES,
+} from "./link/link.ts";
 export {
   linkAddVeth,
   linkDelete,
@@ -79,6 +84,7 @@ export * as nft from "./netfilter/model/statements.ts";
 export { netnsIdGet } from "./link/netns_id.ts";
 export type { Request } from "./message/request.ts";
 export {
+  IPV6_METRIC,
   LOCAL_TABLE,
   MAIN_TABLE,
   PROTOCOL_BOOT,

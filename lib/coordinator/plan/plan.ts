@@ -6,7 +6,7 @@ import {
   COORDINATOR_PROTOCOL,
   COORDINATOR_TABLES,
 } from "../../names/mod.ts";
-import { MAIN_TABLE } from "../../netlink/mod.ts";
+import { IPV6_METRIC, MAIN_TABLE } from "../../netlink/mod.ts";
 import type { Settings } from "../config/defaults.ts";
 import { firstOf } from "./family.ts";
 import { prefixedMac } from "../config/mac_prefix.ts";
@@ -39,9 +39,6 @@ export interface PlanInput {
   readonly outer: LinkEnd;
   readonly moves: Moves;
 }
-
-/** IP6_RT_PRIO_USER of `<net/ip6_route.h>`: what the kernel gives routes without a metric. */
-const IPV6_METRIC = 1024;
 
 /** Everything that should be there for one interface, in the order in which it is made. Pure. */
 export function planNic(input: PlanInput): Step[] {

@@ -4,7 +4,7 @@ import {
   COORDINATOR_HUSK_ALIAS_PREFIX,
   COORDINATOR_VETH,
 } from "../../names/mod.ts";
-import type { Link } from "../../netlink/mod.ts";
+import { type Link, MAX_ALIAS_BYTES } from "../../netlink/mod.ts";
 
 /** The link between a pod on an underlay network and its host. */
 export interface VethSpec {
@@ -20,9 +20,6 @@ export interface VethSpec {
 export interface CoordinatorHusk extends AttachmentKey {
   readonly index: number;
 }
-
-/** IFALIASZ of `<linux/if.h>` without the terminating NUL. */
-const MAX_ALIAS_BYTES = 255;
 
 /**
  * The pair of a pod. Names and MAC addresses follow from the whole container

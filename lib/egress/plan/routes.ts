@@ -1,4 +1,5 @@
 import {
+  IPV6_METRIC,
   type Request,
   type Route,
   routeAdd,
@@ -12,9 +13,6 @@ import {
 import { BACKSTOP_METRIC, CLIENT_PROTOCOL, type ClientRoute } from "./plan.ts";
 import { ruleKey } from "./rules.ts";
 import { TUNNEL_LINKS } from "../kernel/tunnel_names.ts";
-
-/** IP6_RT_PRIO_USER of `<net/ip6_route.h>`: the metric of IPv6 routes that are given none. */
-const IPV6_METRIC = 1024;
 
 /** What to do so that ours are exactly the wanted ones. */
 export interface Changes<T = unknown> {

@@ -8,18 +8,25 @@ import {
 import { Connection } from "../connection/connection.ts";
 import type { Transport } from "../connection/transport.ts";
 import { countDeleted, NetlinkError } from "../message/errors.ts";
-import { familyNumber } from "../message/family.ts";
+import { AF_INET, familyNumber } from "../message/family.ts";
 import type { Message } from "../message/message_reader.ts";
 import type { Request } from "../message/request.ts";
 
 /** Messages of `<linux/inet_diag.h>` and `<linux/sock_diag.h>`. */
 const TCPDIAG_GETSOCK = 18;
 const SOCK_DESTROY = 21;
-const AF_INET = 2;
 const IPPROTO_TCP = 6;
-/** Those with a peer that may still send: all of `<net/tcp_states.h>` but SYN_SENT, TIME_WAIT, CLOSE, LISTEN and those before a connection. */
-const CONNECTED = [1, 4, 5, 8, 9, 11]
-  .reduce((states, state) => states | 1 << state, 0);
+/** States of `<net/tcp_states.h>` with a peer that may still send. */
+const TCP_ESTABLISHED = 1;
+const TCP_FIN_WAIT1 = 4;
+const TCP_FIN_WAIT2 = 5;
+const TCP_CLOSE_WAIT = 8;
+const TCP_LAST_ACK = 9;
+const TCP_CLOSING = 11;
+/** These as a set of bits: without SYN_SENT, TIME_WAIT, CLOSE, LISTEN and those before a connection. */
+const CONNECTED = 1 << TCP_ESTABLISHED | 1 << TCP_FIN_WAIT1 |
+  1 << TCP_FIN_WAIT2 | 1 << TCP_CLOSE_WAIT | 1 << TCP_LAST_ACK |
+  1 << TCP_CLOSING;
 /** Of the sockets of a namespace: a bound on memory, some 300 bytes each. */
 const AT_MOST = 100_000;
 /** struct inet_diag_sockid of `<linux/inet_diag.h>`: ports, addresses, link, cookie. */

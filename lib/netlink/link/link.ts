@@ -34,6 +34,8 @@ export const IFLA_INET6_ADDR_GEN_MODE = 8;
 /** IFF_UP and IFF_LOWER_UP of `<linux/if.h>`. */
 export const IFF_UP = 1;
 const IFF_LOWER_UP = 1 << 16;
+/** IFALIASZ of `<linux/if.h>` without the terminating NUL. */
+export const MAX_ALIAS_BYTES = 255;
 
 /** RTEXT_FILTER_SKIP_STATS of `<linux/rtnetlink.h>`: no code here reads statistics. */
 const RTEXT_FILTER_SKIP_STATS = 1 << 3;

@@ -32,6 +32,8 @@ export const RTNH_F_ONLINK = 4;
 export const MAIN_TABLE = 254;
 /** RT_TABLE_LOCAL: the kernel's routes to the host's own addresses. */
 export const LOCAL_TABLE = 255;
+/** IP6_RT_PRIO_USER of `<net/ip6_route.h>`: the metric of IPv6 routes that are given none. */
+export const IPV6_METRIC = 1024;
 /** RTPROT_KERNEL of `<linux/rtnetlink.h>`: what the kernel writes on routes that come with an address. */
 export const PROTOCOL_KERNEL = 2;
 /** RTPROT_BOOT, the protocol of `ip route add` without one. */

@@ -22,13 +22,23 @@ import {
 } from "../connection/notification_filter.ts";
 import type { Family } from "../../inet/mod.ts";
 
-/** RTNLGRP_… of `<linux/rtnetlink.h>`, by which part of the network they are about. */
+/** Multicast groups of `<linux/rtnetlink.h>`. */
+const RTNLGRP_LINK = 1;
+const RTNLGRP_IPV4_IFADDR = 5;
+const RTNLGRP_IPV4_ROUTE = 7;
+const RTNLGRP_IPV4_RULE = 8;
+const RTNLGRP_IPV6_IFADDR = 9;
+const RTNLGRP_IPV6_ROUTE = 11;
+const RTNLGRP_IPV6_RULE = 19;
+const RTNLGRP_IPV4_NETCONF = 24;
+const RTNLGRP_IPV6_NETCONF = 25;
+/** By which part of the network they are about. */
 const GROUPS = {
-  links: [1],
-  addresses: [5, 9],
-  routes: [7, 11],
-  rules: [8, 19],
-  forwarding: [24, 25],
+  links: [RTNLGRP_LINK],
+  addresses: [RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR],
+  routes: [RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE],
+  rules: [RTNLGRP_IPV4_RULE, RTNLGRP_IPV6_RULE],
+  forwarding: [RTNLGRP_IPV4_NETCONF, RTNLGRP_IPV6_NETCONF],
 } as const;
 
 /** Where fields are, from the start of the message: `struct ifinfomsg`, `rtmsg`, `netconfmsg`. */

@@ -1,6 +1,6 @@
 import type { AttachmentKey } from "../../cni/mod.ts";
 import { HUSK_ALIAS_PREFIX, LINK_ALIAS_PREFIX } from "../../names/mod.ts";
-import type { Link } from "../../netlink/mod.ts";
+import { type Link, MAX_ALIAS_BYTES } from "../../netlink/mod.ts";
 import { LinkNameError } from "./errors.ts";
 
 /** Owner of a host veth, as its alias names it. */
@@ -16,9 +16,6 @@ export type ParsedAlias =
   /** It starts like ours but does not go on like ours. */
   | { readonly kind: "malformed" }
   | { readonly kind: "foreign" };
-
-/** IFALIASZ of `<linux/if.h>` without the terminating NUL. */
-const MAX_ALIAS_BYTES = 255;
 
 /**
  * The alias of a pod's host veth: `COIL:<pool>:<container ID>:<ifname>`, as
