@@ -8,6 +8,7 @@ export { Backoff, retry } from "./time/backoff.ts";
 export { BoundedMap } from "./locks/bounded_map.ts";
 export { type Clock, systemClock } from "./time/clock.ts";
 export { CoalescedRunner } from "./tasks/coalesced_runner.ts";
+export { everyAbout } from "./time/every_about.ts";
 export { forEachConcurrently } from "./tasks/concurrency.ts";
 export { FreshRun } from "./tasks/fresh_run.ts";
 export { Gate } from "./locks/gate.ts";

@@ -2,6 +2,7 @@ import { ADDRESS_POOLS } from "../../../lib/api/mod.ts";
 import {
   abortable,
   CoalescedRunner,
+  everyAbout,
   jittered,
   sleep,
   type TaskGroup,
@@ -76,7 +77,11 @@ export class Cluster {
     for (const part of PARTS) {
       tasks.run(part, (signal) => cluster.#publish(part, signal));
     }
-    tasks.run("time", (signal) => cluster.#lookAgain(signal));
+    const { status } = cluster.#runners;
+    tasks.run(
+      "time",
+      (signal) => everyAbout(LOOK_MS, () => status.trigger(), { signal }),
+    );
     tasks.run("contact", (signal) => cluster.#watchContact(signal));
   }
 
@@ -121,13 +126,6 @@ export class Cluster {
     const runner = this.#runners[part];
     runner.trigger();
     await runner.run(signal);
-  }
-
-  async #lookAgain(signal: AbortSignal): Promise<void> {
-    for (;;) {
-      await sleep(jittered(LOOK_MS), { signal });
-      this.#runners.status.trigger();
-    }
   }
 
   /** Says since when the API server does not answer: what is shown is as old. */

@@ -5,9 +5,8 @@ import {
 } from "../../../lib/api/mod.ts";
 import {
   CoalescedRunner,
-  jittered,
+  everyAbout,
   type Loops,
-  sleep,
 } from "../../../lib/async/mod.ts";
 import {
   documentOf,
@@ -91,7 +90,9 @@ export class DefaultsKeeper {
     return {
       "coordinator informer": (signal) => this.#informer.run(signal),
       "coordinator defaults": (signal) => this.#writer.run(signal),
-      "coordinator file": (signal) => this.#look(signal),
+      // Writes the file again when it was removed.
+      "coordinator file": (signal) =>
+        everyAbout(this.#lookMs, () => this.#writer.trigger(), { signal }),
     };
   }
 
@@ -106,15 +107,6 @@ export class DefaultsKeeper {
       });
     }
     this.#writer.trigger();
-  }
-
-  /** Writes the file again when it was removed. */
-  async #look(signal: AbortSignal): Promise<void> {
-    for (;;) {
-      // mutate: one look more, at what has just been written, changes nothing.
-      await sleep(jittered(this.#lookMs), { signal });
-      this.#writer.trigger();
-    }
   }
 
   async #write(): Promise<void> {

@@ -1,7 +1,6 @@
 import {
   CoalescedRunner,
-  jittered,
-  sleep,
+  everyAbout,
   TaskGroup,
 } from "../../../lib/async/mod.ts";
 import {
@@ -69,7 +68,10 @@ export class CoordinatorUpkeep {
   async run(signal: AbortSignal): Promise<void> {
     await using tasks = new TaskGroup({ signal });
     tasks.run("listening to the kernel", (s) => this.#listen(s));
-    tasks.run("looking now and then", (s) => this.#remind(s));
+    tasks.run("looking now and then", (s) => {
+      const { lookMs = LOOK_MS } = this.#with;
+      return everyAbout(lookMs, () => this.#lookAtAll(), { signal: s });
+    });
     tasks.run("looking at joined pods", (s) => this.#runner.run(s));
     await tasks.wait();
   }
@@ -82,14 +84,6 @@ export class CoordinatorUpkeep {
       onFailure: warnOfDeafness(log, "looking at the host every minute"),
       signal,
     });
-  }
-
-  async #remind(signal: AbortSignal): Promise<void> {
-    for (;;) {
-      // mutate: one look more, at the start, changes nothing.
-      await sleep(jittered(this.#with.lookMs ?? LOOK_MS), { signal });
-      this.#lookAtAll();
-    }
   }
 
   #lookAtAll(): void {

@@ -1,4 +1,4 @@
-import { jittered, type KeyedMutex, sleep } from "../../../lib/async/mod.ts";
+import { everyAbout, type KeyedMutex } from "../../../lib/async/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
 import type { AttachmentBook } from "../calls/attachment_book.ts";
 import type { Attachment } from "../calls/attachment.ts";
@@ -30,12 +30,11 @@ export class EgressInspector {
 
   /** Looks about once in each interval until the signal. One pod after the other, so that an ADD waits for none but its own. */
   async run(signal: AbortSignal): Promise<void> {
-    for (;;) {
-      await sleep(jittered(this.#with.intervalMs), { signal });
+    await everyAbout(this.#with.intervalMs, async () => {
       for (const attachment of this.#with.book.list()) {
         await this.#inspect(attachment, signal);
       }
-    }
+    }, { signal });
   }
 
   async #inspect(attachment: Attachment, signal: AbortSignal): Promise<void> {

@@ -1,7 +1,7 @@
 import {
   abortable,
   type Clock,
-  jittered,
+  everyAbout,
   type Loops,
   onAbort,
   SingleFlight,
@@ -258,10 +258,9 @@ export class EgressSource {
   }
 
   async #readServices(signal: AbortSignal): Promise<void> {
-    for (;;) {
-      await sleep(jittered(SERVICES_MS), { signal, clock: this.#clock });
+    await everyAbout(SERVICES_MS, () => {
       for (const { watch } of this.#followed.values()) watch.doubtServices();
-    }
+    }, { signal, clock: this.#clock });
   }
 
   /** Leaves those that no pod names. */

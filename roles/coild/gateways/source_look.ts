@@ -8,12 +8,7 @@ import {
   gatewayEgress,
   parseDestinations,
 } from "../../../lib/api/mod.ts";
-import {
-  type Clock,
-  jittered,
-  sleep,
-  systemClock,
-} from "../../../lib/async/mod.ts";
+import { type Clock, everyAbout, systemClock } from "../../../lib/async/mod.ts";
 import { type Address, FAMILIES, type Prefix } from "../../../lib/inet/mod.ts";
 import type { KubeClient, V1Pod } from "../../../lib/kube/mod.ts";
 import { LinuxError } from "../../../lib/linux/mod.ts";
@@ -87,10 +82,7 @@ export class SourceLook {
   /** Looks about once a minute, until the signal. */
   async run(signal: AbortSignal): Promise<void> {
     const { clock = systemClock } = this.#with;
-    for (;;) {
-      await sleep(jittered(INTERVAL_MS), { signal, clock });
-      await this.look(signal);
-    }
+    await everyAbout(INTERVAL_MS, () => this.look(signal), { signal, clock });
   }
 
   /** Looks once. What fails is logged, and is tried again with the next look. */

@@ -1,9 +1,8 @@
 import {
   CoalescedRunner,
-  jittered,
+  everyAbout,
   type KeyedMutex,
   LookLoop,
-  sleep,
   TaskGroup,
 } from "../../../lib/async/mod.ts";
 import { messageOf } from "../../../lib/errors/mod.ts";
@@ -179,12 +178,11 @@ export class SourceGuard {
     using _watch = this.#with.watch.subscribe(() => runner.trigger());
     await using tasks = new TaskGroup({ signal });
     tasks.run("looking when asked to", (s) => runner.run(s));
-    tasks.run("asking from time to time", async (s) => {
-      for (;;) {
-        runner.trigger();
-        await sleep(jittered(INTERVAL_MS), { signal: s });
-      }
-    });
+    runner.trigger();
+    tasks.run(
+      "asking from time to time",
+      (s) => everyAbout(INTERVAL_MS, () => runner.trigger(), { signal: s }),
+    );
     await tasks.wait();
   }
 

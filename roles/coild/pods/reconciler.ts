@@ -1,4 +1,4 @@
-import { jittered, type KeyedMutex, sleep } from "../../../lib/async/mod.ts";
+import { everyAbout, type KeyedMutex } from "../../../lib/async/mod.ts";
 import type { NodeIpam } from "../../../lib/ipam/mod.ts";
 import type { PodNetwork } from "../../../lib/podnet/mod.ts";
 import { getLogger } from "../../../lib/telemetry/mod.ts";
@@ -37,10 +37,8 @@ export class Reconciler {
 
   /** Reconciles about once in each interval until the signal. Failures wait for the next one. */
   async run(signal: AbortSignal): Promise<void> {
-    for (;;) {
-      // Nodes that were started together do not compare together.
-      const waitMs = jittered(this.#with.intervalMs);
-      await sleep(waitMs, { signal });
+    // Nodes that were started together do not compare together.
+    await everyAbout(this.#with.intervalMs, async () => {
       try {
         await this.reconcile(signal);
         this.#with.metrics.reconciled("ok");
@@ -51,7 +49,7 @@ export class Reconciler {
           err: error,
         });
       }
-    }
+    }, { signal });
   }
 
   /** Reconciles once. */
