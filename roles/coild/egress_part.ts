@@ -44,7 +44,7 @@ export interface EgressDependencies extends NodeDependencies {
   readonly openProbe?: OpenProbeSocket | undefined;
   /** How the node's connections are read. Default: in its own network. */
   readonly openConntrack?: SourceLookOptions["open"];
-  /** By which tokens for gateways are renewed. Default: the machine's. */
+  /** By which tokens for gateways are renewed, and lost ones reported. Default: the machine's. */
   readonly clock?: Clock | undefined;
 }
 
@@ -57,24 +57,25 @@ function followGateways(
     readonly onChange: (egresses: Iterable<string>) => void;
   },
 ) {
-  const { client, options, pods, stack } = dependencies;
+  const { client, clock, options, pods, stack } = dependencies;
   const source = new EgressSource(client, {
     isNamed: (namespace) => pods.hasClientsOf(namespace),
   });
-  const tokens = new EgressTokens({ client, clock: dependencies.clock });
+  const tokens = new EgressTokens({ client, clock });
+  const { announceTimeoutMs: timeoutMs } = options;
   const announcer = stack.use(
-    new AnnounceClient({
-      tokens,
-      port: ANNOUNCE_PORT,
-      timeoutMs: options.announceTimeoutMs,
-    }),
+    new AnnounceClient({ tokens, port: ANNOUNCE_PORT, timeoutMs }),
   );
   const prober = new GatewayProber({
     port: options.egressPort,
     open: dependencies.openProbe ?? openDatagramSocket,
     groups: () => setup().chosenFrom,
     isLocal: (gateway) => pods.withAddress(gateway).length > 0,
-    onLoss: (loss) => losses.add(loss),
+    onLoss(loss) {
+      losses.add(loss);
+      // One of before the start changes no client that is known.
+      reporter.trigger();
+    },
     onSuspects: () => reporter.trigger(),
     onChange(egresses) {
       onChange(egresses);
@@ -85,7 +86,7 @@ function followGateways(
     dependencies.registry,
     () => gatewayStates(prober, setup().ready),
   );
-  const losses = new Losses({ metrics, lost: () => prober.lost });
+  const losses = new Losses({ metrics, lost: () => prober.lost, clock });
   const reporter = new LossReporter({
     client: announcer,
     groups: () => setup().chosenFrom,
@@ -93,6 +94,7 @@ function followGateways(
     losses: () => losses.list,
     suspects: () => prober.suspects,
     metrics,
+    clock,
   });
   return {
     source,

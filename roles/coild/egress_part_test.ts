@@ -537,6 +537,45 @@ Deno.test("a gateway that answers no more gets no new connections of clients, an
   assert.deepEqual(ends(), [`end ${lost}`]);
 });
 
+Deno.test("a coild that was restarted reports a gateway that was lost before, and is still", async () => {
+  const [lost, other] = ["10.64.0.9", "10.64.0.10"].map(Address.parse);
+  assert.ok(lost && other);
+  const gateways = new ProbedGateways();
+  gateways.alive.add(`${other}`);
+  const clock = new FakeClock();
+  const lines = loggedLines();
+  await using lab = new ClientLab({
+    clock,
+    openProbe: (peer) => gateways.socket(peer),
+  });
+  lab.plane.choices = () =>
+    Promise.resolve({
+      chosen: new Map([["nat/internet", [lost, other]]]),
+      lost: new Set([gatewayMark(lost)]),
+    });
+  lab.putEgress({ gatewaySelection: "Direct" });
+  lab.putGateways([`${lost}`, `${other}`]);
+  lab.putPod("client", CLIENT);
+  lab.found.set("team/client", lab.attachmentOf("client"));
+  lab.start();
+  // The API server here has no tokens, which the record of a report says.
+  const reports = () =>
+    lines.filter((line) => line.includes("Cannot report lost gateways"));
+  await untilPasses(async () => {
+    await clock.advance(1_000);
+    assert.equal(reports().length, 1);
+  });
+  assert.match(reports()[0] ?? "", /"nat\/internet".*"10\.64\.0\.10"/);
+  const metrics = await lab.registry.metrics();
+  for (
+    const line of [
+      'egress_gateways{state="lost"} 1',
+      "egress_gateway_loss_seconds_count 0",
+      "egress_client_switch_seconds_count 0",
+    ]
+  ) assert.ok(metrics.includes(`coil_coild_${line}\n`), line);
+});
+
 Deno.test("a client prefers the gateways of its node's zone, while one of them answers", async () => {
   const zones = { "10.64.0.9": "here", "10.64.0.10": "there" };
   await using probed = await probedLab({ zones });

@@ -265,6 +265,16 @@ async function updates(cluster: EgressCluster): Promise<number> {
   return Number(count);
 }
 
+/** How many of coild's reports of lost gateways were taken. */
+async function lossReports(cluster: EgressCluster): Promise<number> {
+  const metrics = await scrapeCoild(cluster);
+  const [, count] =
+    /^coil_coild_egress_loss_reports_total\{result="accepted"\} (\d+)$/m.exec(
+      metrics,
+    ) ?? [];
+  return Number(count ?? 0);
+}
+
 async function slicesOfIpv6({ access }: EgressCluster): Promise<string[]> {
   const { items } = await access.client.list(ENDPOINT_SLICES, {
     namespace: GATEWAYS,
@@ -539,6 +549,14 @@ egressTest("egress by gateways that the client chooses", {
             ]);
             await answering([flow]);
           }
+          await eventually(
+            "the new coild to report the loss",
+            async () => await lossReports(cluster) > 0,
+          );
+          await eventually(
+            "the Egress to name the gateway",
+            async () => (await lostGateways(cluster)).join() === lost.pod.name,
+          );
           assert.ok(lost.ready, "its kubelet has not noticed");
           await expectUntouched({ flows: [flow] });
         } finally {

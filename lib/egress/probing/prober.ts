@@ -30,8 +30,8 @@ export interface GatewayGroup {
 /** A gateway that is lost while others answer. */
 export interface GatewayLoss {
   readonly gateway: Address;
-  /** Since the last probe that was answered was sent. */
-  readonly silentMs: number;
+  /** Since the last probe that was answered was sent; undefined of one that is lost since before the start. */
+  readonly silentMs?: number | undefined;
 }
 
 /** How a prober works. */
@@ -103,17 +103,21 @@ export class GatewayProber implements Disposable {
 
   /** Takes gateways for lost that were so before a start, until they answer. */
   recall(gateways: readonly Address[]): void {
-    const lost = new Set(
-      gateways.map(String).filter((name) => {
-        const probed = this.#probed.get(name);
-        // What is known by a probe is known better.
-        if (probed !== undefined) return probed.recall();
-        this.#recalled.add(name);
-        return true;
-      }),
-    );
+    const recalled = gateways.filter((gateway) => {
+      const name = gateway.toString();
+      const probed = this.#probed.get(name);
+      // What is known by a probe is known better.
+      if (probed !== undefined) return probed.recall();
+      this.#recalled.add(name);
+      return true;
+    });
+    const lost = new Set(recalled.map(String));
+    const known = this.#lost;
     this.#avoided = this.#avoided.union(lost);
-    this.#lost = this.#lost.union(lost);
+    this.#lost = known.union(lost);
+    for (const gateway of recalled) {
+      if (!known.has(gateway.toString())) this.#with.onLoss({ gateway });
+    }
     this.#reportChange(this.#with.groups(), lost);
   }
 

@@ -46,7 +46,8 @@ class Lab implements AsyncDisposable {
         this.changes.push(`${text}: ${[...avoided]} / ${[...lost]}`);
       },
       onLoss: ({ gateway, silentMs }) => {
-        this.losses.push(`${gateway} ${Math.round(silentMs)}`);
+        const since = silentMs === undefined ? "before" : Math.round(silentMs);
+        this.losses.push(`${gateway} ${since}`);
       },
       onSuspects: () => {
         this.suspects.push([...this.prober.suspects].sort().join());
@@ -139,6 +140,7 @@ Deno.test("GatewayProber recalls what was lost before a start, until it answers;
   assert.deepEqual(lab.changes, [`internet/nat: ${A} / ${A}`]);
   await lab.clock.advance(60_000);
   assert.equal(lab.changes.length, 1);
+  assert.deepEqual(lab.losses, [`${A} before`]);
   lab.alive(A, B);
   await lab.clock.advance(6_000);
   assert.deepEqual(lab.changes.slice(1), [
@@ -147,14 +149,15 @@ Deno.test("GatewayProber recalls what was lost before a start, until it answers;
   ]);
   lab.prober.recall([A]);
   assert.deepEqual([...lab.prober.lost], []);
-  // Its client comes later.
+  // Its clients come later.
+  lab.prober.recall([C]);
   lab.prober.recall([C]);
   await lab.clock.advance(1_000);
   assert.deepEqual([...lab.prober.lost], [C.toString()]);
   lab.groups = [{ name: "internet/nat", gateways: [A, B, C] }];
   await lab.clock.advance(1_000);
   assert.deepEqual([...lab.prober.lost], [C.toString()]);
-  assert.deepEqual(lab.losses, []);
+  assert.deepEqual(lab.losses, [`${A} before`, `${C} before`]);
   lab.alive(A, B, C);
   await lab.clock.advance(1_000);
   assert.deepEqual([...lab.prober.lost], []);

@@ -151,7 +151,8 @@ export class ReportedLosses implements Disposable {
     if (loss === undefined) return;
     loss.saidMs = this.#clock.nowMs();
     loss.nodes.add(node);
-    loss.ended.set(node, ended);
+    // A coild that was restarted counts from 0.
+    loss.ended.set(node, Math.max(ended, loss.ended.get(node) ?? 0));
   }
 
   /** Undefined when too many are known. */

@@ -54,6 +54,15 @@ Deno.test("ReportedLosses counts the nodes that have lost a gateway, and the con
   ]);
 });
 
+Deno.test("ReportedLosses keeps the connections that a node ended when its coild is restarted, and counts from 0", () => {
+  const { report, found } = lossesLab();
+  report("n1", { "10.2.0.1": 3 });
+  report("n1", { "10.2.0.1": 0 });
+  assert.deepEqual(found(), ["10.2.0.1: 1 (n1), 3"]);
+  report("n1", { "10.2.0.1": 4 });
+  assert.deepEqual(found(), ["10.2.0.1: 1 (n1), 4"]);
+});
+
 Deno.test("ReportedLosses says once that there is news when many nodes report", async () => {
   const { clock, report, changes } = lossesLab();
   for (let i = 0; i < 100; i++) report(`n${i}`, { "10.2.0.1": 0 });

@@ -33,7 +33,7 @@ export interface LossReporterOptions {
   /** Gateways that work and of which many probes are lost, as text. */
   readonly suspects: () => ReadonlySet<string>;
   readonly metrics: Pick<GatewayMetrics, "reported">;
-  readonly clock?: Clock;
+  readonly clock?: Clock | undefined;
   /** In [0, 1). */
   readonly random?: () => number;
 }

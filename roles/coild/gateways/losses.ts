@@ -9,24 +9,29 @@ const log = getLogger("egress");
 /** A gateway that this node has lost, and what was done. */
 export interface Loss {
   readonly gateway: Address;
-  /** By the clock of the process. */
+  /** By the clock of the process; of a loss before the start, when that was found. */
   readonly sinceMs: number;
   /** TCP connections through it that their programs saw aborted. */
   readonly ended: number;
+}
+
+interface KnownLoss extends Loss {
+  /** Whether it began before the start: how long anything took is not known. */
+  readonly isRecalled: boolean;
 }
 
 export interface LossesOptions {
   readonly metrics: Pick<GatewayMetrics, "ended" | "lost" | "switched">;
   /** Gateways that do not answer now, as text. */
   readonly lost: () => ReadonlySet<string>;
-  readonly clock?: Clock;
+  readonly clock?: Clock | undefined;
 }
 
 /** Counts, logs and remembers what is done about gateways that are lost, until they answer again. */
 export class Losses {
   readonly #with: LossesOptions;
   readonly #clock: Clock;
-  readonly #losses = new Map<string, Loss>();
+  readonly #losses = new Map<string, KnownLoss>();
   /** Whether it was said that the kernel cannot end connections. */
   #isIncapable = false;
 
@@ -45,11 +50,18 @@ export class Losses {
   /** Takes note of a loss. */
   add({ gateway, silentMs }: GatewayLoss): void {
     const { metrics, lost } = this.#with;
-    metrics.lost(silentMs);
-    log.warn("Lost an egress gateway", {
-      gateway: gateway.toString(),
-      silentMs: Math.round(silentMs),
-    });
+    const isRecalled = silentMs === undefined;
+    if (isRecalled) {
+      log.warn("Lost an egress gateway before the start", {
+        gateway: gateway.toString(),
+      });
+    } else {
+      metrics.lost(silentMs);
+      log.warn("Lost an egress gateway", {
+        gateway: gateway.toString(),
+        silentMs: Math.round(silentMs),
+      });
+    }
     for (const key of this.#losses.keys()) {
       // mutate: only frees memory.
       if (!lost().has(key)) this.#losses.delete(key);
@@ -58,6 +70,7 @@ export class Losses {
       gateway,
       sinceMs: this.#clock.nowMs(),
       ended: 0,
+      isRecalled,
     });
   }
 
@@ -65,7 +78,7 @@ export class Losses {
   left(gateways: readonly Address[]): void {
     for (const gateway of gateways) {
       const loss = this.#losses.get(gateway.toString());
-      if (loss === undefined) continue;
+      if (loss === undefined || loss.isRecalled) continue;
       this.#with.metrics.switched(this.#clock.nowMs() - loss.sinceMs);
     }
   }

@@ -25,11 +25,15 @@ function lossesLab() {
     lost.add(gateway.toString());
     losses.add({ gateway, silentMs: 700 });
   };
+  const recall = (gateway: Address) => {
+    lost.add(gateway.toString());
+    losses.add({ gateway });
+  };
   const found = () =>
     losses.list.map(({ gateway, sinceMs, ended }) =>
       `${gateway} at ${sinceMs}: ${ended}`
     );
-  return { clock, counted, losses, lost, lose, found };
+  return { clock, counted, losses, lost, lose, recall, found };
 }
 
 Deno.test("Losses counts connections of each loss that programs saw aborted, and the time that a client takes", async () => {
@@ -77,4 +81,24 @@ Deno.test("Losses has a gateway until it answers again, and begins at 0 with its
   losses.left([B]);
   assert.deepEqual(counted, ["ended 1 1"]);
   assert.deepEqual(found(), [`${A} at 100: 0`]);
+});
+
+Deno.test("Losses has a gateway that was lost before the start, without times that are not known", async () => {
+  const { clock, counted, losses, lost, lose, recall, found } = lossesLab();
+  const lines = loggedLines();
+  await clock.advance(10);
+  recall(A);
+  assert.equal(lines.length, 1);
+  assert.match(lines[0] ?? "", /warn.*Lost an egress gateway.*10\.64\.0\.9/);
+  await clock.advance(40);
+  losses.ended({ aborted: 1, forgotten: 3 }, [A]);
+  losses.left([A]);
+  assert.deepEqual(counted.splice(0), ["ended 1 3"]);
+  assert.deepEqual(found(), [`${A} at 10: 1`]);
+  // It is lost again.
+  lost.clear();
+  lose(A);
+  await clock.advance(20);
+  losses.left([A]);
+  assert.deepEqual(counted, ["lost 700", "switched 20"]);
 });
