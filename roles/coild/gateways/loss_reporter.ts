@@ -27,8 +27,8 @@ export interface LossReporterOptions {
   readonly client: Pick<AnnounceClient, "report">;
   /** The gateways that clients choose from. */
   readonly groups: () => readonly GatewayGroup[];
-  /** Gateways that answer and take new connections, as text. */
-  readonly answering: () => ReadonlySet<string>;
+  /** Gateways that answer, as text, in sets: those of the first are asked first. */
+  readonly answering: () => readonly ReadonlySet<string>[];
   readonly losses: () => readonly Loss[];
   /** Gateways that work and of which many probes are lost, as text. */
   readonly suspects: () => ReadonlySet<string>;
@@ -39,9 +39,9 @@ export interface LossReporterOptions {
 }
 
 /**
- * Reports lost gateways to one of their Egress that answers, which there always
- * is: without another that answers none is lost. That one writes it into the
- * status of the Egress, for all nodes together. No node calls the API server.
+ * Reports lost gateways to one of their Egress that answers, and looks again for
+ * one while none does. That one writes it into the status of the Egress, for all
+ * nodes together. No node calls the API server.
  */
 export class LossReporter {
   readonly #with: LossReporterOptions;
@@ -67,7 +67,7 @@ export class LossReporter {
   /** Reports until the signal. */
   async run(signal: AbortSignal): Promise<void> {
     for (;;) {
-      if (this.#reported.size === 0) {
+      if (this.#isCalm) {
         await this.#changed.wait({ signal });
       } else {
         const waitMs = this.#within(REPEAT);
@@ -77,6 +77,12 @@ export class LossReporter {
       this.#changed = new Gate();
       await this.#reportAll(signal);
     }
+  }
+
+  /** Whether there is nothing to say, and nothing was said that may be over. */
+  get #isCalm(): boolean {
+    const { losses, suspects } = this.#with;
+    return this.#reported.size + losses().length + suspects().size === 0;
   }
 
   #within({ leastMs, mostMs }: typeof SPREAD): number {
@@ -148,18 +154,22 @@ export class LossReporter {
   }
 
   /**
-   * The same as before if it answers: several would count the node several times. One that is suspect only where no
-   * other answers, since none is believed about itself.
+   * The same as before if it answers as well as others: several would count the node several times. One that is
+   * suspect only where no other answers as well, since none is believed about itself.
    */
   #targetOf(
     name: string,
     all: readonly Address[],
     suspected: ReadonlySet<string>,
   ): Address | undefined {
-    const answering = this.#with.answering();
-    const usable = all.filter((each) => answering.has(each.toString()));
-    const steady = usable.filter((each) => !suspected.has(each.toString()));
-    const choice = steady.length > 0 ? steady : usable;
+    const choices = this.#with.answering().flatMap((answering) => {
+      const usable = all.filter((each) => answering.has(each.toString()));
+      return [
+        usable.filter((each) => !suspected.has(each.toString())),
+        usable,
+      ];
+    });
+    const choice = choices.find(({ length }) => length > 0) ?? [];
     const reported = this.#reported.get(name)?.toString();
     return choice.find((each) => each.toString() === reported) ??
       choice[Math.floor(this.#random() * choice.length)];

@@ -14,6 +14,8 @@ function reporterLab() {
   const clock = new FakeClock();
   const group = new TaskGroup();
   const answering = new Set([A, B, C].map(String));
+  /** They answer, and get no new connections. */
+  const held = new Set<string>();
   const losses = new Map<Address, number>();
   const suspects = new Set<string>();
   const reports: string[] = [];
@@ -37,7 +39,7 @@ function reporterLab() {
       },
     },
     groups: () => groups,
-    answering: () => answering,
+    answering: () => [answering, held],
     losses: () =>
       [...losses].map(([gateway, sinceMs]) => ({
         gateway,
@@ -63,6 +65,16 @@ function reporterLab() {
       answering.add(gateway.toString());
       losses.delete(gateway);
       reporter.trigger();
+    },
+    /** Nothing says so. */
+    hold(gateway: Address): void {
+      answering.delete(gateway.toString());
+      losses.delete(gateway);
+      held.add(gateway.toString());
+    },
+    /** Likewise. */
+    resume(gateway: Address): void {
+      answering.add(gateway.toString());
     },
     suspect(...gateways: readonly Address[]): void {
       suspects.clear();
@@ -156,6 +168,37 @@ Deno.test("LossReporter reports that packets to all gateways are lost, but to no
   assert.deepEqual(await lab.within(3), [
     `internet/nat to ${B}: ${A} nearly; ${C} nearly`,
   ]);
+});
+
+Deno.test("LossReporter reports a loss to a gateway that gets no new connections where no other answers", async () => {
+  await using lab = reporterLab();
+  lab.hold(A);
+  lab.hold(C);
+  lab.lose(B);
+  const report = (to: Address, seconds: number) =>
+    `internet/nat to ${to}: ${B} ${seconds} s ago, 7 ended`;
+  assert.deepEqual(await lab.within(3), [report(C, 3)]);
+  lab.find(A);
+  assert.deepEqual(await lab.within(3), [report(A, 6)]);
+});
+
+Deno.test("LossReporter reports a loss when a gateway of the Egress answers that can take it", async () => {
+  await using lab = reporterLab();
+  for (const each of [A, B, C]) lab.lose(each);
+  assert.deepEqual(await lab.within(300), []);
+  lab.hold(C);
+  const [report, ...more] = await lab.within(63);
+  assert.match(report ?? "", new RegExp(`^internet/nat to ${C}: ${A} \\d+ s`));
+  assert.deepEqual(more, []);
+});
+
+Deno.test("LossReporter reports a gateway of which packets are lost when another one takes new connections", async () => {
+  await using lab = reporterLab();
+  for (const each of [A, C]) lab.hold(each);
+  lab.suspect(B);
+  assert.deepEqual(await lab.within(300), []);
+  lab.resume(A);
+  assert.deepEqual(await lab.within(63), [`internet/nat to ${A}: ${B} nearly`]);
 });
 
 Deno.test("LossReporter counts its reports, and warns once of an Egress until one is taken", async () => {

@@ -95,12 +95,17 @@ export function gatewayStates(
   });
 }
 
-/** The gateways that answer, and take new connections. */
+/** The gateways that answer: those that take new connections, then those that are held off, have missed a probe or drain. */
 export function answering(
   health: ReadonlyMap<string, string>,
   ready: ReadonlySet<string>,
-): ReadonlySet<string> {
-  const names = health.keys()
-    .filter((name) => health.get(name) === "healthy" && ready.has(name));
-  return new Set(names);
+): readonly ReadonlySet<string>[] {
+  const all = [...health].filter(([, kind]) =>
+    kind === "healthy" || kind === "held" || kind === "doubted"
+  );
+  const { best = [], others = [] } = Object.groupBy(
+    all,
+    ([name, kind]) => kind === "healthy" && ready.has(name) ? "best" : "others",
+  );
+  return [best, others].map((each) => new Set(each.map(([name]) => name)));
 }

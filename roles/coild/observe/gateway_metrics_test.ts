@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { createRegistry } from "../../../lib/telemetry/mod.ts";
-import { GatewayMetrics, gatewayStates } from "./gateway_metrics.ts";
+import { answering, GatewayMetrics, gatewayStates } from "./gateway_metrics.ts";
 
 Deno.test("GatewayMetrics has times in seconds, and every state at any time", async () => {
   const registry = createRegistry();
@@ -46,4 +46,20 @@ Deno.test("gatewayStates() distinguishes healthy gateways that take no new conne
       ...["suspect", "suspect", "doubted", "draining"],
     ],
   );
+});
+
+Deno.test("answering() has those that take new connections, and apart from them those that answer and do not", () => {
+  const health = new Map(Object.entries({
+    a: "healthy",
+    b: "healthy",
+    c: "lost",
+    d: "held",
+    e: "doubted",
+    f: "unknown",
+  }));
+  const ready = new Set(["a", "c", "d", "e", "f"]);
+  assert.deepEqual(answering(health, ready), [
+    new Set(["a"]),
+    new Set(["b", "d", "e"]),
+  ]);
 });
