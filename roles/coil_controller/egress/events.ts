@@ -8,11 +8,7 @@ import {
   EGRESS_READY,
   EGRESS_REDUNDANT,
   EGRESS_SOURCES_TRANSLATED,
-  type EgressGatewayStatus,
   type EgressStatus,
-  gatewayText,
-  lossText,
-  lostGateways,
 } from "../../../lib/api/mod.ts";
 import type { EventInfo } from "../../../lib/kube/mod.ts";
 
@@ -28,11 +24,10 @@ export function createdEvent(
   };
 }
 
-/** Returns the Events that a change of an Egress' status is worth. */
+/** Returns the Events that a change of an Egress' conditions is worth. */
 export function egressEvents(
   before: EgressStatus | undefined,
   after: EgressStatus,
-  gateways: readonly EgressGatewayStatus[] = [],
 ): EventInfo[] {
   const find = (type: string): Change => ({
     was: conditionOf(before?.conditions, type),
@@ -45,7 +40,6 @@ export function egressEvents(
     ...limitedEvents(find(EGRESS_CLIENTS_LIMITED)),
     ...redundantEvents(find(EGRESS_REDUNDANT)),
     ...translatedEvents(find(EGRESS_SOURCES_TRANSLATED)),
-    ...lossEvents({ before, after, gateways }),
   ];
 }
 
@@ -102,31 +96,4 @@ function translatedEvents({ was, is }: Change): EventInfo[] {
   if (is === undefined || was !== undefined) return [];
   const { message } = is;
   return [{ type: "Warning", reason: EGRESS_SOURCES_TRANSLATED, message }];
-}
-
-/** Of each gateway that is lost or answers again; not of one whose pod is gone. */
-function lossEvents(
-  { before, after, gateways }: {
-    readonly before: EgressStatus | undefined;
-    readonly after: EgressStatus;
-    readonly gateways: readonly EgressGatewayStatus[];
-  },
-): EventInfo[] {
-  const was = new Set(before?.lostGateways);
-  const is = new Set(after.lostGateways);
-  const lost = lostGateways(gateways)
-    .filter(({ name }) => is.has(name) && !was.has(name));
-  const back = gateways.filter(({ name }) => was.has(name) && !is.has(name));
-  return [
-    ...lost.map((each): EventInfo => ({
-      type: "Warning",
-      reason: "GatewayLost",
-      message: lossText(each),
-    })),
-    ...back.map((each): EventInfo => ({
-      type: "Normal",
-      reason: "GatewayBack",
-      message: `${gatewayText(each)} answers all nodes again`,
-    })),
-  ];
 }

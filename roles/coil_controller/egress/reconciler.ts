@@ -31,6 +31,7 @@ import {
   planService,
 } from "../gateway/plan.ts";
 import { createdEvent, egressEvents } from "./events.ts";
+import { LossEvents } from "./loss_events.ts";
 import { ownerCheck, problemOf, targetOf } from "../gateway/problems.ts";
 import type { OwnedDeployment } from "../gateway/transform.ts";
 import { workloadOf } from "../gateway/workload.ts";
@@ -61,6 +62,7 @@ const STATUS_INTERVAL_MS = 60_000;
 export class EgressReconciler {
   readonly #options: EgressReconcilerOptions;
   readonly #written = new WrittenStatuses();
+  readonly #losses = new LossEvents();
   readonly #pace: WritePace;
 
   constructor(options: EgressReconcilerOptions) {
@@ -131,6 +133,7 @@ export class EgressReconciler {
     applier.forget(SERVICES, { namespace, name });
     applier.forget(POD_DISRUPTION_BUDGETS, { namespace, name });
     this.#written.forget(key);
+    this.#losses.forget(key);
     this.#pace.forget(key);
   }
 
@@ -193,6 +196,7 @@ export class EgressReconciler {
       signal,
     });
     const known = { ...egress, ...before && { status: before } };
+    const now = new Date();
     const status = egressStatus(known, {
       ...(deployment === undefined ? {} : { workload: workloadOf(deployment) }),
       problems: [
@@ -201,7 +205,7 @@ export class EgressReconciler {
       ],
       clients: clientCount(cluster.clients, key),
       gateways,
-      now: new Date(),
+      now,
     });
     if (egressStatusEquals(before, status)) return;
     const isNews = isEgressStatusNews(before, status);
@@ -221,9 +225,12 @@ export class EgressReconciler {
       await client.patch(EGRESSES, target, patch, options),
     );
     this.#pace.wrote(key);
-    for (const event of egressEvents(before, status, gateways)) {
-      onEvent(egress, event);
-    }
+    const change = { before, after: status, gateways, nowMs: now.getTime() };
+    const events = [
+      ...egressEvents(before, status),
+      ...this.#losses.take(key, change),
+    ];
+    for (const event of events) onEvent(egress, event);
   }
 
   #reportCreated(egress: Egress, kind: string): void {

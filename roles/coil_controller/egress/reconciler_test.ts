@@ -26,6 +26,8 @@ class Site {
   readonly clock = new FakeClock();
   /** When the status was written, in seconds, and of how many clients. */
   readonly writes: (readonly [number, number | undefined])[] = [];
+  /** The reasons of its Events. */
+  readonly events: string[] = [];
   /** The kind of objects that the API server does not take. */
   refused: unknown;
   readonly #egresses = new Store<Egress>();
@@ -37,9 +39,10 @@ class Site {
     this.#put({});
     const nothing = () => Promise.resolve(undefined);
     const empty = { store: new Store<KubeObject>() };
-    const gateway: KubeObject = { metadata: { name: "nat-1" } };
     const pods = new Store<KubeObject>();
-    pods.set("internet/nat-1", gateway);
+    for (const name of ["nat-1", "nat-2"]) {
+      pods.set(`internet/${name}`, { metadata: { name } });
+    }
     this.#reconciler = new EgressReconciler({
       client: { patch: this.#patch } as unknown as KubeClient,
       cluster: {
@@ -62,7 +65,7 @@ class Site {
       slices: { ensure: nothing } as never,
       settings: { port: 5555 } as never,
       commonProblem: () => undefined,
-      onEvent() {},
+      onEvent: (_, { reason }) => void this.events.push(reason),
       clock: this.clock,
       random: () => 0,
     });
@@ -91,6 +94,20 @@ class Site {
   /** The gateway says how full its table is. */
   report(conntrackPercent: number): void {
     const gateways = [{ name: "nat-1", conntrackPercent }];
+    this.#put({ ...this.#egresses.get(KEY)?.status, gateways });
+  }
+
+  /** Another gateway says how many nodes have lost the first, or has no reports. */
+  reportLost(nodes: number | undefined): void {
+    const address = "10.2.0.1";
+    const since = "2026-01-02T03:04:05Z";
+    const losses = nodes === undefined
+      ? []
+      : [{ address, nodes, since, endedConnections: 0 }];
+    const gateways = [
+      { name: "nat-1", addresses: [address] },
+      { name: "nat-2", losses },
+    ];
     this.#put({ ...this.#egresses.get(KEY)?.status, gateways });
   }
 
@@ -165,6 +182,15 @@ Deno.test("a condition of an Egress is written at once, its words with the numbe
   site.report(10);
   await site.reconcile();
   assert.deepEqual(site.writes.map(([second]) => second), [0, 5, 15]);
+});
+
+Deno.test("an Egress has one Event of a gateway that is lost while the reports move, and one when it is back", async () => {
+  const site = new Site();
+  for (const nodes of [1, undefined, 1, 0, 0]) {
+    site.reportLost(nodes);
+    await site.reconcile();
+  }
+  assert.deepEqual(site.events, ["GatewayLost", "GatewayBack"]);
 });
 
 Deno.test("an Egress says that its Service is refused, not that its budget is: gateways work without", async () => {
