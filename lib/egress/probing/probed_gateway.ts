@@ -21,6 +21,7 @@ const EAGER_PROBES = 4;
 const MIN_UNKNOWN_MS = 500;
 const MAX_UNKNOWN_MS = 30_000;
 
+/** The Event GatewayBack of coil-controller has both times. */
 const LIMITS: HealthLimits = {
   holdMs: 5_000,
   maxHoldMs: 300_000,

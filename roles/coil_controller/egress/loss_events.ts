@@ -68,10 +68,13 @@ function lostEvent(loss: Parameters<typeof lossText>[0]): EventInfo {
   return { type: "Warning", reason: "GatewayLost", message: lossText(loss) };
 }
 
+/** The times are those for which a node holds it off, in lib/egress/probing. */
 function backEvent(gateway: EgressGatewayStatus): EventInfo {
   return {
     type: "Normal",
     reason: "GatewayBack",
-    message: `${gatewayText(gateway)} answers all nodes again`,
+    message: `${
+      gatewayText(gateway)
+    } answers all nodes again; each gives it new connections 5 s to 5 min after its first answer`,
   };
 }

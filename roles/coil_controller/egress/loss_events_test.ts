@@ -75,6 +75,23 @@ Deno.test("LossEvents has one of each gateway that is lost, and one when it answ
   assert.deepEqual(take([], { names: ["a", "c"] }), []);
 });
 
+Deno.test("LossEvents says when nodes choose a gateway again that is back", () => {
+  const events = new LossEvents();
+  const [event] = events.take("nat", {
+    before: { lostGateways: ["a"] },
+    after: {},
+    gateways: [
+      { name: "a", addresses: ["address of a"] },
+      { name: "c", addresses: [], losses: lossesOf({ a: 0 }) },
+    ],
+    nowMs: START_MS,
+  });
+  assert.equal(
+    event?.message,
+    "a answers all nodes again; each gives it new connections 5 s to 5 min after its first answer",
+  );
+});
+
 Deno.test("LossEvents has none while nodes' reports are away with the gateway that had them, or come to another", () => {
   const { take } = eventsLab();
   take(["a"], { losses: lossesOf({ a: 1 }) });

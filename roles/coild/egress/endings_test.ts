@@ -58,9 +58,11 @@ Deno.test("ConnectionEndings.end() asks no more of a pod while a program of it h
 /** What ends connections as the test says. */
 function endingsOf(
   endConnections: () => Promise<EndedConnections>,
-  { nowMs, lost = new Set() }: {
+  { nowMs, lost = new Set(), switched = [] }: {
     readonly nowMs?: () => number;
     readonly lost?: ReadonlySet<string>;
+    /** Gets the lost gateways that pods have left. */
+    readonly switched?: string[];
   } = {},
 ): ConnectionEndings {
   return new ConnectionEndings({
@@ -68,7 +70,7 @@ function endingsOf(
     health: { lost },
     ...(nowMs && { nowMs }),
     onEnded: () => {},
-    onSwitched: () => {},
+    onSwitched: (gateways) => void switched.push(...gateways.map(String)),
   }, new SeenNamespaces());
 }
 
@@ -160,9 +162,10 @@ Deno.test("ConnectionEndings.leave() tries to end connections of a lost gateway 
   configureLogging({ write: (line) => void said.push(line) });
   let atMs = 0;
   const lost = new Set([`${GATEWAY}`]);
+  const switched: string[] = [];
   const endings = endingsOf(
     () => Promise.reject(new Error("no memory")),
-    { nowMs: () => atMs, lost },
+    { nowMs: () => atMs, lost, switched },
   );
   const pod = attachment("a");
   const gateways = [gatewayFor("nat/a", [], { direct: [GATEWAY] })];
@@ -171,6 +174,8 @@ Deno.test("ConnectionEndings.leave() tries to end connections of a lost gateway 
   using netns = Netns.current();
   assert.equal(await leave(), "later");
   assert.deepEqual(owed(), [GATEWAY]);
+  // New connections have left it.
+  assert.deepEqual(switched, [`${GATEWAY}`]);
   atMs = 30_000;
   // It has been left already.
   assert.equal(await leave(), "later");
@@ -183,4 +188,5 @@ Deno.test("ConnectionEndings.leave() tries to end connections of a lost gateway 
   atMs = 90_000;
   await endings.end(pod, owed(), { netns, signal });
   assert.equal(await leave(), "done");
+  assert.deepEqual(switched, [`${GATEWAY}`]);
 });

@@ -32,7 +32,7 @@ export class GatewayMetrics {
     });
     this.#switch = make.histogram("coil_coild_egress_client_switch_seconds", {
       help:
-        "Time from the loss of a gateway until a client no longer uses it and its connections through it have ended",
+        "Time from the loss of a gateway until a client no longer uses it and coild has tried once to end its connections through it",
       buckets: SECONDS_BUCKETS,
     });
     this.#ended = make.counter("coil_coild_egress_connections_ended_total", {
