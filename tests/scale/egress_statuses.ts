@@ -12,10 +12,10 @@ const PACE = 1.1;
 /** Clients of an Egress are counted so long after one of them has changed. */
 const COUNT_S = 10;
 
-/** Writes in a second by gateways and controller: when the number of an Egress' clients has changed, if not all the time. */
+/** Writes in a second: by gateways, and by the controller when the number of an Egress' clients has changed. */
 export function egressStatusesS(
   size: ClusterSize,
-  { egressStatus: { gatewayS, controllerS, flickers } }: Pick<
+  { egressStatus: { gatewayS, controllerS } }: Pick<
     Pattern,
     "egressStatus"
   >,
@@ -26,7 +26,7 @@ export function egressStatusesS(
   const egresses = servedEgressesOf(size);
   // Of one Egress; as many start as end.
   const changeS = egresses / ((1 + rush) * ends * clients);
-  return gatewaysOf(size) / (gatewayS + (flickers ? 0 : changeS)) +
+  return gatewaysOf(size) / gatewayS +
     egresses / controllerPeriodS(controllerS, changeS);
 }
 

@@ -3,12 +3,7 @@
 import { parseArgs } from "node:util";
 import { configureLogging } from "../../lib/telemetry/mod.ts";
 import { Random } from "../faults/random.ts";
-import {
-  OF_PRODUCT,
-  type Pattern,
-  PATTERNS,
-  returningAfter,
-} from "./patterns.ts";
+import { type Pattern, PATTERNS, returningAfter } from "./patterns.ts";
 import { computeRestart } from "./restart.ts";
 import { type ClusterSize, LARGE, sampleOf } from "./size.ts";
 import {
@@ -142,7 +137,7 @@ function multiplied(outcome: Outcome, times: number): Outcome {
 /** Product and table, each with as many nodes. */
 async function printProduct(scenario: Scenario, size: ClusterSize) {
   const { sampleOf: times = 1 } = size;
-  const pattern = OF_PRODUCT;
+  const pattern = PATTERNS.now;
   const options = { size, seed: Number(seed) };
   const product = await runProduct(scenario, {
     ...options,

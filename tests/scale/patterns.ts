@@ -67,13 +67,12 @@ export interface Pattern {
   readonly streams: boolean;
   /** Whether each change of any pool's status lets nodes ask again that were refused a block. */
   readonly forgetsRefusals: boolean;
-  /** An Egress' status is written at most so often by each gateway, and by the controller; gateways write numbers that change all the time, or not. */
+  /** Each gateway writes its entry in an Egress' status so often at rest, and the controller the number of clients at most so often. */
   readonly egressStatus: {
     readonly gatewayS: number;
     readonly controllerS: number;
-    readonly flickers: boolean;
   };
-  /** A block that is not needed returns after about so long, at random within this part of it; and in a large pool of which half is free. */
+  /** A block that is not needed returns after about so long, at random within this part of it; and so late in an ample pool: a large one of which 35 % are free. */
   readonly giveBack: {
     readonly afterMs: number;
     readonly ampleMs: number;
@@ -152,7 +151,8 @@ const NOW: Pattern = {
   servicesS: 300,
   streams: true,
   forgetsRefusals: false,
-  egressStatus: { gatewayS: 300, controllerS: 60, flickers: false },
+  // At rest a gateway's entry changes only by the nodes that probe it, and no Egress here has gatewaySelection Direct.
+  egressStatus: { gatewayS: Infinity, controllerS: 60 },
   giveBack: { afterMs: 3_600_000, ampleMs: 4 * 3_600_000, jitter: 1 },
   controllers: 2,
   lease: { leases: 2, renewS: 2, waitS: 0.55 },
@@ -181,7 +181,7 @@ export const PATTERNS: Readonly<
     look: { by: "list", everyS: 300 },
     streams: false,
     forgetsRefusals: true,
-    egressStatus: { gatewayS: 10, controllerS: 0, flickers: true },
+    egressStatus: { gatewayS: 10, controllerS: 0 },
     giveBack: { afterMs: 30_000, ampleMs: 30_000, jitter: 0 },
     controllers: 1,
     poolStatus: { afterMs: 400, countsPods: false },
@@ -190,12 +190,6 @@ export const PATTERNS: Readonly<
   now: NOW,
   /** A routing daemon has the routes from its neighbours. */
   withoutRouters: { ...NOW, router: [] },
-};
-
-/** The part of `now` that runs as the product's own code, too: `product_cluster.ts`. */
-export const OF_PRODUCT: Pattern = {
-  ...NOW,
-  egressStatus: { ...NOW.egressStatus, gatewayS: Infinity },
 };
 
 /** With coil-router, where empty blocks stay on their nodes for about so many hours: `--block-return-delay` of coild. */

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { configureLogging } from "../../lib/telemetry/mod.ts";
 import type { CountedRequest } from "./counting_api.ts";
-import { OF_PRODUCT, type Pattern, type WatchKind } from "./patterns.ts";
+import { type Pattern, PATTERNS, type WatchKind } from "./patterns.ts";
 import type { ProductCluster, ProductRole } from "./product_cluster.ts";
 import { egressStatusesS } from "./egress_statuses.ts";
 import {
@@ -28,7 +28,7 @@ const WRITES_OF_CLIENT = 3;
 const RETURN_MS = 600_000;
 const HOUR: Scenario = { name: "an hour", seconds: 3_600, begin() {} };
 /** Two controllers' leases are three times as many requests as 20 nodes make. */
-const { lease: LEASE, ...WITHOUT_LEASES } = OF_PRODUCT;
+const { lease: LEASE, ...WITHOUT_LEASES } = PATTERNS.now;
 const PATTERN: Pattern = {
   ...WITHOUT_LEASES,
   giveBack: { afterMs: RETURN_MS, ampleMs: RETURN_MS, jitter: 1 },
