@@ -111,9 +111,10 @@ export interface StatusWriterOptions {
 /**
  * Keeps this pod's entry in the status of its Egress, by server-side apply:
  * each pod owns its own. Written at once when a condition of the Egress follows
- * from it; beyond that only names of clients and percentages of a gateway that
- * is short of something. All numbers are metrics. A failure is a warning, the
- * gateway works without it.
+ * from it. Beyond that it has names of clients and percentages of a gateway that
+ * is short of something, how many nodes probe it, to a tenth, and which gateways
+ * they have lost or suspect: these are written about every five minutes. All
+ * numbers are metrics. A failure is a warning, the gateway works without it.
  */
 export class GatewayStatusWriter {
   readonly #options: StatusWriterOptions;
