@@ -6,8 +6,8 @@ import { SimClock } from "./clock.ts";
 import type { Pattern, WatchKind } from "./patterns.ts";
 import { type ClusterSize, namespacesOfNode } from "./size.ts";
 
-/** Most seats that one request takes: 15 % of the level's; so do kinds whose objects' size the server does not know yet. */
-const MOST_SEATS = 7;
+/** Most seats that one request takes: 15 % of the level's own; so do kinds whose objects' size the server does not know yet. */
+export const MOST_SEATS = 7;
 /**
  * What a watch takes until it has sent all objects, measured by `deno task bench
  * --only scale.restart` with 1,000 namespaces and 30 pods of a node.
@@ -30,11 +30,11 @@ const TURNED_AWAY_MS = 0.2;
 /** The server asks those for this. */
 const RETRY_AFTER_MS = 1_000;
 /** deploy/policies/flow_control.yaml: one flow, four queues. */
-const QUEUED_AT_MOST = 4 * 1_500;
+export const QUEUED_AT_MOST: number = 4 * 1_500;
 /** A request that has waited for so long is turned away. */
 const WAIT_MS = 15_000;
-/** Nominal, and borrowed when the server has looked at all levels again. */
-const SEATS = { nominal: 44, borrowed: 44, afterMs: 10_000 };
+/** Of the level: its own, and those of other levels when the server has looked at all of them again. */
+export const SEATS = { nominal: 44, borrowed: 44, afterMs: 10_000 } as const;
 /** Of the computation. */
 const STEP_MS = 1;
 const END_MS = 600_000;
@@ -96,7 +96,7 @@ class Restart {
   readonly #queue: Watch[] = [];
   #first = 0;
   #running: Running[] = [];
-  #freeSeats = SEATS.nominal;
+  #freeSeats: number = SEATS.nominal;
   readonly #stepMs: number[] = [];
   #requests = 0;
   #turnedAway = 0;
