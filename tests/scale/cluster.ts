@@ -254,7 +254,7 @@ export class Cluster implements Simulated<ModelNode> {
     const { server, pattern: { cycle } } = this.#with;
     const { blockrequests } = cycle.writes.obtain;
     this.totals.refused++;
-    server.get(cycle.reads.obtain);
+    server.get(cycle.reads.refuse);
     server.write("blockrequests", {
       bytes: BYTES.blockrequests,
       wanted: 1,

@@ -144,11 +144,18 @@ export function podObject(
 }
 
 /** Whether a pod has an address and uses an Egress. */
-export function isClient({ metadata, status }: Stored): boolean {
-  const { podIPs = [] } = (status ?? {}) as { readonly podIPs?: unknown[] };
-  return podIPs.length > 0 &&
-    Object.keys(metadata.annotations ?? {})
+export function isClient(pod: Stored): boolean {
+  return addressesOf(pod).length > 0 &&
+    Object.keys(pod.metadata.annotations ?? {})
       .some((key) => key.startsWith(EGRESS_ANNOTATION_PREFIX));
+}
+
+/** A pod's addresses, by its status. */
+export function addressesOf({ status }: Stored): string[] {
+  const { podIPs = [] } = (status ?? {}) as {
+    readonly podIPs?: readonly { readonly ip: string }[];
+  };
+  return podIPs.map(({ ip }) => ip);
 }
 
 /** Whether an Egress of this name has gateways. */

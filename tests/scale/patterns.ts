@@ -37,8 +37,8 @@ export interface WatchKind {
 
 /** What a block costs from its request to its return. */
 export interface BlockCycle {
-  /** Requests of coild that write nothing: the watch of a request's name, GETs. */
-  readonly reads: { readonly obtain: number; readonly giveBack: number };
+  /** Requests of coild that write nothing: the watch of a request's name, GETs. One that is refused has no block to get. */
+  readonly reads: Readonly<Record<"obtain" | "refuse" | "giveBack", number>>;
   /** Writes of coild and of the controller, together. */
   readonly writes: {
     readonly obtain: Readonly<
@@ -145,7 +145,7 @@ const NOW: Pattern = {
       CLUSTER_ROLE_BINDINGS,
     ].map((type) => kind(type, "name")),
   ],
-  cycle: { reads: { obtain: 2, giveBack: 1 }, writes: WRITES },
+  cycle: { reads: { obtain: 2, refuse: 1, giveBack: 1 }, writes: WRITES },
   look: { by: "get", everyS: 300 },
   listS: 3_600,
   servicesS: 300,
@@ -177,7 +177,7 @@ export const PATTERNS: Readonly<
     router: [kind(ADDRESS_BLOCKS, "all"), kind(NODES, "all")],
     gateway: [kind(PODS, "all")],
     controller: [...CONTROLLER, kind(PODS, "label")],
-    cycle: { reads: { obtain: 3, giveBack: 3 }, writes: WRITES },
+    cycle: { reads: { obtain: 3, refuse: 3, giveBack: 3 }, writes: WRITES },
     look: { by: "list", everyS: 300 },
     streams: false,
     forgetsRefusals: true,

@@ -36,7 +36,6 @@ import {
 import type { ModelServer } from "./model_server.ts";
 import {
   type ClusterObjects,
-  isClient,
   podObject,
   podOn,
   putObjects,
@@ -160,9 +159,9 @@ export class ProductCluster implements Simulated<ProductNode>, Disposable {
     return this.#workload.count;
   }
 
-  /** Those that have an address and use an Egress. */
-  get clients(): number {
-    return this.#api.list("pods").filter(isClient).length;
+  /** Objects of a kind, as the API server has them. */
+  list(plural: string): readonly Stored[] {
+    return this.#api.list(plural);
   }
 
   get blocks(): number {

@@ -42,9 +42,9 @@ export class ProductGateway {
     void this.#group.wait();
   }
 
-  /** How many addresses of clients it serves; none before it knows all of them. */
-  get served(): number {
-    return this.#isSynced ? this.#clients.size : 0;
+  /** Addresses of the clients that it serves; none before it knows all of them. */
+  get served(): string[] {
+    return this.#isSynced ? [...this.#clients.addresses().keys()] : [];
   }
 
   kill(): void {

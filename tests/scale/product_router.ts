@@ -42,9 +42,9 @@ export class ProductRouter {
     void this.#group.wait();
   }
 
-  /** How many routes it has set. */
-  get routes(): number {
-    return this.#table.size;
+  /** The routes that it has set: `<destination> via <gateway>`. */
+  get routes(): string[] {
+    return this.#table.list();
   }
 
   kill(): void {
@@ -56,8 +56,8 @@ export class ProductRouter {
 class RouteTable implements Pick<RouteSyncer, "change" | "sync"> {
   readonly #gateways = new Map<string, string>();
 
-  get size(): number {
-    return this.#gateways.size;
+  list(): string[] {
+    return [...this.#gateways].map(([key, gateway]) => `${key} via ${gateway}`);
   }
 
   sync(
