@@ -3,6 +3,7 @@ import { type ControlPlane, eventually } from "../lab/mod.ts";
 
 /** So long nothing is asked for when nothing is left to do. */
 const QUIET_MS = 3_000;
+const LIST = "list ";
 
 /** Requests that were answered, but for watches: `<verb> <URI>`. */
 export async function requestsOf(
@@ -42,6 +43,17 @@ export async function collectionsOf(
     .filter(({ verb }) => verb === "list" || verb === "watch")
     .map(({ verb, uri }) => `${verb} ${collectionOf(uri)}`);
   return [...new Set(lines)].sort();
+}
+
+/** Each list of a user that was answered, as often as it was made: the path, and the selectors. */
+export async function listsOf(
+  plane: ControlPlane,
+  filter: { readonly user: string; readonly since: Date },
+): Promise<string[]> {
+  return (await requestsOf(plane, filter))
+    .filter((line) => line.startsWith(LIST))
+    .map((line) => collectionOf(line.slice(LIST.length)))
+    .sort();
 }
 
 /** `/api/v1/pods spec.nodeName=node1`. */

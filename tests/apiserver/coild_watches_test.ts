@@ -3,7 +3,7 @@
 // of the API server; what is selected otherwise it compares with every write.
 import assert from "node:assert/strict";
 import { eventually } from "../lab/mod.ts";
-import { collectionsOf } from "./audited.ts";
+import { collectionsOf, listsOf, untilQuiet } from "./audited.ts";
 import { EgressLab, NAMESPACE } from "./coild_egress_lab.ts";
 
 const USER = "system:serviceaccount:kube-system:coild";
@@ -17,10 +17,14 @@ Deno.test("W13: coild lists and watches what its node needs, and Egresses only w
   const since = new Date();
   const read = () => collectionsOf(plane, { since, user: USER });
   const ofNode = `coil.cybozu.com/node=${node}`;
+  const lists = [
+    `${GROUP}/addressblocks ${ofNode}`,
+    `${GROUP}/blockrequests ${ofNode}`,
+  ];
+  const assertListed = async (when: string) =>
+    assert.deepEqual(await listsOf(plane, { since, user: USER }), lists, when);
   const own = [
-    // Once each, at the start.
-    `list ${GROUP}/addressblocks ${ofNode}`,
-    `list ${GROUP}/blockrequests ${ofNode}`,
+    ...lists.map((line) => `list ${line}`),
     "watch /api/v1/namespaces",
     `watch /api/v1/nodes metadata.name=${node}`,
     `watch /api/v1/pods spec.nodeName=${node}`,
@@ -38,6 +42,7 @@ Deno.test("W13: coild lists and watches what its node needs, and Egresses only w
       assert.deepEqual(await read(), own);
       return true;
     });
+    await assertListed("once each, at the start");
     // Another node's Egresses are none of its business.
     await egress.createEgress("other", ALL, []);
     const pod = await egress.lab.createPod("plain");
@@ -61,5 +66,8 @@ Deno.test("W13: coild lists and watches what its node needs, and Egresses only w
       assert.deepEqual(lines, [...own, ...more].sort());
       return true;
     });
+    // Nothing else is left to do.
+    await untilQuiet(plane, USER);
+    await assertListed("and no more since");
   });
 });
