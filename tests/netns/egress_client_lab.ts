@@ -179,7 +179,7 @@ function linksOfKinds(
 
 /** The kernel lists the sets and chains of a table in the order in which they were made. */
 function sortObjects(table: string): string {
-  const [first, ...objects] = table.split(/^(?=\t(?:counter|set|chain) )/m);
+  const [first, ...objects] = table.split(/^(?=\t(?:counter|set|map|chain) )/m);
   return [first, ...objects.map((object) => object.replace(/^}$/m, "")).sort()]
     .join("");
 }

@@ -6,6 +6,7 @@ import {
   NetfilterSocket,
   nft,
   type NftRule,
+  type NftSet,
   type NftStatement,
   type NftTable,
 } from "../../lib/netlink/mod.ts";
@@ -115,7 +116,14 @@ function statements(
       nft.inSet([`${ip} daddr`, `${ip} daddr`], `two${digit}`, not)
     ),
     address.map(nft.setSaddr),
-    address.map(nft.setDaddr),
+    fc.constantFrom(
+      nft.setByMap("meta mark", { field: `${ip} saddr`, map: `marks${digit}` }),
+      nft.setByMap(`${ip} daddr`, {
+        field: "meta mark",
+        map: `addresses${digit}`,
+      }),
+      nft.setByMap("meta mark", { field: "ct mark", map: "marks" }),
+    ),
     fc.constant(nft.nfproto(family)),
     fc.constant(nft.l4proto(protocol)),
     fc.nat(0xffffffff).map(nft.ctMark),
@@ -175,6 +183,24 @@ const RULE: fc.Arbitrary<NftRule> = fc.tuple(
   )
 );
 
+function mapsOf(digit: "4" | "6", addresses: readonly Address[]): NftSet[] {
+  const type = `ipv${digit}_addr` as const;
+  return [
+    {
+      name: `marks${digit}`,
+      key: [type],
+      value: "mark",
+      elements: addresses.map((a) => [a, Number(a.value & 0xffn)]),
+    },
+    {
+      name: `addresses${digit}`,
+      key: ["mark"],
+      value: type,
+      elements: addresses.map((a, i) => [i, a]),
+    },
+  ];
+}
+
 const TABLE: fc.Arbitrary<NftTable> = fc.tuple(
   fc.array(V4, { maxLength: 12 }),
   fc.array(V6, { maxLength: 12 }),
@@ -197,6 +223,9 @@ const TABLE: fc.Arbitrary<NftTable> = fc.tuple(
       key: ["ipv6_addr", "ipv6_addr"],
       elements: v6.map((a) => [a, a]),
     },
+    ...mapsOf("4", v4),
+    ...mapsOf("6", v6),
+    { name: "marks", key: ["mark"], value: "mark", elements: [[1, 2]] },
   ],
   chains: [{
     name: "all",

@@ -51,38 +51,60 @@ function gatewaysOf(choices: readonly GatewayChoice[]): Address[] {
   return distinct(choices.flatMap(({ all }) => all));
 }
 
-/** The rules that send the datagrams around marked packets to their gateways. */
-export function gatewayRules(
+/** Maps from the addresses of a family's gateways to their marks, and back. */
+const MAPS: Readonly<
+  Record<Family, { readonly marks: string; readonly addresses: string }>
+> = {
+  ipv4: { marks: "marks4", addresses: "addresses4" },
+  ipv6: { marks: "marks6", addresses: "addresses6" },
+};
+
+/**
+ * The maps that the rules of all choices look into: so a packet meets as many
+ * rules with sixty gateways as with one.
+ */
+export function gatewayMaps(
   choices: readonly GatewayChoice[],
-  port: number,
-): NftRule[] {
-  return gatewaysOf(choices).map((address) =>
-    nft.rule([
-      nft.metaMark(gatewayMark(address)),
-      nft.udpDport(port),
-      nft.setDaddr(address),
-      nft.accept(),
-    ])
+  family: Family,
+): NftSet[] {
+  const { marks, addresses } = MAPS[family];
+  const type = `${family}_addr` as const;
+  const gateways = gatewaysOf(choices)
+    .filter((address) => address.family === family)
+    .map((address) => [address, gatewayMark(address)] as const);
+  // Of two gateways with one mark the first gets what has it.
+  const byMark = new Map(
+    gateways.toReversed().map(([address, mark]) => [mark, address]),
   );
+  return [
+    { name: marks, key: [type], value: "mark", elements: gateways },
+    { name: addresses, key: ["mark"], value: type, elements: [...byMark] },
+  ];
+}
+
+/** The rule that sends the datagrams around marked packets to their gateways. */
+export function gatewayRule(family: Family, port: number): NftRule {
+  const target = nft.daddrField(family);
+  const map = MAPS[family].addresses;
+  return nft.rule([
+    nft.udpDport(port),
+    nft.setByMap(target, { field: "meta mark", map }),
+    nft.accept(),
+  ]);
 }
 
 /**
- * The rules that let the datagrams of a family's gateways in. What is in them
+ * The rule that lets the datagrams of a family's gateways in. What is in them
  * keeps their marks: that is how a connection without one learns its gateway.
  */
-export function arrivalRules(
-  choices: readonly GatewayChoice[],
-  { family, port }: { readonly family: Family; readonly port: number },
-): NftRule[] {
-  return gatewaysOf(choices).filter((address) => address.family === family)
-    .map((address) =>
-      nft.rule([
-        nft.udpDport(port),
-        nft.saddr(address),
-        nft.setMetaMark(gatewayMark(address)),
-        nft.accept(),
-      ])
-    );
+export function arrivalRule(family: Family, port: number): NftRule {
+  const field = nft.saddrField(family);
+  const map = MAPS[family].marks;
+  return nft.rule([
+    nft.udpDport(port),
+    nft.setByMap("meta mark", { field, map }),
+    nft.accept(),
+  ]);
 }
 
 /** The sets that the rules of a choice look into. */

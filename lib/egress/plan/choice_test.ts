@@ -2,12 +2,10 @@ import assert from "node:assert/strict";
 import fc from "fast-check";
 import { Address } from "../../inet/mod.ts";
 import { COORDINATOR_MARK, COORDINATOR_MARK_MASK } from "../../names/mod.ts";
-import {
-  choiceRules,
-  choiceSets,
-  gatewayMark,
-  gatewayRules,
-} from "./choice.ts";
+import { choiceRules, choiceSets, gatewayMaps, gatewayMark } from "./choice.ts";
+
+/** Two addresses whose marks are the same. */
+const SAME_MARK = ["10.64.17.46", "10.64.127.222"];
 
 Deno.test("gatewayMark() is the same for an address in every version, and no link's index", () => {
   // Connections keep their marks while coild is updated.
@@ -75,16 +73,39 @@ Deno.test("choiceSets() has marks of ready gateways, of all, and of lost ones", 
   ]);
 });
 
-Deno.test("gatewayRules() has one for each gateway, of however many Egresses", () => {
-  const [one, two] = ["10.1.9.9", "10.1.9.10"].map((a) => Address.parse(a));
-  assert.ok(one !== undefined && two !== undefined);
+Deno.test("gatewayMaps() have each gateway of a family once, of however many Egresses", () => {
+  const [one, two, six] = ["10.1.9.9", "10.1.9.10", "fd02::99"].map((a) =>
+    Address.parse(a)
+  );
+  assert.ok(one && two && six);
   const choice = { ready: [], lost: [], keepsLost: false };
-  const rules = gatewayRules([
+  const choices = [
     { ...choice, tunnel: "fou4_0a440c31", all: [one, two] },
     { ...choice, tunnel: "fou4_0a440c32", all: [two] },
-  ], 5555);
-  assert.deepEqual(rules.map(({ statements }) => statements[0]), [
-    { kind: "mark", field: "meta mark", mark: gatewayMark(one) },
-    { kind: "mark", field: "meta mark", mark: gatewayMark(two) },
-  ]);
+    { ...choice, tunnel: "fou6_0a3cb378", all: [six] },
+  ];
+  const [marks, addresses] = gatewayMaps(choices, "ipv4");
+  const pairs = [[one, gatewayMark(one)], [two, gatewayMark(two)]];
+  assert.deepEqual(marks?.elements, pairs);
+  assert.deepEqual(
+    new Set(addresses?.elements.map(([mark, address]) => `${address} ${mark}`)),
+    new Set(pairs.map(([address, mark]) => `${address} ${mark}`)),
+  );
+  const v6 = gatewayMaps(choices, "ipv6").map(({ elements }) => elements);
+  assert.deepEqual(v6, [[[six, gatewayMark(six)]], [[gatewayMark(six), six]]]);
+});
+
+Deno.test("gatewayMaps() give what has the mark of two gateways to the first", () => {
+  const [first, second] = SAME_MARK.map((a) => Address.parse(a));
+  assert.ok(first && second);
+  assert.equal(gatewayMark(first), gatewayMark(second));
+  const [marks, addresses] = gatewayMaps([{
+    tunnel: "fou4_0a440c31",
+    ready: [],
+    all: [first, second],
+    lost: [],
+    keepsLost: false,
+  }], "ipv4");
+  assert.equal(marks?.elements.length, 2);
+  assert.deepEqual(addresses?.elements, [[gatewayMark(first), first]]);
 });

@@ -147,7 +147,7 @@ export function planClient(request: ClientRequest): ClientPlan {
   };
 }
 
-/** A client has rules for each gateway that it chooses from; of more gateways it uses so many. */
+/** A client has elements of sets and maps for each gateway that it chooses from; of more gateways it uses so many. */
 export const MAX_CHOSEN = 64;
 /** So many that new connections go to are always among them; open ones may go to any. */
 const MAX_PUT_FIRST = 32;

@@ -14,10 +14,11 @@ import {
   type NftTable,
 } from "../../netlink/mod.ts";
 import {
-  arrivalRules,
+  arrivalRule,
   choiceRules,
   choiceSets,
-  gatewayRules,
+  gatewayMaps,
+  gatewayRule,
   readyRule,
 } from "./choice.ts";
 import type { ClientPlan } from "./plan.ts";
@@ -97,6 +98,9 @@ export function clientTable(plan: ClientPlan, facts: TableFacts): NftTable {
       ...tunnelFamilies.map((family) => senderSet(plan, family)),
       ...(plan.originatingOnly ? [interfaceSet(interfaces)] : []),
       ...choices.flatMap(choiceSets),
+      ...(choices.length === 0
+        ? []
+        : tunnelFamilies.flatMap((family) => gatewayMaps(choices, family))),
     ],
     chains: [
       ...(choices.length === 0 ? [] : untrackedChains(plan)),
@@ -190,7 +194,7 @@ function senderRules(
 ): NftRule[] {
   const { set } = SENDERS[family];
   return [
-    ...arrivalRules(choices, { family, port }),
+    ...choices.length === 0 ? [] : [arrivalRule(family, port)],
     nft.rule([
       nft.udpDport(port),
       nft.inSet([nft.saddrField(family)], set),
@@ -219,7 +223,9 @@ function refuse(family: Family, what: NftStatement): NftRule {
  * fast, and they go to the gateway of each packet, not of its source port. They
  * have the mark of the packet inside (skb_scrub_packet() in net/core/skbuff.c).
  */
-function untrackedChains({ ifname, port, choices }: ClientPlan): NftChain[] {
+function untrackedChains(
+  { ifname, port, tunnelFamilies }: ClientPlan,
+): NftChain[] {
   const chain = { type: "filter", priority: RAW, policy: "accept" } as const;
   const rule = (link: NftStatement) =>
     nft.rule([link, nft.udpDport(port), nft.notrack()]);
@@ -237,7 +243,7 @@ function untrackedChains({ ifname, port, choices }: ClientPlan): NftChain[] {
       rules: [
         rule(nft.oifname(ifname)),
         nft.rule([nft.metaMark(0), nft.accept()]),
-        ...gatewayRules(choices, port),
+        ...tunnelFamilies.map((family) => gatewayRule(family, port)),
       ],
     },
   ];

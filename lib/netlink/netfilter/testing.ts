@@ -148,8 +148,25 @@ const EXAMPLES: readonly NftChain[] = [
       nft.rule([nft.nfproto("ipv6"), nft.reject("host-unreachable")]),
       nft.rule([nft.iifname("tunnel*"), nft.setSaddr(V4)]),
       nft.rule([nft.iifname("tunnel*"), nft.setSaddr(V6)]),
-      nft.rule([nft.metaMark(7), nft.udpDport(5555), nft.setDaddr(V4)]),
-      nft.rule([nft.metaMark(8), nft.udpDport(5555), nft.setDaddr(V6)]),
+      nft.rule([
+        nft.udpDport(5555),
+        nft.setByMap("ip daddr", { field: "meta mark", map: "to4" }),
+      ]),
+      nft.rule([
+        nft.udpDport(5555),
+        nft.setByMap("ip6 daddr", { field: "meta mark", map: "to6" }),
+        nft.accept(),
+      ]),
+      nft.rule([
+        nft.udpDport(5555),
+        nft.setByMap("meta mark", { field: "ip saddr", map: "from4" }),
+        nft.accept(),
+      ]),
+      nft.rule([
+        nft.udpDport(5555),
+        nft.setByMap("meta mark", { field: "ip6 saddr", map: "from6" }),
+        nft.accept(),
+      ]),
       nft.rule([nft.l4proto("tcp"), nft.drop()]),
       nft.rule([nft.l4proto("icmp"), nft.drop()]),
       nft.rule([nft.l4proto("ipv6-icmp"), nft.drop()]),
@@ -258,6 +275,33 @@ export const EXAMPLE_TABLE: NftTable = {
       elements: [[V4, "eth0", 1], [V4, "lo", 1], [V4, "eth0", 256]],
     },
     { name: "nobody", key: ["ipv4_addr"], elements: [] },
+    {
+      name: "from4",
+      key: ["ipv4_addr"],
+      value: "mark",
+      elements: ["192.0.2.9", "192.0.2.10", "10.0.0.1"].map((text, i) => [
+        Address.parse(text),
+        i,
+      ]),
+    },
+    {
+      name: "from6",
+      key: ["ipv6_addr"],
+      value: "mark",
+      elements: [[V6, 5], [Address.parse("fd00::1"), 5]],
+    },
+    {
+      name: "to4",
+      key: ["mark"],
+      value: "ipv4_addr",
+      elements: [7, 1, 0xffffffff, 3, 2, 4].map((mark) => [mark, V4]),
+    },
+    {
+      name: "to6",
+      key: ["mark"],
+      value: "ipv6_addr",
+      elements: [[7, V6], [5, Address.parse("fd00::1")]],
+    },
     {
       name: "flows4",
       key: ["ipv4_addr"],

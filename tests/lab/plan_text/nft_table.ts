@@ -23,7 +23,12 @@ export function formatTable(table: NftTable): string {
     ...table.counters.map((name) =>
       block(`counter ${name}`, ["packets 0 bytes 0"])
     ),
-    ...table.sets.map((set) => block(`set ${set.name}`, formatSet(set))),
+    ...table.sets.map((set) =>
+      block(
+        `${set.value === undefined ? "set" : "map"} ${set.name}`,
+        formatSet(set),
+      )
+    ),
     ...table.chains.map((chain) =>
       block(`chain ${chain.name}`, formatChain(chain))
     ),
@@ -38,7 +43,9 @@ function block(head: string, lines: readonly string[]): string {
 }
 
 function formatSet(set: NftSet): string[] {
-  const lines = [`type ${set.key.join(" . ")}`, ...formatDynamic(set)];
+  const value = set.value === undefined ? "" : ` : ${set.value}`;
+  const type = `type ${set.key.join(" . ")}${value}`;
+  const lines = [type, ...formatDynamic(set)];
   if (set.elements.length > 0) {
     lines.push(`elements = { ${formatElements(set)} }`);
   }
@@ -77,7 +84,7 @@ export function sortElements(set: NftSet): NftElement[] {
   const network = keyByteOrder(set.key) === 2;
   const seen = new Map<string, { bytes: Uint8Array; element: NftElement }>();
   for (const element of set.elements) {
-    const bytes = encodeElement(element, set.key);
+    const bytes = encodeElement(element.slice(0, set.key.length), set.key);
     if (!network) bytes.reverse();
     seen.set(elementId(bytes), { bytes, element });
   }
@@ -92,12 +99,19 @@ const CONTINUATION = `,\n\t\t\t     `;
 function formatElements(set: NftSet): string {
   const perLine = elementsPerLine(set.key);
   return sortElements(set)
-    .map((element) => element.map(formatValue).join(" . "))
+    .map((element) => formatElement(element, set))
     .map((text, index) => {
       if (index === 0) return text;
       return `${index % perLine === 0 ? CONTINUATION : ", "}${text}`;
     })
     .join("");
+}
+
+function formatElement(element: NftElement, { key }: NftSet): string {
+  const texts = element.map(formatValue);
+  const parts = [texts.slice(0, key.length), texts.slice(key.length)];
+  return parts.filter((part) => part.length > 0)
+    .map((part) => part.join(" . ")).join(" : ");
 }
 
 /** As calculate_delim() of nftables' expression.c has it. */

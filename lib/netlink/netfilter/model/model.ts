@@ -16,15 +16,17 @@ export interface NftTable {
 /** Type of one field of a set's key, named as nft names data types. */
 export type NftKeyType = "ipv4_addr" | "ipv6_addr" | "ifname" | "mark";
 
-/** One element of a set: a value for each field of its key. */
+/** One element of a set: a value for each field of its key; in a map, what it stands for comes last. */
 export type NftElement = readonly (Address | string | number)[];
 
-/** A set of values, or of tuples of values, that rules look up. */
+/** A set of values, or of tuples of values, that rules look up; or a map, which has a value for each. */
 export interface NftSet {
   /** The set's name. */
   readonly name: string;
   /** The fields of its key; several make a concatenation, `ipv4_addr . ipv4_addr`. */
   readonly key: readonly NftKeyType[];
+  /** Present in a map: the type of what its elements stand for. */
+  readonly value?: NftKeyType;
   /** Its elements, in any order; none where rules add them. */
   readonly elements: readonly NftElement[];
   /** Present where rules add the elements; these are neither compared nor removed. */
@@ -94,6 +96,9 @@ export type NftField =
   | "oifname"
   | "meta mark"
   | "ct mark";
+
+/** What can be given a value that a map has. */
+export type NftMapTarget = NftHeaderAddress | "meta mark";
 
 /** What connection tracking thinks of a packet, in the order of the states' bits. */
 export const CT_STATES = [
@@ -212,6 +217,12 @@ export type NftStatement =
     readonly kind: "setAddress";
     readonly field: NftHeaderAddress;
     readonly address: Address;
+  }
+  | {
+    readonly kind: "setByMap";
+    readonly target: NftMapTarget;
+    readonly field: NftField;
+    readonly map: string;
   }
   | { readonly kind: "reject"; readonly code: NftRejectCode }
   | { readonly kind: "setCtMark"; readonly mark: number }

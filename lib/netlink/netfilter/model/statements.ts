@@ -11,6 +11,7 @@ import type {
   NftField,
   NftIcmpv6Type,
   NftL4proto,
+  NftMapTarget,
   NftRate,
   NftRejectCode,
   NftRule,
@@ -250,9 +251,15 @@ export function setSaddr(address: Address): NftStatement {
   return { kind: "setAddress", field: saddrField(address.family), address };
 }
 
-/** Gives the packet another destination; it keeps its route. */
-export function setDaddr(address: Address): NftStatement {
-  return { kind: "setAddress", field: daddrField(address.family), address };
+/**
+ * Sets a mark, or an address without a change of the packet's route, to what a map has for a field, as `meta mark set ip
+ * saddr map @MAP`; where the map has nothing for it, the rule does not apply.
+ */
+export function setByMap(
+  target: NftMapTarget,
+  by: { readonly field: NftField; readonly map: string },
+): NftStatement {
+  return { kind: "setByMap", target, field: by.field, map: by.map };
 }
 
 /** Drops the packet and sends its sender an ICMP error. */

@@ -83,15 +83,10 @@ async function differences(
     if (set.isDynamic) continue;
     const target = { table, set: set.name };
     const atMost = partsOf(set.elements.size);
-    const listed = await reader.listElements(target, { atMost });
+    const withValues = set.value !== undefined;
+    const listed = await reader.listElements(target, { atMost, withValues });
     if (listed === EVERYBODY) return undefined;
-    const change = difference(set, listed);
-    // A pod with NET_ADMIN can add any number to a set of ours.
-    requests.push(
-      ...change.remove.length > MANY_ELEMENTS
-        ? refillSet(plan, set)
-        : changeRequests(change, target),
-    );
+    requests.push(...elementChanges(plan, set, listed));
   }
   const planned = plan.chains.flatMap(({ rules }) => rules).length;
   const rules = await reader.listRules(table, { planned });
@@ -104,6 +99,22 @@ async function differences(
     );
   }
   return requests;
+}
+
+function elementChanges(
+  plan: TablePlan,
+  set: PlannedSet,
+  listed: readonly Uint8Array[],
+): Request[] {
+  const change = difference(set, listed);
+  // A pod with NET_ADMIN can add any number to a set of ours.
+  const isMuch = change.remove.length > MANY_ELEMENTS;
+  // A map takes another value for a key only when that is gone.
+  const isMap = set.value !== undefined &&
+    change.add.length + change.remove.length > 0;
+  return isMuch || isMap
+    ? refillSet(plan, set)
+    : changeRequests(change, { table: plan.name, set: set.name });
 }
 
 function difference(

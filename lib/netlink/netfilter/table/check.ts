@@ -1,4 +1,9 @@
-import type { NftChain, NftStatement, NftTable } from "../model/model.ts";
+import type {
+  NftChain,
+  NftSet,
+  NftStatement,
+  NftTable,
+} from "../model/model.ts";
 
 /** What nft takes for a name without quotes. */
 const NAME = /^[A-Za-z][\w/.-]*$/;
@@ -14,7 +19,7 @@ const UNPRINTABLE = /["\u0000-\u001f\u007f]/;
  * Looks for what the kernel would refuse without saying why, or what `nft`
  * could not read.
  *
- * @throws {TypeError} when a name or comment is unusable or given twice, when two chains are in one place, or when a rule names what the table does not have
+ * @throws {TypeError} when a name or comment is unusable or given twice, when two chains are in one place, when a map has two values for one key, or when a rule names what the table does not have
  */
 export function checkTable(table: NftTable): void {
   const { name, counters, sets, chains } = table;
@@ -23,9 +28,13 @@ export function checkTable(table: NftTable): void {
   checkNames("set", sets.map((set) => set.name));
   checkNames("chain", chains.map((chain) => chain.name));
   checkOrder(chains);
+  sets.forEach(checkValues);
+  const namesOf = (some: readonly NftSet[]) =>
+    new Set(some.map((set) => set.name));
   const known = {
     counters: new Set(counters),
-    sets: new Set(sets.map((set) => set.name)),
+    sets: namesOf(sets.filter(({ value }) => value === undefined)),
+    maps: namesOf(sets.filter(({ value }) => value !== undefined)),
   };
   for (const chain of chains) {
     for (const rule of chain.rules) {
@@ -69,6 +78,20 @@ function checkOrder(chains: readonly NftChain[]): void {
   }
 }
 
+/** The kernel takes no second value for a key. */
+function checkValues({ name, value, elements }: NftSet): void {
+  if (value === undefined) return;
+  const values = new Map<string, string>();
+  for (const element of elements) {
+    const key = element.slice(0, -1).join(" . ");
+    const own = String(element.at(-1));
+    if ((values.get(key) ?? own) !== own) {
+      throw new TypeError(`Cannot give "${key}" two values in map "${name}"`);
+    }
+    values.set(key, own);
+  }
+}
+
 function checkComment(comment: string): void {
   const bytes = new TextEncoder().encode(comment).byteLength;
   if (bytes >= MAX_COMMENT_BYTES || UNPRINTABLE.test(comment)) {
@@ -85,6 +108,7 @@ function checkReference(
   known: {
     readonly counters: ReadonlySet<string>;
     readonly sets: ReadonlySet<string>;
+    readonly maps: ReadonlySet<string>;
     readonly chain: string;
   },
 ): void {
@@ -94,6 +118,8 @@ function checkReference(
     : (statement.kind === "lookup" || statement.kind === "addToSet") &&
         !known.sets.has(statement.set)
     ? `set "${statement.set}"`
+    : statement.kind === "setByMap" && !known.maps.has(statement.map)
+    ? `map "${statement.map}"`
     : undefined;
   if (missing !== undefined) {
     throw new TypeError(

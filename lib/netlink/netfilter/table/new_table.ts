@@ -1,8 +1,9 @@
 import { MessageWriter } from "../../message/message_writer.ts";
 import type { Request } from "../../message/request.ts";
 import type { NftTable } from "../model/model.ts";
-import { elementsAdd, elementsFlush, tableText } from "../wire/requests.ts";
+import { elementsFlush, tableText } from "../wire/requests.ts";
 import {
+  fillSet,
   type PlannedSet,
   planTable,
   rulesAdd,
@@ -72,13 +73,9 @@ export function prepareRefill(
 /** Replaces what is in a set. */
 export function refillSet(
   { name: table }: TablePlan,
-  { name: set, elements }: PlannedSet,
+  set: PlannedSet,
 ): Request[] {
-  const target = { table, set };
-  return [
-    elementsFlush(target),
-    ...elementsAdd([...elements.values()], target),
-  ];
+  return [elementsFlush({ table, set: set.name }), ...fillSet(table, set)];
 }
 
 /** A request whose body is written now, not at each send. */

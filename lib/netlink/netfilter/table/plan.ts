@@ -11,6 +11,7 @@ import {
   NFT_MSG_NEWSET,
   NFT_OBJECT_COUNTER,
   NFT_SET_EVAL,
+  NFT_SET_MAP,
   NFT_SET_TIMEOUT,
   NFTA_CHAIN_HOOK,
   NFTA_CHAIN_NAME,
@@ -27,6 +28,8 @@ import {
   NFTA_RULE_CHAIN,
   NFTA_RULE_EXPRESSIONS,
   NFTA_RULE_USERDATA,
+  NFTA_SET_DATA_LEN,
+  NFTA_SET_DATA_TYPE,
   NFTA_SET_DESC,
   NFTA_SET_DESC_SIZE,
   NFTA_SET_FLAGS,
@@ -81,9 +84,11 @@ export interface TablePlan {
 /** A set with its elements. */
 export interface PlannedSet extends PlannedObject {
   readonly key: NftSet["key"];
+  /** Present in a map. */
+  readonly value?: NftSet["value"];
   /** Whether rules fill it. */
   readonly isDynamic: boolean;
-  /** By their `elementId()`. */
+  /** By their `elementId()`; in a map, keys with the values behind them. */
   readonly elements: ReadonlyMap<string, Uint8Array>;
 }
 
@@ -117,12 +122,13 @@ export function planTable(table: NftTable): TablePlan {
 function planSet(set: NftSet, table: string): PlannedSet {
   const elements = new Map<string, Uint8Array>();
   for (const element of set.elements) {
-    const bytes = encodeElement(element, set.key);
+    const bytes = encodeElement(element, fieldsOf(set));
     elements.set(elementId(bytes), bytes);
   }
   return {
     name: set.name,
     key: set.key,
+    value: set.value,
     isDynamic: set.dynamic !== undefined,
     elements,
     tree: [
@@ -130,9 +136,24 @@ function planSet(set: NftSet, table: string): PlannedSet {
       [NFTA_SET_NAME, set.name],
       [NFTA_SET_KEY_TYPE, keyTypeId(set.key)],
       [NFTA_SET_KEY_LEN, keySize(set.key)],
+      ...mapTree(set),
       ...dynamicTree(set),
     ],
   };
+}
+
+/** The types of an element's values. */
+function fieldsOf({ key, value }: NftSet): NftSet["key"] {
+  return value === undefined ? key : [...key, value];
+}
+
+function mapTree({ value }: NftSet): AttributeTree {
+  if (value === undefined) return [];
+  return [
+    [NFTA_SET_FLAGS, NFT_SET_MAP],
+    [NFTA_SET_DATA_TYPE, keyTypeId([value])],
+    [NFTA_SET_DATA_LEN, keySize([value])],
+  ];
 }
 
 function dynamicTree({ dynamic }: NftSet): AttributeTree {
@@ -200,9 +221,12 @@ function commentData(comment: string): Uint8Array {
   return Uint8Array.of(0, text.byteLength, ...text);
 }
 
-/** NFTNL_UDATA_SET_KEYBYTEORDER of libnftnl's udata.h: from it `nft list` knows the elements' byte order. */
-function byteOrderData(key: NftSet["key"]): Uint8Array {
-  return Uint8Array.of(0, 4, keyByteOrder(key), 0, 0, 0);
+/** NFTNL_UDATA_SET_KEYBYTEORDER and …_DATABYTEORDER of libnftnl's udata.h: from them `nft list` knows the elements' byte order. */
+function byteOrderData({ key, value }: PlannedSet): Uint8Array {
+  const orders = [key, ...value === undefined ? [] : [[value]]];
+  return Uint8Array.from(
+    orders.flatMap((types, i) => [i, 4, keyByteOrder(types), 0, 0, 0]),
+  );
 }
 
 /** The requests that make the whole table where there is none; counters begin with the given values. */
@@ -258,13 +282,22 @@ export function setAdd(plan: TablePlan, set: PlannedSet): Request[] {
       op: `add set "${set.name}" to ${tableText(table)}`,
       tree: [
         ...set.tree,
-        ...set.isDynamic ? [] : [[NFTA_SET_FLAGS, 0] as const],
+        ...set.isDynamic || set.value !== undefined
+          ? []
+          : [[NFTA_SET_FLAGS, 0] as const],
         [NFTA_SET_ID, plan.sets.indexOf(set) + 1],
-        [NFTA_SET_USERDATA, byteOrderData(set.key)],
+        [NFTA_SET_USERDATA, byteOrderData(set)],
       ],
     }),
-    ...elementsAdd([...set.elements.values()], { table, set: set.name }),
+    ...fillSet(table, set),
   ];
+}
+
+/** Adds all elements of a set. */
+export function fillSet(table: string, set: PlannedSet): Request[] {
+  const { name, key, value, elements } = set;
+  const keyBytes = value === undefined ? undefined : keySize(key);
+  return elementsAdd([...elements.values()], { table, set: name, keyBytes });
 }
 
 /** Makes a chain without its rules. */

@@ -104,6 +104,48 @@ Deno.test("tableRequests() writes the messages that the kernel documents and nft
   }
 });
 
+Deno.test("tableRequests() writes a map with its values as nft sends it", () => {
+  const table: NftTable = {
+    ...TABLE,
+    sets: [{
+      name: "friends",
+      key: ["ipv4_addr"],
+      value: "mark",
+      elements: [[V4, 7]],
+    }],
+    chains: [],
+  };
+  const [, , set, elements] = tableRequests(planTable(table));
+  const target = "0a 00 01 00 73 6d 61 6c 6c 00 00 00";
+  assert.ok(set && elements);
+  assert.equal(
+    bytesOf(set),
+    [
+      "01 00 00 00",
+      target,
+      "0c 00 02 00 66 72 69 65 6e 64 73 00",
+      "08 00 04 00 00 00 00 07",
+      "08 00 05 00 00 00 00 04",
+      "08 00 03 00 00 00 00 08",
+      "08 00 06 00 00 00 00 13",
+      "08 00 07 00 00 00 00 04",
+      "08 00 0a 00 00 00 00 01",
+      "10 00 0d 00 00 04 02 00 00 00 01 04 01 00 00 00",
+    ].join(" "),
+  );
+  assert.equal(
+    bytesOf(elements),
+    [
+      "01 00 00 00",
+      target,
+      "0c 00 02 00 66 72 69 65 6e 64 73 00",
+      "20 00 03 80 1c 00 01 80",
+      "0c 00 01 80 08 00 01 00 c0 00 02 01",
+      "0c 00 02 80 08 00 01 00 07 00 00 00",
+    ].join(" "),
+  );
+});
+
 Deno.test("elementsAdd() splits lists that do not fit into one attribute", () => {
   const elements = Array.from({ length: 10_000 }, () => new Uint8Array(32));
   const requests = elementsAdd(elements, { table: "small", set: "friends" });
@@ -155,6 +197,38 @@ Deno.test("planTable() refuses what the kernel would not explain", () => {
         }],
       },
       /^TypeError: Cannot comment a rule/,
+    ],
+    [
+      { sets: [{ ...set, value: "mark", elements: [[V4, 1]] }] },
+      /^TypeError: Cannot use set "friends" in chain "incoming": the table has no such$/,
+    ],
+    [
+      { sets: [set, { ...set, name: "m", value: "mark" }] },
+      /^TypeError: Cannot use element "192.0.2.1" in a set of ipv4_addr \. mark$/,
+    ],
+    [
+      {
+        sets: [set, {
+          ...set,
+          name: "m",
+          value: "mark",
+          elements: [[V4, 1], [V4, 2]],
+        }],
+      },
+      /^TypeError: Cannot give "192.0.2.1" two values in map "m"$/,
+    ],
+    [
+      {
+        chains: [{
+          ...CHAIN,
+          rules: [
+            nft.rule([
+              nft.setByMap("meta mark", { field: "ip saddr", map: "friends" }),
+            ]),
+          ],
+        }],
+      },
+      /^TypeError: Cannot use map "friends" in chain "incoming": the table has no such$/,
     ],
     [
       { sets: [{ ...set, key: [] }] },

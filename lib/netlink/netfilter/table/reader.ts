@@ -52,6 +52,12 @@ export interface ForeignOptions {
   readonly atMost?: number | undefined;
 }
 
+/** How elements are listed. */
+export interface ElementOptions extends ForeignOptions {
+  /** Whether the values of a map come behind their keys; otherwise its keys alone are listed. */
+  readonly withValues?: boolean | undefined;
+}
+
 /** Messages that have so many elements of a set, and some thousands more: each has at least 50 of them, most 2,000. */
 export function partsOf(elements: number): number {
   return 5 + Math.ceil(elements / 50);
@@ -85,7 +91,7 @@ export class TableReader {
     );
   }
 
-  /** Lists the elements of a set with the type of its key. */
+  /** Lists the elements of a set with the type of its key; of a map the keys. */
   async listSet(
     target: SetName,
     options: ForeignOptions = {},
@@ -115,7 +121,7 @@ export class TableReader {
   /** Lists the bytes of a set's elements; none where one of them stands for all others. */
   async listElements(
     target: SetName,
-    { family, atMost }: ForeignOptions = {},
+    { family, atMost, withValues }: ElementOptions = {},
   ): Promise<Uint8Array[] | typeof EVERYBODY> {
     const parts = await this.list(
       {
@@ -127,7 +133,7 @@ export class TableReader {
           [NFTA_SET_ELEM_LIST_SET, target.set],
         ],
       },
-      parseElements,
+      (answer) => parseElements(answer, { withValues }),
       { atMost },
     );
     const elements: Uint8Array[] = [];

@@ -8,6 +8,7 @@ import {
   NFT_MSG_GETSET,
   NFT_MSG_GETTABLE,
   NFT_OBJECT_COUNTER,
+  NFT_SET_MAP,
   NFTA_CHAIN_NAME,
   NFTA_COUNTER_BYTES,
   NFTA_COUNTER_PACKETS,
@@ -98,7 +99,8 @@ export class TableState {
   #setGet(set: PlannedSet): Request {
     return setGet({ table: this.#plan.name, set: set.name }, (answer) => {
       if (
-        (set.isDynamic || isPlain(answer)) && includesTree(answer, set.tree)
+        (set.isDynamic || isPlain(answer, set)) &&
+        includesTree(answer, set.tree)
       ) {
         this.sets.add(set);
       }
@@ -120,10 +122,11 @@ export class TableState {
   }
 }
 
-/** Whether a set has no flags and room for any number of elements. */
-function isPlain(set: Attributes): boolean {
+/** Whether a set has no flags but that of a map, and room for any number of elements. */
+function isPlain(set: Attributes, { value }: PlannedSet): boolean {
   const limit = set.nested(NFTA_SET_DESC)?.u32Be(NFTA_SET_DESC_SIZE) ?? 0;
-  return (set.u32Be(NFTA_SET_FLAGS) ?? 0) === 0 && limit === 0;
+  const flags = value === undefined ? 0 : NFT_SET_MAP;
+  return (set.u32Be(NFTA_SET_FLAGS) ?? 0) === flags && limit === 0;
 }
 
 /** Asks for the generation of all tables, which every commit raises, on behalf of one. */

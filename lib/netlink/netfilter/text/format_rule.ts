@@ -61,6 +61,7 @@ const ACTION_KINDS = [
   "verdict",
   "masquerade",
   "setAddress",
+  "setByMap",
   "reject",
   "setCtMark",
   "setMetaMark",
@@ -104,6 +105,8 @@ function familyOf(statement: NftStatement): "ipv4" | "ipv6" | undefined {
     case "prefix":
     case "setAddress":
       return familyOfField(statement.field);
+    case "setByMap":
+      return familyOfField(statement.target) ?? familyOfField(statement.field);
     case "icmpv6Type":
       return "ipv6";
     case "lookup":
@@ -203,6 +206,10 @@ function formatAction(action: Action): string {
       return action.verdict;
     case "setAddress":
       return `${action.field} set ${action.address}`;
+    case "setByMap": {
+      const { target, field, map } = action;
+      return `${target} set ${formatField(field)} map @${map}`;
+    }
     case "reject":
       return `reject with icmpx ${action.code}`;
     case "setCtMark":

@@ -73,12 +73,15 @@ export const NFTA_SET_NAME = 2;
 export const NFTA_SET_FLAGS = 3;
 export const NFTA_SET_KEY_TYPE = 4;
 export const NFTA_SET_KEY_LEN = 5;
+export const NFTA_SET_DATA_TYPE = 6;
+export const NFTA_SET_DATA_LEN = 7;
 export const NFTA_SET_DESC = 9;
 export const NFTA_SET_ID = 10;
 export const NFTA_SET_TIMEOUT = 11;
 export const NFTA_SET_USERDATA = 13;
 
-/** Flags of a set: elements go after some time; rules add elements. */
+/** Flags of a set: it is a map; elements go after some time; rules add elements. */
+export const NFT_SET_MAP = 0x8;
 export const NFT_SET_TIMEOUT = 0x10;
 export const NFT_SET_EVAL = 0x20;
 
@@ -89,6 +92,7 @@ export const NFTA_SET_DESC_SIZE = 1;
 export const NFTA_SET_ELEM_LIST_SET = 2;
 export const NFTA_SET_ELEM_LIST_ELEMENTS = 3;
 export const NFTA_SET_ELEM_KEY = 1;
+export const NFTA_SET_ELEM_DATA = 2;
 
 /** Attributes of an object; the kind of object that a counter is. */
 export const NFTA_OBJ_NAME = 2;

@@ -162,6 +162,11 @@ export function lookup(set: string, options: { not: boolean }): Expression {
   return instruction("lookup", { sreg: NFT_REG_1, set, flags });
 }
 
+/** Puts what a map has for the first register there instead; the rule ends where it has nothing. */
+export function lookupValue(map: string): Expression {
+  return instruction("lookup", { sreg: NFT_REG_1, dreg: NFT_REG_1, set: map });
+}
+
 /** Puts bytes into the first register. */
 export function immediate(bytes: Uint8Array): Expression {
   return instruction("immediate", {

@@ -21,7 +21,7 @@ const ATTRIBUTES = {
   fib: { dreg: 1, result: 2, flags: 3 },
   immediate: { dreg: 1, data: 2 },
   limit: { rate: 1, unit: 2, burst: 3, type: 4, flags: 5 },
-  lookup: { set: 1, sreg: 2, flags: 5 },
+  lookup: { set: 1, sreg: 2, dreg: 3, flags: 5 },
   masq: {},
   match: { name: 1, rev: 2, info: 3 },
   meta: { dreg: 1, key: 2, sreg: 3 },

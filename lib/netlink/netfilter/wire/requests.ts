@@ -1,5 +1,6 @@
 import { NLM_F_CREATE, NLM_F_EXCL } from "../../message/constants.ts";
 import { Attributes, type Message } from "../../message/message_reader.ts";
+import type { MessageWriter } from "../../message/message_writer.ts";
 import {
   netfilterType,
   NFGENMSG_SIZE,
@@ -20,6 +21,7 @@ import {
   NFTA_DATA_VALUE,
   NFTA_LIST_ELEM,
   NFTA_OWNER_TABLE,
+  NFTA_SET_ELEM_DATA,
   NFTA_SET_ELEM_KEY,
   NFTA_SET_ELEM_LIST_ELEMENTS,
   NFTA_SET_ELEM_LIST_SET,
@@ -134,12 +136,18 @@ export interface SetName {
   readonly set: string;
 }
 
-/** Adds elements to a set; those that it has already are not an error. */
+/** A set to add to. */
+export interface SetTarget extends SetName {
+  /** Of a map: so many bytes of an element are its key, and the others are its value. */
+  readonly keyBytes?: number | undefined;
+}
+
+/** Adds elements to a set; those that it has already are not an error, unless a map has another value for them. */
 export function elementsAdd(
   elements: readonly Uint8Array[],
-  target: SetName,
+  target: SetTarget,
 ): Request[] {
-  return inParts(elements).map((part) =>
+  return inParts(elements, target).map((part) =>
     elementsRequest(part, {
       ...target,
       message: NFT_MSG_NEWSETELEM,
@@ -154,7 +162,7 @@ export function elementsRemove(
   elements: readonly Uint8Array[],
   target: SetName,
 ): Request[] {
-  return inParts(elements).map((part) =>
+  return inParts(elements, target).map((part) =>
     elementsRequest(part, {
       ...target,
       message: NFT_MSG_DELSETELEM,
@@ -183,11 +191,16 @@ export function setText({ table, set }: SetName): string {
 
 /** Room for elements in one attribute, whose length has 16 bits. */
 const MAX_LIST_BYTES = 60_000;
-/** What an element takes beside its value: the headers of three attributes. */
-const ELEMENT_HEADERS_SIZE = 12;
+/** What an element takes beside its bytes: the headers of three attributes, and of two more where it has a value. */
+const [ELEMENT_HEADERS_SIZE, VALUE_HEADERS_SIZE] = [12, 8];
 
-function inParts(elements: readonly Uint8Array[]): (readonly Uint8Array[])[] {
-  const size = ELEMENT_HEADERS_SIZE + (elements[0]?.byteLength ?? 0);
+function inParts(
+  elements: readonly Uint8Array[],
+  { keyBytes }: SetTarget,
+): (readonly Uint8Array[])[] {
+  const headers = ELEMENT_HEADERS_SIZE +
+    (keyBytes === undefined ? 0 : VALUE_HEADERS_SIZE);
+  const size = headers + (elements[0]?.byteLength ?? 0);
   const perPart = Math.floor(MAX_LIST_BYTES / size);
   const parts: (readonly Uint8Array[])[] = [];
   for (let at = 0; at < elements.length; at += perPart) {
@@ -198,13 +211,13 @@ function inParts(elements: readonly Uint8Array[]): (readonly Uint8Array[])[] {
 
 function elementsRequest(
   elements: readonly Uint8Array[],
-  options: SetName & {
+  options: SetTarget & {
     readonly message: number;
     readonly flags: number;
     readonly op: string;
   },
 ): Request {
-  const { table, set, message, flags, op } = options;
+  const { table, set, keyBytes, message, flags, op } = options;
   return {
     type: netfilterType(NFNL_SUBSYS_NFTABLES, message),
     flags,
@@ -217,11 +230,7 @@ function elementsRequest(
         for (const bytes of elements) {
           writer.nest(
             NFTA_LIST_ELEM,
-            () =>
-              writer.nest(
-                NFTA_SET_ELEM_KEY,
-                () => writer.attributeBytes(NFTA_DATA_VALUE, bytes),
-              ),
+            () => writeElement(writer, bytes, keyBytes),
           );
         }
       });
@@ -229,21 +238,40 @@ function elementsRequest(
   };
 }
 
+function writeElement(
+  writer: MessageWriter,
+  bytes: Uint8Array,
+  keyBytes = bytes.byteLength,
+): void {
+  const parts = [
+    [NFTA_SET_ELEM_KEY, bytes.subarray(0, keyBytes)],
+    [NFTA_SET_ELEM_DATA, bytes.subarray(keyBytes)],
+  ] as const;
+  for (const [type, part] of parts) {
+    if (part.byteLength === 0) continue;
+    writer.nest(type, () => writer.attributeBytes(NFTA_DATA_VALUE, part));
+  }
+}
+
 /** The element that stands for all others, `*`: it has no key. */
 export const EVERYBODY = "*";
 
-/** The bytes of the elements in one part of a list of them. */
+/** The bytes of the elements in one part of a list of them: their keys, and in a map the values behind these if wanted. */
 export function parseElements(
   answer: Attributes,
+  { withValues = false }: { readonly withValues?: boolean | undefined } = {},
 ): (Uint8Array | typeof EVERYBODY)[] {
   const list = answer.nested(NFTA_SET_ELEM_LIST_ELEMENTS);
   return (list?.list(NFTA_LIST_ELEM) ?? []).map((bytes) => {
-    const key = new Attributes(bytes).nested(NFTA_SET_ELEM_KEY);
+    const element = new Attributes(bytes);
+    const key = element.nested(NFTA_SET_ELEM_KEY);
     if (key === undefined) return EVERYBODY;
     const value = key.bytes(NFTA_DATA_VALUE);
     if (value === undefined) {
       throw new SyntaxError("Cannot parse set element: its key has no value");
     }
-    return value.slice();
+    if (!withValues) return value.slice();
+    const data = element.nested(NFTA_SET_ELEM_DATA)?.bytes(NFTA_DATA_VALUE);
+    return Uint8Array.of(...value, ...data ?? []);
   });
 }

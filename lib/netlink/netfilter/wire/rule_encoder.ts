@@ -19,8 +19,10 @@ import {
   hostToNetwork16,
   immediate,
   lookup,
+  lookupValue,
   META,
   metaLoad,
+  metaSet,
   NFT_REG_1,
   payloadLoad,
   type PayloadPart,
@@ -42,6 +44,7 @@ import type {
   NftHeaderAddress,
   NftIcmpv6Type,
   NftL4proto,
+  NftMapTarget,
   NftRule,
   NftStatement,
 } from "../model/model.ts";
@@ -129,6 +132,8 @@ class RuleEncoder {
         return;
       case "setAddress":
         return this.#setAddress(statement);
+      case "setByMap":
+        return this.#setByMap(statement);
       case "icmpv6Type":
         return this.#icmpv6Type(statement.type);
       case "nfproto":
@@ -212,6 +217,23 @@ class RuleEncoder {
     this.#needFamily(address.family);
     const part = HEADER_ADDRESSES[field];
     this.expressions.push(immediate(address.toBytes()), addressWrite(part));
+  }
+
+  #setByMap(
+    { target, field, map }: {
+      readonly target: NftMapTarget;
+      readonly field: NftField;
+      readonly map: string;
+    },
+  ): void {
+    this.#require(sourceOf(target));
+    this.#loadKey([field]);
+    this.expressions.push(
+      lookupValue(map),
+      target === "meta mark"
+        ? metaSet(META.mark)
+        : addressWrite(HEADER_ADDRESSES[target]),
+    );
   }
 
   /** Loads the fields one behind the other. */
