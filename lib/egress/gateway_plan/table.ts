@@ -109,6 +109,12 @@ function untrackedIn({ families, ifname, port }: ServerTableInput): NftChain {
         nft.notrack(),
         nft.accept(),
       ]),
+      // What clients send, unpacked: nearly all that comes by this link.
+      nft.rule([
+        nft.iifname(family.link.name),
+        nft.saddr(PROBE_SOURCE[family.family], { not: true }),
+        nft.accept(),
+      ]),
       nft.rule([
         ...ofProbe(family),
         nft.udpSport(port),
@@ -256,6 +262,8 @@ function leaving({ families, ifname }: ServerTableInput): NftChain {
       nft.rule([
         nft.iifname(each.link.name),
         nft.oifname(ifname),
+        // What was translated, nearly all, is not looked up.
+        nft.saddr(each.address, { not: true }),
         nft.inSet(
           [nft.saddrField(each.family), nft.saddrField(each.family)],
           each.clientSet,
