@@ -79,6 +79,8 @@ export async function egressFigures(bench: EgressBench): Promise<Figure[]> {
         "tunnel.ratio": "p50 >= 95",
         "tunnel.direct.datagrams": "p50 >= 100",
         "tunnel.direct.streams": "p50 >= 100",
+        "tunnel.direct.20.datagrams": "p50 >= 100",
+        "tunnel.direct.20.streams": "p50 >= 100",
       },
     }));
   }

@@ -32,7 +32,12 @@ type Direction = typeof DIRECTIONS[number];
 
 /** How each lab's tunnels are made; `direct` is ours to the gateway itself, which the client chooses. */
 const KINDS = ["ours", "direct", "hand", "nosum"] as const;
-type Kind = typeof KINDS[number];
+/** As `direct`, with so many gateways in each family of which the client knows, and the same one that is ready. */
+const MANY_GATEWAYS = 20;
+const MANY = `direct.${MANY_GATEWAYS}` as const;
+type Kind = typeof KINDS[number] | typeof MANY;
+/** Compared with the Service by short bursts. */
+const DIRECT_KINDS = ["direct", MANY] as const;
 
 /** Measures; `report` gets what is known after each round. */
 export async function throughput(options: {
@@ -42,7 +47,7 @@ export async function throughput(options: {
 }): Promise<void> {
   await using stack = new AsyncDisposableStack();
   const labs = new Map<Kind, EgressLab>();
-  for (const kind of KINDS) {
+  for (const kind of [...KINDS, MANY]) {
     const lab = stack.use(await egressLab());
     await makeTunnel(lab, kind);
     for (const family of FAMILIES) {
@@ -53,9 +58,8 @@ export async function throughput(options: {
     labs.set(kind, lab);
   }
   const rates: Record<string, number[]> = {};
-  const datagrams: number[] = [];
-  const streams: number[] = [];
-  const [service, direct] = [labs.get("ours"), labs.get("direct")];
+  const bursts: Record<string, number[]> = {};
+  const service = labs.get("ours");
   for (let round = 0; round < options.rounds; round++) {
     for (const family of FAMILIES) {
       for (const direction of DIRECTIONS) {
@@ -70,20 +74,21 @@ export async function throughput(options: {
         }
       }
     }
-    if (service !== undefined && direct !== undefined) {
-      datagrams.push(...await compareDatagrams({ service, direct }));
-      streams.push(...await compareStreams({ service, direct }));
+    for (const kind of DIRECT_KINDS) {
+      const direct = labs.get(kind);
+      if (service === undefined || direct === undefined) continue;
+      const both = { service, direct };
+      (bursts[`${kind}.datagrams`] ??= []).push(
+        ...await compareDatagrams(both),
+      );
+      (bursts[`${kind}.streams`] ??= []).push(...await compareStreams(both));
     }
-    await options.report({
-      ...samplesOf(rates),
-      "tunnel.direct.datagrams": { unit: "%", samples: datagrams },
-      "tunnel.direct.streams": { unit: "%", samples: streams },
-    });
+    await options.report({ ...samplesOf(rates), ...burstSamples(bursts) });
   }
 }
 
 async function makeTunnel(lab: EgressLab, kind: Kind): Promise<void> {
-  if (kind !== "ours" && kind !== "direct") {
+  if (kind === "hand" || kind === "nosum") {
     const checksum = kind === "hand";
     await makeGateway(lab, checksum);
     await makeClient(lab.client, { ...OURS, checksum });
@@ -93,6 +98,8 @@ async function makeTunnel(lab: EgressLab, kind: Kind): Promise<void> {
   await server.setClients(CLIENTS);
   using netns = Netns.open(lab.client.path);
   const senders = addressesOf("gateway");
+  const others = kind === MANY ? otherGateways() : [];
+  const gateways = [...others, senders.ipv4, senders.ipv6];
   const { service, outside } = ADDRESSES;
   await applyClient(
     planClient({
@@ -112,14 +119,26 @@ async function makeTunnel(lab: EgressLab, kind: Kind): Promise<void> {
           Prefix.parse(`${outside.ipv6}/128`),
         ],
         sourcePortAuto: true,
-        senders: [senders.ipv4, senders.ipv6],
-        direct: kind === "direct" ? [senders.ipv4, senders.ipv6] : undefined,
+        senders: gateways,
+        direct: kind === "ours" ? undefined : gateways,
         available: ["ipv4", "ipv6"],
         failurePolicy: "Closed",
       }],
+      avoided: new Set(others.map(String)),
     }),
     { netns },
   );
+}
+
+/** Gateways that do not exist. */
+function otherGateways(): Address[] {
+  return ["10.1.0.1", "fd01:0::1"].flatMap((text) => {
+    const first = Address.parse(text);
+    return Array.from(
+      { length: MANY_GATEWAYS - 1 },
+      (_, i) => first.offset(BigInt(i)),
+    );
+  });
 }
 
 /** A gateway as upstream Coil makes one: a device for the client, no guard. */
@@ -179,6 +198,15 @@ async function measure(
     end: { sum_received: { bits_per_second: number } };
   };
   return end.sum_received.bits_per_second / 1e6;
+}
+
+function burstSamples(bursts: Readonly<Record<string, number[]>>): Samples {
+  return Object.fromEntries(
+    Object.entries(bursts).map(([name, samples]) => [
+      `tunnel.${name}`,
+      { unit: "%", samples },
+    ]),
+  );
 }
 
 /** Rates, and the ratios of those of one round, which the host's load bent alike. */
