@@ -146,6 +146,16 @@ Deno.test("tableRequests() writes a map with its values as nft sends it", () => 
   );
 });
 
+Deno.test("elementsAdd() leaves room for the values of a map", () => {
+  const elements = Array.from({ length: 10_000 }, () => new Uint8Array(8));
+  const target = { table: "small", set: "friends", keyBytes: 4 };
+  for (const request of elementsAdd(elements, target)) {
+    const writer = new MessageWriter();
+    request.write(writer);
+    assert.ok(writer.bytes().byteLength < 2 ** 16);
+  }
+});
+
 Deno.test("elementsAdd() splits lists that do not fit into one attribute", () => {
   const elements = Array.from({ length: 10_000 }, () => new Uint8Array(32));
   const requests = elementsAdd(elements, { table: "small", set: "friends" });
