@@ -67,6 +67,7 @@ export function gatewayMaps(
   choices: readonly GatewayChoice[],
   family: Family,
 ): NftSet[] {
+  if (choices.length === 0) return [];
   const { marks, addresses } = MAPS[family];
   const type = `${family}_addr` as const;
   const gateways = gatewaysOf(choices)

@@ -44,7 +44,6 @@ const ANSWERS = MANGLE - 1;
 
 interface SenderFacts {
   readonly set: string;
-  readonly type: "ipv4_addr" | "ipv6_addr";
   /** What else a receiver unpacks. */
   readonly plain: readonly ("ipencap" | "ipv6")[];
 }
@@ -52,12 +51,10 @@ interface SenderFacts {
 const SENDERS: Readonly<Record<Family, SenderFacts>> = {
   ipv4: {
     set: "senders4",
-    type: "ipv4_addr",
     plain: ["ipencap"],
   },
   ipv6: {
     set: "senders6",
-    type: "ipv6_addr",
     plain: ["ipencap", "ipv6"],
   },
 };
@@ -98,9 +95,7 @@ export function clientTable(plan: ClientPlan, facts: TableFacts): NftTable {
       ...tunnelFamilies.map((family) => senderSet(plan, family)),
       ...(plan.originatingOnly ? [interfaceSet(interfaces)] : []),
       ...choices.flatMap(choiceSets),
-      ...(choices.length === 0
-        ? []
-        : tunnelFamilies.flatMap((family) => gatewayMaps(choices, family))),
+      ...tunnelFamilies.flatMap((family) => gatewayMaps(choices, family)),
     ],
     chains: [
       ...(choices.length === 0 ? [] : untrackedChains(plan)),
@@ -113,10 +108,10 @@ export function clientTable(plan: ClientPlan, facts: TableFacts): NftTable {
 }
 
 function senderSet(plan: ClientPlan, family: Family): NftSet {
-  const { set, type } = SENDERS[family];
+  const { set } = SENDERS[family];
   const elements = plan.senders
     .filter((sender) => sender.family === family).map((sender) => [sender]);
-  return { name: set, key: [type], elements };
+  return { name: set, key: [`${family}_addr`], elements };
 }
 
 function interfaceSet(interfaces: readonly ClientInterface[]): NftSet {
@@ -223,9 +218,8 @@ function refuse(family: Family, what: NftStatement): NftRule {
  * fast, and they go to the gateway of each packet, not of its source port. They
  * have the mark of the packet inside (skb_scrub_packet() in net/core/skbuff.c).
  */
-function untrackedChains(
-  { ifname, port, tunnelFamilies }: ClientPlan,
-): NftChain[] {
+function untrackedChains(plan: ClientPlan): NftChain[] {
+  const { ifname, port, tunnelFamilies } = plan;
   const chain = { type: "filter", priority: RAW, policy: "accept" } as const;
   const rule = (link: NftStatement) =>
     nft.rule([link, nft.udpDport(port), nft.notrack()]);

@@ -1,4 +1,5 @@
 import type { Family } from "../../../inet/mod.ts";
+import { checkInterfaceName } from "../../message/names.ts";
 import {
   CT,
   ctLoad,
@@ -76,4 +77,18 @@ function inUdp(part: PayloadPart): FieldSource {
     inUdp: true,
     load: (register) => payloadLoad(part, register),
   };
+}
+
+/** A link's name with the zeros behind it, or the beginning of one. */
+export function interfaceBytes(name: string): Uint8Array {
+  const encoder = new TextEncoder();
+  if (name.endsWith("*")) {
+    const prefix = name.slice(0, -1);
+    checkInterfaceName(prefix);
+    return encoder.encode(prefix);
+  }
+  checkInterfaceName(name);
+  const bytes = new Uint8Array(IFNAMSIZ);
+  bytes.set(encoder.encode(name));
+  return bytes;
 }

@@ -1,5 +1,4 @@
 import type { Address, Family, Prefix } from "../../../inet/mod.ts";
-import { checkInterfaceName } from "../../message/names.ts";
 import {
   IPPROTO_ICMP,
   IPPROTO_ICMPV6,
@@ -33,7 +32,7 @@ import {
 import {
   type FieldSource,
   HEADER_ADDRESSES,
-  IFNAMSIZ,
+  interfaceBytes,
   sourceOf,
 } from "./fields.ts";
 import { addToSet } from "./set_updates.ts";
@@ -44,7 +43,6 @@ import type {
   NftHeaderAddress,
   NftIcmpv6Type,
   NftL4proto,
-  NftMapTarget,
   NftRule,
   NftStatement,
 } from "../model/model.ts";
@@ -220,11 +218,7 @@ class RuleEncoder {
   }
 
   #setByMap(
-    { target, field, map }: {
-      readonly target: NftMapTarget;
-      readonly field: NftField;
-      readonly map: string;
-    },
+    { target, field, map }: Extract<NftStatement, { kind: "setByMap" }>,
   ): void {
     this.#require(sourceOf(target));
     this.#loadKey([field]);
@@ -349,18 +343,4 @@ function maskBytes(length: number, size: number): Uint8Array {
     const ones = Math.min(8, Math.max(0, length - index * 8));
     return 0xff << (8 - ones);
   });
-}
-
-/** A link's name with the zeros behind it, or the beginning of one. */
-function interfaceBytes(name: string): Uint8Array {
-  const encoder = new TextEncoder();
-  if (name.endsWith("*")) {
-    const prefix = name.slice(0, -1);
-    checkInterfaceName(prefix);
-    return encoder.encode(prefix);
-  }
-  checkInterfaceName(name);
-  const bytes = new Uint8Array(IFNAMSIZ);
-  bytes.set(encoder.encode(name));
-  return bytes;
 }
