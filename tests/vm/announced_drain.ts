@@ -57,20 +57,24 @@ export async function announceDrain(
   };
 }
 
-/** Waits until new connections of the client go to so many gateways; returns when. By this process: one of `nft` each time would take longer than what is measured. */
+/** Waits until new connections of the client go to so many gateways, of each family; returns when. By this process: one of `nft` each time would take longer than what is measured. */
 export async function awaitReady(
   client: Client,
   count: number,
 ): Promise<number> {
   const table = await tableOf(client);
-  const [set] = /ready_fou4_\w+/.exec(table) ?? [];
-  if (set === undefined) throw new Error(`no set of gateways in ${table}`);
+  const sets = [...table.matchAll(/set (ready_\w+)/g)].map(([, set = ""]) =>
+    set
+  );
+  if (sets.length === 0) throw new Error(`no set of gateways in ${table}`);
   using netns = Netns.open(`/run/netns/${client.pod.sandbox.netns}`);
   using nft = NetfilterSocket.open({ netns });
-  await eventually(
-    `${count} gateways of new connections`,
-    async () => (await nft.listSet(EGRESS_NFT_TABLE, set)).length === count,
-    { intervalMs: 1 },
-  );
+  for (const set of sets) {
+    await eventually(
+      `${count} gateways of new connections`,
+      async () => (await nft.listSet(EGRESS_NFT_TABLE, set)).length === count,
+      { intervalMs: 1 },
+    );
+  }
   return performance.now();
 }

@@ -6,6 +6,7 @@ import type { Family } from "../../lib/inet/mod.ts";
 import { ENDPOINT_SLICES, EVENTS, PODS } from "../../lib/kube/mod.ts";
 import { inNetns } from "../lab/mod.ts";
 import { atRest, eventually } from "../lab/wait.ts";
+import { scrapeCoild } from "./coild_metrics.ts";
 import type { Client, EgressCluster } from "./e2e_cluster.ts";
 import type { Gateway } from "./e2e_kubelet.ts";
 import { GATEWAYS } from "./e2e_objects.ts";
@@ -18,7 +19,6 @@ import { askTcp, type FlowReport, TcpFlow, UdpFlow } from "./traffic.ts";
 const EGRESS = "direct";
 /** That all of so many connections take the same of two gateways by chance is as good as impossible. */
 const MANY = 40;
-const COILD_METRICS_PORT = 9384;
 
 /** What keeps a gateway from unpacking. */
 const BROKEN = {
@@ -246,14 +246,6 @@ async function lostGateways(
   const target = { namespace: GATEWAYS, name: EGRESS };
   const egress = await access.client.get(EGRESSES, target);
   return egress.status?.lostGateways ?? [];
-}
-
-async function scrapeCoild({ nodes }: EgressCluster): Promise<string> {
-  const [{ addresses }] = nodes;
-  const response = await fetch(
-    `http://${addresses.ipv4}:${COILD_METRICS_PORT}/metrics`,
-  );
-  return await response.text();
 }
 
 /** How often coild has looked at clients. */

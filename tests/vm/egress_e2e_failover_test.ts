@@ -2,29 +2,37 @@
 // that choose (gatewaySelection: Direct).
 import assert from "node:assert/strict";
 import { PODS } from "../../lib/kube/mod.ts";
-import { inNetns, sleep } from "../lab/mod.ts";
-import { eventually } from "../lab/wait.ts";
+import { eventually, inNetns, sleep } from "../lab/mod.ts";
 import { announceDrain, awaitReady } from "./announced_drain.ts";
+import { awaitProbed } from "./coild_metrics.ts";
 import type { Client, EgressCluster } from "./e2e_cluster.ts";
 import type { Gateway } from "./e2e_kubelet.ts";
 import { egressTest } from "./e2e_stage.ts";
 import {
   expectFailover,
   expectMoved,
+  expectUntouched,
   FailoverWatch,
   hang,
 } from "./failover_watch.ts";
 import { failGateways } from "./gateway_failures.ts";
+import { dataOf, probesOf } from "./lossy_gateway.ts";
 import { addTable, type NftTable, tableOf } from "./nft_tables.ts";
-import { OUTSIDE, OUTSIDE_NETWORKS, VM_FAMILIES } from "./topology.ts";
-import { askTcp, BEFORE_RETRY_MS, NetnsSockets } from "./traffic.ts";
+import {
+  OUTSIDE,
+  OUTSIDE_NETWORKS,
+  VM_FAMILIES,
+  type VmFamily,
+} from "./topology.ts";
+import { askTcp, BEFORE_RETRY_MS } from "./traffic.ts";
+import { Stranger } from "./tunnel_listener.ts";
 
 const EGRESS = "direct";
 const TUNNEL_PORT = 5555;
 /** A gateway that is to be lost is so within this time, where nothing else keeps the machine busy. */
 const LOSS_MS = 5_000;
-/** The source inside a probe, 192.0.0.8, and where it is in the datagram. */
-const PROBE = { source: [192, 0, 0, 8], at: 12 };
+/** What a failover takes in which coild is killed and starts again, on a machine that has time. */
+const RESTARTED_MS = 15_000;
 
 /** To probes, and to clients. */
 const ANSWERS = [`udp sport ${TUNNEL_PORT}`, `udp dport ${TUNNEL_PORT}`];
@@ -37,7 +45,7 @@ interface Dropped {
 
 function dropping({ incoming = [], outgoing = [] }: Dropped): string {
   const rules = (whats: readonly string[]) =>
-    whats.map((what) => `meta nfproto ipv4 ${what} drop`).join("\n");
+    whats.map((what) => `${what} drop`).join("\n");
   return `table inet broken {
   chain incoming {
     type filter hook prerouting priority -400
@@ -86,6 +94,7 @@ const broken = (
     work,
   );
 
+/** The gateway on the second node. */
 async function doomedOf(cluster: EgressCluster): Promise<Gateway> {
   const ready = await cluster.gatewaysReady(EGRESS, 2);
   const doomed = ready.find(({ pod }) =>
@@ -95,19 +104,57 @@ async function doomedOf(cluster: EgressCluster): Promise<Gateway> {
   return doomed;
 }
 
-/** Traffic through the gateway that is to fail, and through the other one. */
+/** Traffic of each family of the client through the gateway that is to fail and, with `other`, through the other one. */
 async function watching(
-  client: Client,
-  doomed: Gateway,
-  work: (watch: FailoverWatch) => Promise<void>,
+  { client, doomed, other = false }: {
+    readonly client: Client;
+    readonly doomed: Gateway;
+    readonly other?: boolean;
+  },
+  work: (watches: readonly FailoverWatch[]) => Promise<void>,
 ): Promise<void> {
-  const options = { doomed, other: true };
-  await using watch = await FailoverWatch.open(client, options);
-  watch.failing();
-  await work(watch);
+  await using stack = new AsyncDisposableStack();
+  const watches: FailoverWatch[] = [];
+  for (const family of familiesOf(client)) {
+    const address = OUTSIDE[family].near;
+    const options = { doomed, other, address };
+    watches.push(stack.use(await FailoverWatch.open(client, options)));
+  }
+  for (const watch of watches) watch.failing();
+  await work(watches);
 }
 
-/** Which gateways the client's table has as lost. */
+function familiesOf({ pod }: Client): readonly VmFamily[] {
+  return VM_FAMILIES.filter((family) =>
+    pod.addresses.some((each) => each.includes(":") === (family === "ipv6"))
+  );
+}
+
+/** Drops packets of a gateway until all of both families goes on by the other one. */
+async function expectMovedWhile(
+  cluster: EgressCluster,
+  dropped: Dropped,
+): Promise<void> {
+  const doomed = await doomedOf(cluster);
+  await awaitProbed(cluster);
+  await watching(
+    { client: clients.dual, doomed, other: true },
+    (watches) =>
+      expectMoved(watches, { fail: (moved) => broken(doomed, dropped, moved) }),
+  );
+}
+
+/** Many new connections of each family of the client, none of them by this gateway. */
+async function expectAvoided(client: Client, { pod }: Gateway): Promise<void> {
+  for (const family of familiesOf(client)) {
+    for (let i = 0; i < 20; i++) {
+      const source = await askTcp(client.sockets, OUTSIDE[family].near);
+      assert.ok(!pod.addresses.includes(source), source);
+    }
+  }
+}
+
+/** Which gateways the client's table has as lost: one for each family. */
 async function lostSets(client: Client): Promise<readonly string[]> {
   const table = await tableOf(client);
   return table.match(/set lost_\S+ \{\s+type mark\s+elements/g) ?? [];
@@ -160,9 +207,12 @@ const FAMILIES_TITLE =
 egressTest("egress failover in originating-only mode", {
   cluster: { coildArgs: ["--enable-originating-only"] },
   setUp,
-  scenarios: { [FAMILIES_TITLE]: loseForAll },
+  scenarios: {
+    [FAMILIES_TITLE]: loseForAll,
+  },
 });
 
+// A gateway that was lost gets no new connections for longer each time: those that lose none come first.
 egressTest("egress failover", {
   setUp,
   scenarios: {
@@ -171,83 +221,62 @@ egressTest("egress failover", {
     "a gateway says that it ends, and its endpoints do not yet: new connections use the other, open ones go on":
       async (cluster) => {
         const doomed = await doomedOf(cluster);
-        await watching(clients.ipv4, doomed, async (watch) => {
+        const { dual: client } = clients;
+        await watching({ client, doomed }, async (watches) => {
           const drain = await announceDrain(cluster, {
             egress: EGRESS,
-            client: clients.ipv4,
+            client,
             gateway: doomed,
           });
-          // deno-lint-ignore no-console -- a figure
-          console.log("Left after", drain.ms, "ms, call", drain.callMs);
-          for (let i = 0; i < 20; i++) {
-            const source = await askTcp(
-              clients.ipv4.sockets,
-              OUTSIDE.ipv4.near,
-            );
-            assert.ok(!doomed.pod.addresses.includes(source));
-          }
+          await expectAvoided(client, doomed);
           assert.ok(doomed.ready, "its endpoints are as before");
-          const { waiting, moved } = await watch.seen();
-          assert.deepEqual([waiting, moved], [0, []]);
+          await expectUntouched(watches);
           await drain.undo();
         });
-      },
-
-    "packets to a gateway pass, and its answers do not come back: it is lost":
-      async (cluster) => {
-        const doomed = await doomedOf(cluster);
-        await watching(
-          clients.ipv4,
-          doomed,
-          (watch) =>
-            broken(doomed, { outgoing: ANSWERS }, () => expectMoved(watch)),
-        );
-      },
-
-    "probes of a gateway are lost, and what clients send is not: it is lost all the same":
-      async (cluster) => {
-        const doomed = await doomedOf(cluster);
-        const probes = `udp dport ${TUNNEL_PORT} @th,160,32 0xc0000008`;
-        await watching(
-          clients.ipv4,
-          doomed,
-          (watch) =>
-            broken(doomed, { incoming: [probes] }, () => expectMoved(watch)),
-        );
       },
 
     "probes of a gateway pass, and what clients send does not: it is not lost, and what waits goes on afterwards":
       async (cluster) => {
         const doomed = await doomedOf(cluster);
-        const data = `udp dport ${TUNNEL_PORT} @th,160,32 != 0xc0000008`;
-        await watching(clients.ipv4, doomed, async (watch) => {
-          await broken(doomed, { incoming: [data] }, async () => {
+        const incoming = VM_FAMILIES.map(dataOf);
+        const { dual: client } = clients;
+        await awaitProbed(cluster);
+        await watching({ client, doomed }, async (watches) => {
+          await broken(doomed, { incoming }, async () => {
             await sleep(LOSS_MS);
-            assert.deepEqual(await lostSets(clients.ipv4), []);
+            assert.deepEqual(await lostSets(client), []);
           });
-          await eventually("all to go on", () => watch.isOver);
-          assert.equal((await watch.seen()).waiting, 0);
+          await expectUntouched(watches);
         });
       },
 
     "all gateways hang, and come back: none is lost, connections go on": async (
       cluster,
     ) => {
+      const { dual: client } = clients;
       const doomed = await doomedOf(cluster);
       const gateways = await cluster.gatewaysReady(EGRESS, 2);
-      await using watch = await FailoverWatch.open(clients.ipv4, { doomed });
-      watch.failing();
-      const heal = await failGateways("hung", { cluster, gateways });
-      try {
-        await sleep(LOSS_MS);
-        assert.deepEqual(await lostSets(clients.ipv4), []);
-      } finally {
-        await heal();
-      }
-      await cluster.gatewaysReady(EGRESS, 2);
-      await eventually("all to go on", () => watch.isOver);
-      assert.equal((await watch.seen()).waiting, 0);
+      await awaitProbed(cluster);
+      await watching({ client, doomed }, async (watches) => {
+        const heal = await failGateways("hung", { cluster, gateways });
+        try {
+          await sleep(LOSS_MS);
+          assert.deepEqual(await lostSets(client), []);
+        } finally {
+          await heal();
+        }
+        await cluster.gatewaysReady(EGRESS, 2);
+        await expectUntouched(watches);
+      });
     },
+
+    "packets to a gateway pass, and its answers do not come back: it is lost": (
+      cluster,
+    ) => expectMovedWhile(cluster, { outgoing: ANSWERS }),
+
+    "probes of a gateway are lost, and what clients send is not: it is lost all the same":
+      (cluster) =>
+        expectMovedWhile(cluster, { incoming: VM_FAMILIES.map(probesOf) }),
 
     "all gateways are deleted, and others come: connections are refused at once, and work again":
       async (cluster) => {
@@ -299,26 +328,28 @@ egressTest("egress failover", {
     "coild is killed in the middle of a failover, and started again: connections end":
       async (cluster) => {
         const doomed = await doomedOf(cluster);
+        const { ipv4: client } = clients;
+        const incoming = [`udp dport ${TUNNEL_PORT}`];
+        await awaitProbed(cluster);
         await watching(
-          clients.ipv4,
-          doomed,
-          (watch) =>
-            broken(
-              doomed,
-              { incoming: [`udp dport ${TUNNEL_PORT}`] },
-              async () => {
-                await eventually(
-                  "the client to know",
-                  async () => (await lostSets(clients.ipv4)).length > 0,
-                  { intervalMs: 1 },
-                );
-                const [node] = cluster.nodes;
-                await cluster.daemonOf(node).kill9();
-                await cluster.startCoild(node);
-                await expectMoved(watch);
-                assert.ok(doomed.ready, "its kubelet has not noticed");
-              },
-            ),
+          { client, doomed, other: true },
+          (watches) =>
+            expectMoved(watches, {
+              limitMs: RESTARTED_MS,
+              fail: (moved) =>
+                broken(doomed, { incoming }, async () => {
+                  await eventually(
+                    "the client to know",
+                    async () => (await lostSets(client)).length > 0,
+                    { intervalMs: 1 },
+                  );
+                  const [node] = cluster.nodes;
+                  await cluster.daemonOf(node).kill9();
+                  await cluster.startCoild(node);
+                  await moved();
+                  assert.ok(doomed.ready, "its kubelet has not noticed");
+                }),
+            }),
         );
       },
 
@@ -327,23 +358,29 @@ egressTest("egress failover", {
         const doomed = await doomedOf(cluster);
         const { netns } = doomed.pod.sandbox;
         const { namespace, name } = doomed.pod;
-        await watching(clients.ipv4, doomed, async (watch) => {
+        await awaitProbed(cluster);
+        const watched = { client: clients.ipv4, doomed, other: true };
+        await watching(watched, async (watches) => {
           using _ = cluster.kubelet.cordon();
           await doomed.process.kill9();
-          // Its network is a stranger's now, in which a program listens.
-          await inNetns(netns, "sh", [
-            "-c",
-            `set -e
+          await expectMoved(watches, {
+            fail: async (moved) => {
+              // Its network is a stranger's now, in which a program listens.
+              await inNetns(netns, "sh", [
+                "-c",
+                `set -e
 nft flush ruleset
 ip fou del port ${TUNNEL_PORT} ipproto 4
 for link in $(ip -o link | grep -o 'coil_[a-z0-9]*'); do ip link delete $link; done`,
-          ]);
-          await using stranger = new Stranger(netns);
-          await expectMoved(watch);
-          const before = stranger.packets;
-          await sleep(LOSS_MS);
-          assert.equal(stranger.packets, before);
-          assert.ok(stranger.probes > 0, "it is probed still");
+              ]);
+              await using stranger = new Stranger(netns);
+              await moved();
+              const before = stranger.packets;
+              await sleep(LOSS_MS);
+              assert.equal(stranger.packets, before);
+              assert.ok(stranger.probes > 0, "it is probed still");
+            },
+          });
         });
         const target = { namespace, name, gracePeriodSeconds: 0 };
         await cluster.access.client.delete(PODS, target);
@@ -351,34 +388,3 @@ for link in $(ip -o link | grep -o 'coil_[a-z0-9]*'); do ip link delete $link; d
       },
   },
 });
-
-/** A program that has the tunnel's port, in a pod that is not a gateway. */
-class Stranger implements AsyncDisposable {
-  readonly #sockets: NetnsSockets;
-  readonly #socket: Deno.DatagramConn;
-  readonly #done: Promise<void>;
-  /** Datagrams of nodes, and others. */
-  probes = 0;
-  packets = 0;
-
-  constructor(netns: string) {
-    this.#sockets = new NetnsSockets(netns);
-    this.#socket = this.#sockets.listenDatagram("0.0.0.0", TUNNEL_PORT);
-    this.#done = this.#count();
-  }
-
-  async #count(): Promise<void> {
-    for await (const [data] of this.#socket) {
-      const { at, source } = PROBE;
-      const isProbe = source.every((byte, i) => data[at + i] === byte);
-      if (isProbe) this.probes++;
-      else this.packets++;
-    }
-  }
-
-  async [Symbol.asyncDispose](): Promise<void> {
-    this.#socket.close();
-    await this.#done;
-    this.#sockets[Symbol.dispose]();
-  }
-}

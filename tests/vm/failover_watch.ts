@@ -1,7 +1,7 @@
 // Traffic of one client through a gateway that fails, and what becomes of it.
 import assert from "node:assert/strict";
-import { sleep } from "../lab/mod.ts";
-import { eventually } from "../lab/wait.ts";
+import { assertWithin, eventually, lagWhile, sleep } from "../lab/mod.ts";
+import { awaitProbed } from "./coild_metrics.ts";
 import type { Client, EgressCluster } from "./e2e_cluster.ts";
 import type { Gateway } from "./e2e_kubelet.ts";
 import { Download } from "./download.ts";
@@ -28,6 +28,8 @@ const CALM_MS = 2_000;
 const READY_MS = 120_000;
 /** A connection that works answers within this time. */
 const WORKS_MS = 30_000;
+/** From a failure until all uses the other gateway, on a machine that has time: four times what it takes there. */
+const MOVED_MS = 2_000;
 
 /** What a client saw of a failure. */
 export interface SeenFailure {
@@ -173,15 +175,63 @@ export class FailoverWatch implements AsyncDisposable {
   }
 }
 
-/** Waits until all goes on by the other gateway: the program that waited was told, and not one datagram through the other one was lost. */
-export async function expectMoved(watch: FailoverWatch): Promise<void> {
+/** Causes a failure, and ends it when `moved` has returned. */
+export type Failing = (moved: () => Promise<void>) => Promise<void>;
+
+/**
+ * Has a gateway fail under what is watched, until all goes on by the other one. In time the program that waited was
+ * notified, and new connections and datagrams used the other gateway, of whose own datagrams not one was lost.
+ */
+export async function expectMoved(
+  watches: readonly FailoverWatch[],
+  { fail, limitMs = MOVED_MS }: {
+    readonly fail: Failing;
+    /** On a machine that has time. */
+    readonly limitMs?: number;
+  },
+): Promise<void> {
+  const all: SeenFailure[] = [];
+  for (const watch of watches) watch.failing();
+  const { lagMs } = await lagWhile(() =>
+    fail(async () => {
+      for (const watch of watches) all.push(await seenAtEnd(watch));
+    })
+  );
+  assert.equal(all.length, watches.length, "it was not waited for");
+  for (const seen of all) assertMoved(seen, { limitMs, lagMs });
+}
+
+async function seenAtEnd(watch: FailoverWatch): Promise<SeenFailure> {
   // Before that all may be well because nothing has happened yet.
   await eventually("the connection to end", () => watch.hasEnded);
   await eventually("all to go on", () => watch.isOver);
-  const seen = await watch.seen();
-  const text = JSON.stringify(seen);
-  assert.ok(seen.waiting !== undefined && seen.waiting > 0, text);
-  assert.equal(seen.lost, 0, text);
+  return await watch.seen();
+}
+
+function assertMoved(
+  seen: SeenFailure,
+  limits: { readonly limitMs: number; readonly lagMs: number },
+): void {
+  const what = JSON.stringify(seen);
+  const { gaps, moved, connections, waiting = 0, lost } = seen;
+  assert.ok(waiting > 0, what);
+  assert.ok(moved.length >= gaps.length, what);
+  assert.equal(lost, 0, what);
+  for (const tookMs of [waiting, connections, ...moved]) {
+    assertWithin(tookMs, { what, ...limits });
+  }
+}
+
+/** Waits until all goes on, and has gone on by the same gateway: the connection works, no datagrams changed it. */
+export async function expectUntouched(
+  watches: readonly FailoverWatch[],
+): Promise<void> {
+  for (const watch of watches) {
+    await eventually("all to go on", () => watch.isOver);
+    const seen = await watch.seen();
+    const { waiting, moved } = seen;
+    assert.deepEqual([waiting, moved], [0, []], JSON.stringify(seen));
+  }
 }
 
 /** Has a gateway's kernel hang under what is watched, and waits until all that goes on by the other one. */
@@ -192,13 +242,16 @@ export async function hang(
     readonly watches: readonly FailoverWatch[];
   },
 ): Promise<void> {
-  for (const watch of watches) watch.failing();
-  const heal = await failGateways("hung", { cluster, gateways: [doomed] });
-  try {
-    for (const watch of watches) await expectMoved(watch);
-  } finally {
-    await heal();
-  }
+  await awaitProbed(cluster);
+  const fail: Failing = async (moved) => {
+    const heal = await failGateways("hung", { cluster, gateways: [doomed] });
+    try {
+      await moved();
+    } finally {
+      await heal();
+    }
+  };
+  await expectMoved(watches, { fail });
 }
 
 /** Has a gateway's kernel hang under the traffic of a client. */

@@ -27,10 +27,19 @@ const UDP_BITS = 64;
 const SOURCE_AT = { ipv4: 96, ipv6: 64 } as const;
 
 /** What matches probes of a family, by the source inside. */
-function probesOf(family: Family): string {
+export function probesOf(family: Family): string {
+  return tunnelled(family, "==");
+}
+
+/** What matches all else that comes by the tunnel. */
+export function dataOf(family: Family): string {
+  return tunnelled(family, "!=");
+}
+
+function tunnelled(family: Family, compare: "==" | "!="): string {
   const { bits, value } = PROBE_SOURCE[family];
   const at = UDP_BITS + SOURCE_AT[family];
-  const inside = `@th,${at},${bits} 0x${value.toString(16)}`;
+  const inside = `@th,${at},${bits} ${compare} 0x${value.toString(16)}`;
   return `meta nfproto ${family} udp dport ${FOU_PORT} ${inside}`;
 }
 
