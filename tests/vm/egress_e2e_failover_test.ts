@@ -2,8 +2,8 @@
 // that choose (gatewaySelection: Direct).
 import assert from "node:assert/strict";
 import { PODS } from "../../lib/kube/mod.ts";
-import { eventually, inNetns, sleep } from "../lab/mod.ts";
-import { announceDrain, awaitReady } from "./announced_drain.ts";
+import { assertSoon, eventually, inNetns, sleep, writing } from "../lab/mod.ts";
+import { awaitReady } from "./announced_drain.ts";
 import { awaitProbed } from "./coild_metrics.ts";
 import type { Client, EgressCluster } from "./e2e_cluster.ts";
 import type { Gateway } from "./e2e_kubelet.ts";
@@ -16,6 +16,7 @@ import {
   hang,
 } from "./failover_watch.ts";
 import { failGateways } from "./gateway_failures.ts";
+import { holdEndpointSlices, isReadyEndpoint } from "./held_slices.ts";
 import { dataOf, probesOf } from "./lossy_gateway.ts";
 import { addTable, type NftTable, tableOf } from "./nft_tables.ts";
 import {
@@ -31,6 +32,8 @@ const EGRESS = "direct";
 const TUNNEL_PORT = 5555;
 /** A gateway that is to be lost is so within this time, where nothing else keeps the machine busy. */
 const LOSS_MS = 5_000;
+/** So soon new connections leave a gateway whose pod is deleted, on a machine that has time. */
+const LEFT_MS = 5_000;
 /** What a failover takes in which coild is killed and starts again, on a machine that has time. */
 const RESTARTED_MS = 15_000;
 
@@ -218,21 +221,35 @@ egressTest("egress failover", {
   scenarios: {
     [FAMILIES_TITLE]: loseForAll,
 
-    "a gateway says that it ends, and its endpoints do not yet: new connections use the other, open ones go on":
+    "a gateway's pod is deleted, and its endpoints stay as they are: by its own word new connections leave it, open ones go on":
       async (cluster) => {
-        const doomed = await doomedOf(cluster);
         const { dual: client } = clients;
+        const doomed = await doomedOf(cluster);
+        const { namespace, name } = doomed.pod;
+        const { client: api, admin } = cluster.access;
         await watching({ client, doomed }, async (watches) => {
-          const drain = await announceDrain(cluster, {
-            egress: EGRESS,
-            client,
-            gateway: doomed,
+          await using _held = await holdEndpointSlices(cluster);
+          await awaitReady(client, 2);
+          const left = async () => {
+            await api.delete(PODS, { namespace, name });
+            await awaitReady(client, 1);
+          };
+          const what = "new connections leave the gateway";
+          await assertSoon(left, {
+            what,
+            limitMs: LEFT_MS,
+            step: writing(admin),
           });
           await expectAvoided(client, doomed);
-          assert.ok(doomed.ready, "its endpoints are as before");
           await expectUntouched(watches);
-          await drain.undo();
+          assert.ok(doomed.process.isRunning, "it serves what is open");
+          assert.ok(
+            await isReadyEndpoint(cluster, { egress: EGRESS, gateway: doomed }),
+          );
         });
+        // It would wait until its kernel has forgotten the datagrams.
+        await doomed.process.kill9();
+        await cluster.gatewaysReady(EGRESS, 2);
       },
 
     "probes of a gateway pass, and what clients send does not: it is not lost, and what waits goes on afterwards":
