@@ -61,6 +61,8 @@ export interface ClusterOptions {
   readonly peer?: "gateways" | "nodes";
   /** How gateways are probed by their kubelet; `often` without it. */
   readonly probes?: GatewayProbes;
+  /** The node of all gateways, 0 or 1; they are spread over both without it. */
+  readonly gatewayNode?: 0 | 1;
   /** See {@link PodRuntimeOptions}. */
   readonly first?: NonNullable<PodRuntimeOptions["first"]>;
 }
@@ -113,7 +115,8 @@ export class EgressCluster implements AsyncDisposable {
 
   /** Makes the world and starts coild on both nodes. */
   static async start(options: ClusterOptions = {}): Promise<EgressCluster> {
-    const { coildArgs = [], first, peer, probes = "often" } = options;
+    const { coildArgs = [], first, gatewayNode, peer, probes = "often" } =
+      options;
     const peerGateways = peer === "gateways";
     const peerNodes = peer === "nodes";
     await using resources = new AsyncDisposableStack();
@@ -148,7 +151,7 @@ export class EgressCluster implements AsyncDisposable {
         runtime,
         binDir: peerGateways ? peerBinDir() : binDir,
         knows: (flag) => !peerGateways || !flag.startsWith("--drain-timeout="),
-        nodes,
+        nodes: gatewayNode === undefined ? nodes : [nodes[gatewayNode]],
         probes,
       }),
     );

@@ -15,7 +15,7 @@ import {
   FailoverWatch,
   hang,
 } from "./failover_watch.ts";
-import { failGateways } from "./gateway_failures.ts";
+import { cutOff, failGateways } from "./gateway_failures.ts";
 import { holdEndpointSlices, isReadyEndpoint } from "./held_slices.ts";
 import { dataOf, probesOf } from "./lossy_gateway.ts";
 import { addTable, type NftTable, tableOf } from "./nft_tables.ts";
@@ -97,7 +97,7 @@ const broken = (
     work,
   );
 
-/** The gateway on the second node. */
+/** The gateway on the second node, or the first one of several there. */
 async function doomedOf(cluster: EgressCluster): Promise<Gateway> {
   const ready = await cluster.gatewaysReady(EGRESS, 2);
   const doomed = ready.find(({ pod }) =>
@@ -105,6 +105,15 @@ async function doomedOf(cluster: EgressCluster): Promise<Gateway> {
   );
   assert.ok(doomed, "the gateways are on two nodes");
   return doomed;
+}
+
+/** Another gateway than {@link doomedOf}, which may have been lost. */
+async function laterOf(cluster: EgressCluster): Promise<Gateway> {
+  const doomed = await doomedOf(cluster);
+  const ready = await cluster.gatewaysReady(EGRESS, 2);
+  const later = ready.find((each) => each !== doomed);
+  assert.ok(later);
+  return later;
 }
 
 /** Traffic of each family of the client through the gateway that is to fail and, with `other`, through the other one. */
@@ -204,14 +213,40 @@ async function loseForAll(cluster: EgressCluster): Promise<void> {
   await hang(cluster, { doomed, watches });
 }
 
+/** The node of the clients alone, so that all gateways are lost for it at once. */
+async function cutOffClients(cluster: EgressCluster): Promise<void> {
+  const { dual: client } = clients;
+  const doomed = await laterOf(cluster);
+  const [node] = cluster.nodes;
+  await watching({ client, doomed }, async (watches) => {
+    const heal = await cutOff([node]);
+    try {
+      await sleep(LOSS_MS);
+      assert.deepEqual(await lostSets(client), []);
+    } finally {
+      await heal();
+    }
+    await expectUntouched(watches);
+    for (const watch of watches) {
+      const { gaps } = await watch.seen();
+      assert.ok(Math.min(...gaps) > LOSS_MS / 2, `it was cut off: ${gaps}`);
+    }
+    assert.deepEqual(await lostSets(client), []);
+  });
+}
+
 const FAMILIES_TITLE =
   "a gateway's kernel hangs: connections of pods of both families, of IPv4 alone and of IPv6 alone end, and go on by the other one";
 
 egressTest("egress failover in originating-only mode", {
-  cluster: { coildArgs: ["--enable-originating-only"] },
+  // Gateways on another node than the clients: what is cut is cut for all of them.
+  cluster: { coildArgs: ["--enable-originating-only"], gatewayNode: 1 },
   setUp,
   scenarios: {
     [FAMILIES_TITLE]: loseForAll,
+
+    "the clients' node is cut off, and comes back: no gateway is lost, connections and datagrams go on":
+      cutOffClients,
   },
 });
 

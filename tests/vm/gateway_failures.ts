@@ -4,6 +4,7 @@ import { run } from "../lab/mod.ts";
 import type { EgressCluster } from "./e2e_cluster.ts";
 import type { Gateway } from "./e2e_kubelet.ts";
 import { addTable, removeTables } from "./nft_tables.ts";
+import type { VmNode } from "./topology.ts";
 
 /**
  * What happens to gateways: the process hangs; the kernel hangs; the node's link is
@@ -20,6 +21,19 @@ const HUNG = {
   chain outgoing { type filter hook output priority -400; drop; }
 }`,
 };
+
+/** Cuts the links of nodes. Returns what ends it. */
+export async function cutOff(
+  nodes: readonly VmNode[],
+): Promise<() => Promise<void>> {
+  const set = async (state: "down" | "up") => {
+    await Promise.all(
+      nodes.map(({ netns }) => run("ip", ["link", "set", `${netns}p`, state])),
+    );
+  };
+  await set("down");
+  return () => set("up");
+}
 
 /** Causes a failure of gateways, all of one node where it is the link's. Returns what ends it. */
 export async function failGateways(
@@ -44,14 +58,8 @@ export async function failGateways(
       // One that answers while another one does not yet is a witness that the other is lost.
       return () => removeTables(gateways.map(netnsOf), HUNG.name);
     }
-    case "link": {
-      const link = (state: "down" | "up") =>
-        each(({ pod: { node } }) =>
-          run("ip", ["link", "set", `${node.netns}p`, state])
-        );
-      await link("down");
-      return () => link("up");
-    }
+    case "link":
+      return await cutOff(gateways.map(({ pod }) => pod.node));
     case "kill": {
       const cordon = cluster.kubelet.cordon();
       await each(async (gateway) => {

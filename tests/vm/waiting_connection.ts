@@ -39,10 +39,17 @@ export class WaitingConnection implements AsyncDisposable {
   async works(timeoutMs: number): Promise<boolean> {
     if (this.#endedMs !== undefined) return false;
     await this.#conn.write(new TextEncoder().encode("x")).catch(() => {});
-    return await Promise.race([
-      this.#done.then(() => this.#endedMs === undefined),
-      sleep(timeoutMs).then(() => false),
-    ]);
+    const over = new AbortController();
+    const isLate = sleep(timeoutMs, { signal: over.signal })
+      .then(() => false, () => false);
+    try {
+      return await Promise.race([
+        this.#done.then(() => this.#endedMs === undefined),
+        isLate,
+      ]);
+    } finally {
+      over.abort();
+    }
   }
 
   async #wait(): Promise<void> {
