@@ -34,6 +34,8 @@ const TUNNEL_PORT = 5555;
 const LOSS_MS = 5_000;
 /** So soon new connections leave a gateway whose pod is deleted, on a machine that has time. */
 const LEFT_MS = 5_000;
+/** Connections that are to be ended are so within this time after new ones use another gateway, where nothing else keeps the machine busy. */
+const END_MS = 2_000;
 /** What a failover takes in which coild is killed and starts again, on a machine that has time. */
 const RESTARTED_MS = 15_000;
 
@@ -235,6 +237,32 @@ async function cutOffClients(cluster: EgressCluster): Promise<void> {
   });
 }
 
+async function keepLost(cluster: EgressCluster): Promise<void> {
+  const { dual: client } = clients;
+  const ends = async () =>
+    /l4proto tcp ct mark @gateways_/.test(await tableOf(client));
+  assert.ok(await ends());
+  await cluster.patchEgress(EGRESS, { lostConnections: "Keep" });
+  await eventually("connections to be kept", async () => !await ends());
+  const doomed = await laterOf(cluster);
+  await awaitProbed(cluster);
+  await watching({ client, doomed }, async (watches) => {
+    const gateways = [doomed];
+    const heal = await failGateways("hung", { cluster, gateways });
+    try {
+      await eventually(
+        "the gateway to be lost, in both families",
+        async () => (await lostSets(client)).length === VM_FAMILIES.length,
+      );
+      await sleep(END_MS);
+      await expectAvoided(client, doomed);
+    } finally {
+      await heal();
+    }
+    await expectUntouched(watches);
+  });
+}
+
 const FAMILIES_TITLE =
   "a gateway's kernel hangs: connections of pods of both families, of IPv4 alone and of IPv6 alone end, and go on by the other one";
 
@@ -247,6 +275,9 @@ egressTest("egress failover in originating-only mode", {
 
     "the clients' node is cut off, and comes back: no gateway is lost, connections and datagrams go on":
       cutOffClients,
+
+    "a gateway's kernel hangs, and lostConnections is Keep: new connections use the other, open ones and datagrams wait, and go on":
+      keepLost,
   },
 });
 
