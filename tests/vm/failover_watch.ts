@@ -28,8 +28,8 @@ const CALM_MS = 2_000;
 const READY_MS = 120_000;
 /** A connection that works answers within this time. */
 const WORKS_MS = 30_000;
-/** From a failure until all uses the other gateway, on a machine that has time: four times what it takes there. */
-const MOVED_MS = 2_000;
+/** From a failure until all uses the other gateway, on a machine that has time: ten times what it takes there. */
+const MOVED_MS = 5_000;
 
 /** What a client saw of a failure. */
 export interface SeenFailure {
