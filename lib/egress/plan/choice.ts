@@ -61,7 +61,7 @@ const MAPS: Readonly<
 
 /**
  * The maps that the rules of all choices look into: so a packet meets as many
- * rules with sixty gateways as with one.
+ * rules with sixty gateways as with one, but for the choice itself.
  */
 export function gatewayMaps(
   choices: readonly GatewayChoice[],
