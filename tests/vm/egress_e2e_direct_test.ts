@@ -12,7 +12,7 @@ import type { Gateway } from "./e2e_kubelet.ts";
 import { GATEWAYS } from "./e2e_objects.ts";
 import { egressTest } from "./e2e_stage.ts";
 import { loseByChance } from "./lossy_gateway.ts";
-import { addTable, type NftTable, tableOf } from "./nft_tables.ts";
+import { addTable, type NftScript, tableOf } from "./nft_tables.ts";
 import { OUTSIDE, OUTSIDE_NETWORKS, VM_FAMILIES } from "./topology.ts";
 import { askTcp, type FlowReport, TcpFlow, UdpFlow } from "./traffic.ts";
 
@@ -32,7 +32,7 @@ const BROKEN = {
 };
 
 /** What keeps a node's pods from the addresses of Services. */
-function withoutProxy({ proxy }: EgressCluster): NftTable {
+function withoutProxy({ proxy }: EgressCluster): NftScript {
   const rules = proxy.translations.map(({ family, address }) =>
     `${family === "ipv6" ? "ip6" : "ip"} daddr ${address} drop`
   );

@@ -18,7 +18,7 @@ import {
 import { cutOff, failGateways } from "./gateway_failures.ts";
 import { holdEndpointSlices, isReadyEndpoint } from "./held_slices.ts";
 import { dataOf, probesOf } from "./lossy_gateway.ts";
-import { addTable, type NftTable, tableOf } from "./nft_tables.ts";
+import { addTable, type NftScript, tableOf } from "./nft_tables.ts";
 import {
   OUTSIDE,
   OUTSIDE_NETWORKS,
@@ -77,7 +77,7 @@ const CUT_OFF = {
 
 async function withTable(
   netns: string,
-  table: NftTable,
+  table: NftScript,
   work: () => Promise<void>,
 ): Promise<void> {
   const remove = await addTable(netns, table);

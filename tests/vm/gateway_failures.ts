@@ -1,9 +1,10 @@
 // What happens to gateways in the tests: each failure, and its end.
 import { PODS } from "../../lib/kube/mod.ts";
+import { nft, type NftTable } from "../../lib/netlink/mod.ts";
 import { run } from "../lab/mod.ts";
 import type { EgressCluster } from "./e2e_cluster.ts";
 import type { Gateway } from "./e2e_kubelet.ts";
-import { addTable, removeTables } from "./nft_tables.ts";
+import { addTables, removeTables } from "./nft_tables.ts";
 import type { VmNode } from "./topology.ts";
 
 /**
@@ -13,13 +14,24 @@ import type { VmNode } from "./topology.ts";
 export const FAILURES = ["stop", "hung", "link", "kill"] as const;
 export type Failure = typeof FAILURES[number];
 
+/** A chain that drops everything. */
+const DROPPING = {
+  type: "filter",
+  priority: -400,
+  policy: "accept",
+  rules: [nft.rule([nft.drop()])],
+} as const;
+
 /** What keeps a gateway's kernel from everything. */
-const HUNG = {
+const HUNG: NftTable = {
+  family: "inet",
   name: "hung",
-  text: `table inet hung {
-  chain incoming { type filter hook prerouting priority -400; drop; }
-  chain outgoing { type filter hook output priority -400; drop; }
-}`,
+  counters: [],
+  sets: [],
+  chains: [
+    { ...DROPPING, name: "incoming", hook: "prerouting" },
+    { ...DROPPING, name: "outgoing", hook: "output" },
+  ],
 };
 
 /** Cuts the links of nodes. Returns what ends it. */
@@ -54,9 +66,10 @@ export async function failGateways(
       await each(({ process }) => process.signal("SIGSTOP"));
       return () => each(({ process }) => process.signal("SIGCONT"));
     case "hung": {
-      await each((gateway) => addTable(netnsOf(gateway), HUNG));
-      // One that answers while another one does not yet is a witness that the other is lost.
-      return () => removeTables(gateways.map(netnsOf), HUNG.name);
+      // All at once: a gateway that answers while another does not is a witness that the other is lost.
+      const namespaces = gateways.map(netnsOf);
+      await addTables(namespaces, HUNG);
+      return () => removeTables(namespaces, HUNG.name);
     }
     case "link":
       return await cutOff(gateways.map(({ pod }) => pod.node));
