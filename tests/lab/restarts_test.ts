@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { endChildren, Restarts } from "./cluster/restarts.ts";
+import { assertSoon } from "./lag.ts";
 import { type LabProcess, spawnProcess } from "./process.ts";
 import { eventually, sleep } from "./wait.ts";
 
@@ -60,7 +61,10 @@ Deno.test("Restarts.end() waits for a start that is under way", async () => {
 Deno.test("endChildren() ends a program that is started only after the signal was asked for", async () => {
   await using scripts = new Scripts();
   // The first child needs no signal to end; the second comes later.
-  const parent = await scripts.start("sleep 0.3; sleep 60; exit 0");
-  await endChildren(parent, "SIGTERM");
+  const parent = await scripts.start("sleep 0.3; sleep 600; exit 0");
+  await assertSoon(() => endChildren(parent, "SIGTERM"), {
+    what: "the end of the second child",
+    limitMs: 5_000,
+  });
   assert.equal(parent.isRunning, false);
 });
