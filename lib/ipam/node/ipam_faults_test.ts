@@ -119,7 +119,7 @@ Deno.test("W2: a granted block that is in no list is used all the same", async (
 Deno.test("W3: a wait for one pool holds up neither others nor the reconciliation", async () => {
   const cluster = clusterOf(0, "10.0.0.0/31");
   cluster.addPool("other", 2, "10.1.0.0/29");
-  await using node = await openNode(cluster);
+  await using node = await openNode(cluster, { returnDelayMs: 60_000 });
   const { ipam, source } = node;
   await ipam.allocate(keyOf(0, "other"));
   source.auto = false;
@@ -131,8 +131,11 @@ Deno.test("W3: a wait for one pool holds up neither others nor the reconciliatio
   assert.equal(textOf(await ipam.allocate(keyOf(2, "other"))), "10.1.0.1");
   request?.answer();
   assert.equal(textOf(await waiting), "10.0.0.0");
+  // By hand: only the list shows it.
+  cluster.add({ pool: "other", index: 1, node: "node1" });
   for (const call of [...source.pending]) call.answer();
   await report;
+  assert.ok(ipam.blocks().some(({ name }) => name === "other-1"));
 });
 
 Deno.test("W4, dup-same-node (coil#347): concurrent ADDs of one key get one address", async () => {
