@@ -208,21 +208,18 @@ test("a stop waits for a call that is under way, and the next process does not m
 const QUIET_MS = 2_000;
 
 test("a plan for pods that come waits until they have their addresses, and is one for all", async () => {
-  for (let tries = 1;; tries++) {
-    try {
-      return await addBeforeThePlan();
-    } catch (error) {
-      // The node also plans after the looks that it has about twice a minute: a busy machine may take so long.
-      if (tries === 3) throw error;
-    }
+  for (let tries = 1; await addBeforeThePlan() === "disturbed"; tries++) {
+    assert.ok(tries < 3, "a busy machine disturbed each try");
   }
 });
 
-async function addBeforeThePlan(): Promise<void> {
+/** The node calls EC2 10 s after its start, and plans again 10 s after that: on a busy machine in the middle of the test. */
+async function addBeforeThePlan(): Promise<"waited" | "disturbed"> {
   await using node = await SimulatedNode.start();
   let looks = 0;
   // Each plan asks for it.
   Object.defineProperty(node, "scheduling", { get: () => void looks++ });
+  const startMs = performance.now();
   await using coild = node.process(["--vpc-mode=address", "--min-ips=3"]);
   await untilPasses(() => assert.equal(coild.ipam.blocks().length, 3));
   node.held = [];
@@ -231,10 +228,15 @@ async function addBeforeThePlan(): Promise<void> {
   const before = looks;
   for (const pod of podsOf(3)) await coild.add(pod);
   await untilQuiet(() => looks, QUIET_MS);
+  const isLate = performance.now() - startMs > 2 * SETTLE_MS;
+  if (isLate && looks !== before) return "disturbed";
   assert.equal(looks, before);
-  assert.equal(node.held.length, 1);
-  node.held[0]?.();
+  // Rests are swept by the same clock, about twice a minute.
+  const waits = node.held.filter(({ ms }) => ms < 1_000);
+  assert.equal(waits.length, 1);
+  waits[0]?.end();
   await untilPasses(() => assert.ok(looks > before));
+  return "waited";
 }
 
 test("a stop sends EC2 no change that has waited to be sent again", async () => {

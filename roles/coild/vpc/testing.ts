@@ -98,8 +98,8 @@ export class SimulatedNode implements AsyncDisposable {
   failsUntilMs: number = -Infinity;
   /** How far the clock by which ENIs are planned is turned. */
   aheadMs = 0;
-  /** What waits for that clock, while it is held. */
-  held: (() => void)[] | undefined;
+  /** What waits for that clock, while it is held, and how long. */
+  held: { readonly ms: number; readonly end: () => void }[] | undefined;
   /** Which pods the node is to have. */
   scheduling: NodeScheduling | undefined;
   /** The node's pods, as the API server shows them. */
@@ -161,9 +161,9 @@ export class SimulatedNode implements AsyncDisposable {
       onAttempt,
       clock: {
         nowMs: () => performance.now() + this.aheadMs,
-        after: (ms, callback) => {
-          if (this.held === undefined) return startTimer(ms, callback);
-          this.held.push(callback);
+        after: (ms, end) => {
+          if (this.held === undefined) return startTimer(ms, end);
+          this.held.push({ ms, end });
           return new DisposableStack();
         },
       },
