@@ -119,6 +119,11 @@ Deno.test("one connection that floods coild does not take it from the others", a
   await lab.createPool("default", [{ ipv4: "10.100.0.0/26" }]);
   lab.granter.start();
   await using coild = await lab.startCoild();
+  // Pages of the executable that the first calls bring into memory are not the flood's.
+  const warm = await lab.createPod("warm");
+  await coild.add(warm);
+  await coild.del(warm);
+  assert.match(await launch(coild.socketPath), /^COILCNI1\0/);
 
   await t.step(
     "calls that are reset at once end with GOAWAY, and ADD is served",
