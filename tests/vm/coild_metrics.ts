@@ -13,9 +13,12 @@ export async function scrapeCoild({ nodes }: EgressCluster): Promise<string> {
   return await response.text();
 }
 
-/** Waits until each gateway has answered a probe: before that a loss is not noticed, and one that has just started may be asked seldom. */
+/**
+ * Waits until each gateway that coild knows has answered a probe: before that a loss is not noticed, and one that has
+ * just started may be asked seldom. A gateway that has just come is known for sure once traffic goes by it.
+ */
 export async function awaitProbed(cluster: EgressCluster): Promise<void> {
-  await eventually("an answer of each gateway", async () => {
+  await eventually("an answer of each known gateway", async () => {
     const metrics = await scrapeCoild(cluster);
     const isIn = (state: string, count: string) =>
       new RegExp(

@@ -150,12 +150,13 @@ async function expectMovedWhile(
   dropped: Dropped,
 ): Promise<void> {
   const doomed = await doomedOf(cluster);
-  await awaitProbed(cluster);
-  await watching(
-    { client: clients.dual, doomed, other: true },
-    (watches) =>
-      expectMoved(watches, { fail: (moved) => broken(doomed, dropped, moved) }),
-  );
+  const watched = { client: clients.dual, doomed, other: true };
+  await watching(watched, async (watches) => {
+    await awaitProbed(cluster);
+    await expectMoved(watches, {
+      fail: (moved) => broken(doomed, dropped, moved),
+    });
+  });
 }
 
 /** Many new connections of each family of the client, none of them by this gateway. */
@@ -413,27 +414,26 @@ egressTest("egress failover", {
         const doomed = await doomedOf(cluster);
         const { ipv4: client } = clients;
         const incoming = [`udp dport ${TUNNEL_PORT}`];
-        await awaitProbed(cluster);
-        await watching(
-          { client, doomed, other: true },
-          (watches) =>
-            expectMoved(watches, {
-              limitMs: RESTARTED_MS,
-              fail: (moved) =>
-                broken(doomed, { incoming }, async () => {
-                  await eventually(
-                    "the client to know",
-                    async () => (await lostSets(client)).length > 0,
-                    { intervalMs: 1 },
-                  );
-                  const [node] = cluster.nodes;
-                  await cluster.daemonOf(node).kill9();
-                  await cluster.startCoild(node);
-                  await moved();
-                  assert.ok(doomed.ready, "its kubelet has not noticed");
-                }),
-            }),
-        );
+        const watched = { client, doomed, other: true };
+        await watching(watched, async (watches) => {
+          await awaitProbed(cluster);
+          await expectMoved(watches, {
+            limitMs: RESTARTED_MS,
+            fail: (moved) =>
+              broken(doomed, { incoming }, async () => {
+                await eventually(
+                  "the client to know",
+                  async () => (await lostSets(client)).length > 0,
+                  { intervalMs: 1 },
+                );
+                const [node] = cluster.nodes;
+                await cluster.daemonOf(node).kill9();
+                await cluster.startCoild(node);
+                await moved();
+                assert.ok(doomed.ready, "its kubelet has not noticed");
+              }),
+          });
+        });
       },
 
     "another pod has a gateway's address at once: it gets nothing of clients once the gateway is lost":
@@ -441,9 +441,9 @@ egressTest("egress failover", {
         const doomed = await doomedOf(cluster);
         const { netns } = doomed.pod.sandbox;
         const { namespace, name } = doomed.pod;
-        await awaitProbed(cluster);
         const watched = { client: clients.ipv4, doomed, other: true };
         await watching(watched, async (watches) => {
+          await awaitProbed(cluster);
           using _ = cluster.kubelet.cordon();
           await doomed.process.kill9();
           await expectMoved(watches, {
