@@ -30,7 +30,7 @@ export function gatewayLosses(
       node,
       nodes: sumOf(reports, "nodes"),
       nodeNames: [...new Set(names)].sort(compareText),
-      since: reports.map(({ since }) => since).sort(compareText)[0] ?? "",
+      since: sinceOf(reports),
       endedConnections: sumOf(reports, "endedConnections"),
     }];
   });
@@ -114,6 +114,13 @@ function mostSaid<T extends EgressSuspect | EgressLoss>(
 ): T[] {
   return said.filter(({ address }) => addresses.includes(address))
     .toSorted((a, b) => b.nodes - a.nodes).slice(0, 1);
+}
+
+/** When the first node lost the gateway that has lost it still; without any, when the last loss began. */
+function sinceOf(reports: readonly EgressLoss[]): string {
+  const sorted = reports.toSorted((a, b) => compareText(a.since, b.since));
+  const oldest = sorted.find(({ nodes }) => nodes > 0);
+  return (oldest ?? sorted.at(-1))?.since ?? "";
 }
 
 function sumOf(

@@ -52,6 +52,20 @@ Deno.test("gatewayLosses() adds up what several gateways were told about one", (
   assert.deepEqual(lostGateways(gateways), [a]);
 });
 
+Deno.test("gatewayLosses() has the time of the loss that lasts, else of the last one", () => {
+  const timeAt = (second: number) => `2026-01-02T03:04:0${second}Z`;
+  const since = (...reports: readonly (readonly [number, number])[]) =>
+    gatewayLosses([
+      A,
+      ...reports.map(([second, nodes], i) => ({
+        name: `nat-${i}`,
+        losses: [loss("10.2.0.1", { since: timeAt(second), nodes })],
+      })),
+    ])[0]?.since;
+  assert.equal(since([4, 0], [6, 1], [5, 1]), timeAt(5));
+  assert.equal(since([4, 0], [6, 0], [5, 0]), timeAt(6));
+});
+
 Deno.test("suspectGateways() adds up what others say of a gateway, a node once for both addresses", () => {
   const suspect = (address: string, ...nodeNames: readonly string[]) => ({
     address,
