@@ -16,17 +16,26 @@ export interface LossChange {
   readonly nowMs: number;
 }
 
+/** What is remembered of an Egress. */
+interface Known {
+  /** By gateway: when the status ceased to name it, although no entry says that it is back. */
+  readonly unsaid: ReadonlyMap<string, number>;
+  /** The losses that entries with no nodes said were over, at the last call. */
+  readonly ended: ReadonlySet<string>;
+}
+
 /**
  * The Events of each gateway that nodes lose, and of each that answers them
  * again; not of one whose pod is gone. The nodes' reports go when the gateway
  * that has them does, and come again within some minutes, to another one: then
- * the gateway is neither back, nor lost another time.
+ * the gateway is neither back, nor lost another time. Entries stay for an hour
+ * after the end of a loss, so only one that did not say so before says that the
+ * gateway is back.
  */
 export class LossEvents {
-  /** By Egress and gateway: when the status ceased to name the gateway, although no entry says that it is back. */
-  readonly #unsaid = new Map<string, ReadonlyMap<string, number>>();
+  readonly #known = new Map<string, Known>();
 
-  /** Returns the Events of a change of an Egress' status. */
+  /** Returns the Events of an Egress. Call it for each change of its status or of the gateways' entries. */
   take(
     key: string,
     { before, after, gateways, nowMs }: LossChange,
@@ -36,32 +45,49 @@ export class LossEvents {
     const losses = new Map(
       gatewayLosses(gateways).map((loss) => [loss.name, loss]),
     );
-    const unsaid = this.#unsaid.get(key);
-    const next = new Map<string, number>();
+    const known = this.#known.get(key);
+    const unsaid = new Map<string, number>();
+    const ended = new Set<string>();
     const lost: EventInfo[] = [];
     const back: EventInfo[] = [];
     for (const gateway of gateways) {
       const { name } = gateway;
+      const endedNow = endedLosses(gateway, gateways);
+      for (const each of endedNow) ended.add(each);
       const loss = losses.get(name);
-      const unsaidMs = was.has(name) ? nowMs : unsaid?.get(name);
+      const unsaidMs = was.has(name) ? nowMs : known?.unsaid.get(name);
       if (is.has(name)) {
         // One that began before that is the same.
         const isKnown = was.has(name) || loss === undefined ||
           Date.parse(loss.since) <= (unsaidMs ?? -Infinity);
         if (!isKnown) lost.push(lostEvent(loss));
       } else if (unsaidMs !== undefined) {
-        if (loss?.nodes === 0) back.push(backEvent(gateway));
-        else next.set(name, unsaidMs);
+        const isBack = endedNow.some((each) => !known?.ended.has(each));
+        if (isBack) back.push(backEvent(gateway));
+        else unsaid.set(name, unsaidMs);
       }
     }
-    this.#unsaid.set(key, next);
+    this.#known.set(key, { unsaid, ended });
     return [...lost, ...back];
   }
 
   /** Forgets an Egress that is gone. */
   forget(key: string): void {
-    this.#unsaid.delete(key);
+    this.#known.delete(key);
   }
+}
+
+/** The losses of a gateway that other gateways say are over, each as text: who says so, the address and the time. */
+function endedLosses(
+  { name, addresses = [] }: EgressGatewayStatus,
+  gateways: readonly EgressGatewayStatus[],
+): string[] {
+  return gateways.filter((other) => other.name !== name)
+    .flatMap(({ name: by, losses = [] }) =>
+      losses.filter(({ address, nodes }) =>
+        nodes === 0 && addresses.includes(address)
+      ).map(({ address, since }) => `${by} ${address} ${since}`)
+    );
 }
 
 function lostEvent(loss: Parameters<typeof lossText>[0]): EventInfo {

@@ -20,17 +20,18 @@ function lossesOf(
   }));
 }
 
-/** An Egress with gateways "a", "b" and "c", the last of which has the reports. */
+/** An Egress with gateways "a", "b", "c" and "d"; the last two have the reports. */
 function eventsLab() {
   const events = new LossEvents();
   let named: readonly string[] = [];
   return {
     events,
-    /** The Events when "c" has these entries, and the status names the gateways. */
+    /** The Events when "c" and "d" have these entries, and the status names the gateways. */
     take(
       is: readonly string[],
-      { losses = [], second = 0, names = ["a", "b", "c"] }: {
+      { losses = [], ofD = [], second = 0, names = ["a", "b", "c", "d"] }: {
         readonly losses?: Losses;
+        readonly ofD?: Losses;
         readonly second?: number;
         readonly names?: readonly string[];
       } = {},
@@ -39,7 +40,7 @@ function eventsLab() {
         name,
         node: `node-${name}`,
         addresses: [`address of ${name}`],
-        losses: name === "c" ? losses : [],
+        losses: name === "c" ? losses : name === "d" ? ofD : [],
       }));
       const before = named.length === 0 ? undefined : { lostGateways: named };
       named = is;
@@ -72,10 +73,10 @@ Deno.test("LossEvents has one of each gateway that is lost, and one when it answ
   ]);
   assert.deepEqual(take(["b"], { losses: lossesOf({ a: 0, b: 1 }) }), []);
   // Its pod is gone, as everyone can see.
-  assert.deepEqual(take([], { names: ["a", "c"] }), []);
+  assert.deepEqual(take([], { names: ["a", "c", "d"] }), []);
 });
 
-Deno.test("LossEvents says when nodes choose a gateway again that is back", () => {
+Deno.test("LossEvents says when nodes choose a gateway again that is back, also of one that was lost before the start", () => {
   const events = new LossEvents();
   const [event] = events.take("nat", {
     before: { lostGateways: ["a"] },
@@ -96,12 +97,60 @@ Deno.test("LossEvents has none while nodes' reports are away with the gateway th
   const { take } = eventsLab();
   take(["a"], { losses: lossesOf({ a: 1 }) });
   assert.deepEqual(take([], { second: 60 }), []);
-  assert.deepEqual(take([], { second: 70 }), []);
+  // Another gateway's return is not this one's.
+  const ofOthers = lossesOf({ b: 0 });
+  assert.deepEqual(take([], { losses: ofOthers, second: 70 }), []);
   const losses = lossesOf({ a: 1 }, 1);
   assert.deepEqual(take(["a"], { losses, second: 100 }), []);
   assert.deepEqual(take([], { losses: lossesOf({ a: 0 }), second: 200 }), [
     back("a"),
   ]);
+});
+
+Deno.test("LossEvents has none when the reports are away, and the gateway that had them before has still an entry of the loss", () => {
+  const { take } = eventsLab();
+  take(["a"], { losses: lossesOf({ a: 1 }) });
+  take(["a"], { losses: lossesOf({ a: 1 }), ofD: lossesOf({ a: 1 }) });
+  // The node reports to "d" alone, and "c" has forgotten it.
+  const losses = lossesOf({ a: 0 });
+  assert.deepEqual(take(["a"], { losses, ofD: lossesOf({ a: 1 }) }), []);
+  const names = ["a", "b", "c"];
+  assert.deepEqual(take([], { losses, second: 200, names }), []);
+  assert.deepEqual(take([], { losses, second: 205, names }), []);
+  const again = { losses: lossesOf({ a: 1 }, 1), second: 260, names };
+  assert.deepEqual(take(["a"], again), []);
+  const end = { losses: lossesOf({ a: 0 }, 1), second: 300, names };
+  assert.deepEqual(take([], end), [back("a")]);
+});
+
+Deno.test("LossEvents has none when the reports are away, and another gateway has still an entry of a former loss", () => {
+  const { take } = eventsLab();
+  take(["a"], { ofD: lossesOf({ a: 1 }) });
+  const ofD = lossesOf({ a: 0 });
+  assert.deepEqual(take([], { ofD, second: 60 }), [back("a")]);
+  const next = { losses: lossesOf({ a: 1 }, 600), ofD, second: 600 };
+  assert.deepEqual(take(["a"], next), [lost("a")]);
+  const names = ["a", "b", "d"];
+  assert.deepEqual(take([], { ofD, second: 700, names }), []);
+  const again = { ofD: lossesOf({ a: 1 }, 601), second: 760, names };
+  assert.deepEqual(take(["a"], again), []);
+  const end = { ofD: lossesOf({ a: 0 }, 601), second: 800, names };
+  assert.deepEqual(take([], end), [back("a")]);
+});
+
+Deno.test("LossEvents takes no return from a gateway's own entry", () => {
+  const { take } = eventsLab();
+  take(["c"], { ofD: lossesOf({ c: 1 }) });
+  assert.deepEqual(take([], { losses: lossesOf({ c: 0 }), second: 60 }), []);
+});
+
+Deno.test("LossEvents has one of the next loss of a gateway, whatever an entry says of a former one", () => {
+  const { take } = eventsLab();
+  const ofD = lossesOf({ a: 0 }, -100);
+  take(["a"], { losses: lossesOf({ a: 1 }), ofD });
+  take([], { ofD, second: 60 });
+  const losses = lossesOf({ a: 1 }, 61);
+  assert.deepEqual(take(["a"], { losses, ofD, second: 70 }), [lost("a")]);
 });
 
 Deno.test("LossEvents has one of the next loss of a gateway whose return no report said", () => {

@@ -31,7 +31,7 @@ import {
   planService,
 } from "../gateway/plan.ts";
 import { createdEvent, egressEvents } from "./events.ts";
-import { LossEvents } from "./loss_events.ts";
+import { type LossChange, LossEvents } from "./loss_events.ts";
 import { ownerCheck, problemOf, targetOf } from "../gateway/problems.ts";
 import type { OwnedDeployment } from "../gateway/transform.ts";
 import { workloadOf } from "../gateway/workload.ts";
@@ -207,10 +207,16 @@ export class EgressReconciler {
       gateways,
       now,
     });
-    if (egressStatusEquals(before, status)) return;
+    const change = { before, after: status, gateways, nowMs: now.getTime() };
+    if (egressStatusEquals(before, status)) {
+      return this.#reportLosses(egress, change);
+    }
     const isNews = isEgressStatusNews(before, status);
     const requeueAfterMs = isNews ? 0 : this.#pace.waitMs(key);
-    if (requeueAfterMs > 0) return { requeueAfterMs };
+    if (requeueAfterMs > 0) {
+      this.#reportLosses(egress, change);
+      return { requeueAfterMs };
+    }
     const { uid } = egress.metadata;
     // The UID: a later Egress of this name has a status of its own.
     const patch = { metadata: { uid }, status };
@@ -225,12 +231,14 @@ export class EgressReconciler {
       await client.patch(EGRESSES, target, patch, options),
     );
     this.#pace.wrote(key);
-    const change = { before, after: status, gateways, nowMs: now.getTime() };
-    const events = [
-      ...egressEvents(before, status),
-      ...this.#losses.take(key, change),
-    ];
-    for (const event of events) onEvent(egress, event);
+    for (const event of egressEvents(before, status)) onEvent(egress, event);
+    this.#reportLosses(egress, change);
+  }
+
+  /** Also where nothing is written: the gateways' entries say more than the status. */
+  #reportLosses(egress: Egress, change: LossChange): void {
+    const events = this.#losses.take(keyOf(egress), change);
+    for (const event of events) this.#options.onEvent(egress, event);
   }
 
   #reportCreated(egress: Egress, kind: string): void {

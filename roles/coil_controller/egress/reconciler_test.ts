@@ -40,7 +40,7 @@ class Site {
     const nothing = () => Promise.resolve(undefined);
     const empty = { store: new Store<KubeObject>() };
     const pods = new Store<KubeObject>();
-    for (const name of ["nat-1", "nat-2"]) {
+    for (const name of ["nat-1", "nat-2", "nat-3"]) {
       pods.set(`internet/${name}`, { metadata: { name } });
     }
     this.#reconciler = new EgressReconciler({
@@ -97,17 +97,17 @@ class Site {
     this.#put({ ...this.#egresses.get(KEY)?.status, gateways });
   }
 
-  /** Another gateway says how many nodes have lost the first, or has no reports. */
-  reportLost(nodes: number | undefined): void {
+  /** Other gateways say how many nodes have lost the first, or have no reports. */
+  reportLost(...counts: readonly (number | undefined)[]): void {
     const address = "10.2.0.1";
     const since = "2026-01-02T03:04:05Z";
-    const losses = nodes === undefined
-      ? []
-      : [{ address, nodes, since, endedConnections: 0 }];
-    const gateways = [
-      { name: "nat-1", addresses: [address] },
-      { name: "nat-2", losses },
-    ];
+    const others = counts.map((nodes, i) => ({
+      name: `nat-${i + 2}`,
+      losses: nodes === undefined
+        ? []
+        : [{ address, nodes, since, endedConnections: 0 }],
+    }));
+    const gateways = [{ name: "nat-1", addresses: [address] }, ...others];
     this.#put({ ...this.#egresses.get(KEY)?.status, gateways });
   }
 
@@ -191,6 +191,24 @@ Deno.test("an Egress has one Event of a gateway that is lost while the reports m
     await site.reconcile();
   }
   assert.deepEqual(site.events, ["GatewayLost", "GatewayBack"]);
+});
+
+Deno.test("an Egress has an Event of a gateway that is back while its status stays as it is", async () => {
+  const site = new Site();
+  for (const nodes of [1, undefined, 0, 0]) {
+    site.reportLost(nodes);
+    await site.reconcile();
+  }
+  assert.deepEqual(site.events, ["GatewayLost", "GatewayBack"]);
+});
+
+Deno.test("an Egress has no Event of a gateway that was said to be back while its status had to wait", async () => {
+  const site = new Site();
+  for (const [one, other] of [[1], [1, 1], [0, 2], [0]]) {
+    site.reportLost(one, other);
+    await site.reconcile();
+  }
+  assert.deepEqual(site.events, ["GatewayLost"]);
 });
 
 Deno.test("an Egress says that its Service is refused, not that its budget is: gateways work without", async () => {
