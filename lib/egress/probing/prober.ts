@@ -43,7 +43,7 @@ export interface ProberOptions {
   readonly groups: () => readonly GatewayGroup[];
   /** Whether the gateway is on this node. */
   readonly isLocal: (gateway: Address) => boolean;
-  /** Called when `avoided` or `lost` has changed, with the names of the groups that this concerns. */
+  /** Called when `avoided` or `lost` has changed, or a recalled gateway is in a group, with the names of the groups that this concerns. */
   readonly onChange: (groups: ReadonlySet<string>) => void;
   /** Called before that for each gateway that is lost now. */
   readonly onLoss: (loss: GatewayLoss) => void;
@@ -245,6 +245,7 @@ export class GatewayProber implements Disposable {
       this.#probed.delete(name);
     }
     const { open, port } = this.#with;
+    const recalled = this.#recalled.intersection(wanted);
     for (const [name, address] of wanted) {
       if (this.#probed.has(name)) continue;
       const line = new ProbeLine(address, port, open);
@@ -252,6 +253,8 @@ export class GatewayProber implements Disposable {
       if (this.#recalled.delete(name)) probed.recall();
       this.#probed.set(name, probed);
     }
+    // mutate: without any no group is concerned.
+    if (recalled.size > 0) this.#reportChange(groups, recalled);
   }
 
   #decide(groups: readonly GatewayGroup[]): void {

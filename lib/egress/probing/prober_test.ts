@@ -157,6 +157,7 @@ Deno.test("GatewayProber recalls what was lost before a start, until it answers;
   lab.groups = [{ name: "internet/nat", gateways: [A, B, C] }];
   await lab.clock.advance(1_000);
   assert.deepEqual([...lab.prober.lost], [C.toString()]);
+  assert.deepEqual(lab.changes.slice(3), [`internet/nat: ${C} / ${C}`]);
   assert.deepEqual(lab.losses, [`${A} before`, `${C} before`]);
   lab.alive(A, B, C);
   await lab.clock.advance(1_000);

@@ -59,7 +59,7 @@ export class LossReporter {
     this.#random = options.random ?? Math.random;
   }
 
-  /** Asks for a report: a gateway is lost, or is no longer. */
+  /** Asks for a report: a gateway is lost or is no longer, or one that is lost has clients now. */
   trigger(): void {
     this.#changed.open();
   }
@@ -81,8 +81,16 @@ export class LossReporter {
 
   /** Whether there is nothing to say, and nothing was said that may be over. */
   get #isCalm(): boolean {
-    const { losses, suspects } = this.#with;
-    return this.#reported.size + losses().length + suspects().size === 0;
+    const { groups, suspects } = this.#with;
+    // Gateways that were lost before the start may have no clients yet, or no longer.
+    const lost = this.#lostAmong(groups().flatMap(({ gateways }) => gateways));
+    return this.#reported.size + lost.length + suspects().size === 0;
+  }
+
+  #lostAmong(gateways: readonly Address[]): Loss[] {
+    const keys = new Set(gateways.map(String));
+    return this.#with.losses()
+      .filter(({ gateway }) => keys.has(gateway.toString()));
   }
 
   #within({ leastMs, mostMs }: typeof SPREAD): number {
@@ -98,12 +106,10 @@ export class LossReporter {
       // mutate: only frees memory.
       if (!byName.has(name)) this.#failing.delete(name);
     }
-    const losses = this.#with.losses();
     const suspected = this.#with.suspects();
     for (const [name, groups] of byName) {
       const all = groups.flatMap(({ gateways }) => gateways);
-      const keys = new Set(all.map(String));
-      const lost = losses.filter((each) => keys.has(each.gateway.toString()));
+      const lost = this.#lostAmong(all);
       const address = this.#targetOf(name, all, suspected);
       if (address === undefined) continue;
       const suspects = all.filter((each) =>

@@ -6,8 +6,8 @@ import { Address } from "../../../lib/inet/mod.ts";
 import { loggedLines } from "../../../lib/telemetry/testing.ts";
 import { LossReporter } from "./loss_reporter.ts";
 
-const [A, B, C] = ["10.2.0.1", "10.2.0.2", "10.2.0.3"]
-  .map(Address.parse) as [Address, Address, Address];
+const [A, B, C, D] = ["10.2.0.1", "10.2.0.2", "10.2.0.3", "10.2.0.4"]
+  .map(Address.parse) as [Address, Address, Address, Address];
 
 /** A node of two Egresses, "internet/nat" with all three gateways and "other/nat" with the last one. */
 function reporterLab() {
@@ -79,6 +79,11 @@ function reporterLab() {
     suspect(...gateways: readonly Address[]): void {
       suspects.clear();
       for (const each of gateways) suspects.add(each.toString());
+      reporter.trigger();
+    },
+    /** "internet/nat" has one more gateway. */
+    join(gateway: Address): void {
+      groups = [{ name: "internet/nat", gateways: [A, B, C, gateway] }];
       reporter.trigger();
     },
     leave: () => void (groups = []),
@@ -199,6 +204,17 @@ Deno.test("LossReporter reports a gateway of which packets are lost when another
   assert.deepEqual(await lab.within(300), []);
   lab.resume(A);
   assert.deepEqual(await lab.within(63), [`internet/nat to ${A}: ${B} nearly`]);
+});
+
+Deno.test("LossReporter rests while no client has a lost gateway, and reports it when one does", async () => {
+  await using lab = reporterLab();
+  lab.lose(D);
+  assert.deepEqual(await lab.within(3), []);
+  assert.equal(lab.clock.pending, 0);
+  lab.join(D);
+  assert.deepEqual(await lab.within(3), [
+    `internet/nat to ${B}: ${D} 6 s ago, 7 ended`,
+  ]);
 });
 
 Deno.test("LossReporter counts its reports, and warns once of an Egress until one is taken", async () => {
