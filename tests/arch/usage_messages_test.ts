@@ -145,7 +145,7 @@ function poolStates(
 
 Deno.test("usage.md says of a pool's conditions what coil-controller writes", () => {
   const inUse = section("See what is in use");
-  assert.match(inUse, /`CapacityLow` is True when less than a tenth/);
+  assert.match(inUse, /`CapacityLow` becomes True when less than a tenth/);
   assert.match(inUse, /`Ready` is False when none is/);
   assert.ok(
     poolStates(15).conditions.includes("CapacityLow=True FewBlocksFree"),
