@@ -449,6 +449,35 @@ async function versions(lab: EgressLab) {
   };
 }
 
+/** What a controller writes that starts, until it has taken over so many available pods: it applies each object, which changes none. */
+async function writesOfStart(
+  lab: EgressLab,
+  { available }: { readonly available: number },
+): Promise<readonly string[]> {
+  const before = await versions(lab);
+  const since = new Date();
+  await using _controller = lab.startController(`--egress-image=${IMAGE}`);
+  const written = (what: string) =>
+    eventually(`the write of ${what}`, async () => {
+      const found = await lab.writesSince(since);
+      return found.some((write) => write.includes(what)) && found;
+    });
+  for (
+    const what of ["deployments", "services", "poddisruption", "rolebindings"]
+  ) {
+    // The namespace's rights are looked at beside the Egress.
+    await written(what);
+  }
+  assert.deepEqual(await versions(lab), before);
+  // What comes of this comes after all that comes of the start.
+  await lab.reportPods(KEY, { replicas: 2, availableReplicas: available });
+  await eventually(
+    `${available} pods`,
+    async () => (await lab.egress(KEY)).status?.availableReplicas === available,
+  );
+  return (await written("egresses/status")).toSorted();
+}
+
 Deno.test("coil-controller starts again without writing, and follows its flags", async (t) => {
   await using lab = await EgressLab.start("ctlegress2", ["internet"]);
   const full = {
@@ -477,35 +506,20 @@ Deno.test("coil-controller starts again without writing, and follows its flags",
     );
     await eventually("the budget", () => lab.budget(KEY));
     await first[Symbol.asyncDispose]();
-    const before = await versions(lab);
-    const since = new Date();
-    await using _second = lab.startController(`--egress-image=${IMAGE}`);
-    // Each object is applied once, which changes none.
-    await eventually(
-      "the second controller's work",
-      async () =>
-        (await lab.writesSince(since)).some((w) => w.includes("poddisruption")),
-    );
-    assert.deepEqual(await versions(lab), before);
-    // What comes of this comes after all that comes of the start.
-    await lab.reportPods(KEY, { replicas: 2, availableReplicas: 2 });
-    await eventually(
-      "2 pods",
-      async () => (await lab.egress(KEY)).status?.availableReplicas === 2,
-    );
-    const expected = [
+    const writes = await writesOfStart(lab, { available: 2 });
+    const once = [
       "patch deployments nat",
       "patch egresses/status nat",
       "patch poddisruptionbudgets nat",
       "patch rolebindings coil-egress",
       "patch services nat",
     ];
-    // The namespace's rights are looked at beside the Egress.
-    const writes = await eventually("the audit log", async () => {
-      const found = await lab.writesSince(since);
-      return expected.every((write) => found.includes(write)) && found;
-    });
-    assert.deepEqual(writes.toSorted(), expected);
+    assert.deepEqual([...new Set(writes)], once);
+    // A machine that stands still for ten seconds takes the lease away: then all is applied once more.
+    const isAgain = writes.length > once.length;
+    if (isAgain) {
+      assert.deepEqual(await writesOfStart(lab, { available: 1 }), once);
+    }
   });
 
   await t.step("W24: another port reaches Service and gateways", async () => {
