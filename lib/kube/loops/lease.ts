@@ -56,12 +56,7 @@ export class LeaseKeeper {
     if (this.#ours !== undefined && await this.#write(this.#ours, call)) {
       return true;
     }
-    const { namespace, name } = this.#claim;
-    const lease = await this.#client.tryGet(LEASES, {
-      namespace,
-      name,
-      ...call,
-    });
+    const lease = await this.#read(call);
     if (lease !== undefined && !this.#isFree(lease)) return false;
     return await this.#write(lease, call);
   }
@@ -71,20 +66,12 @@ export class LeaseKeeper {
     lease: V1Lease | undefined,
     call: CallOptions,
   ): Promise<boolean> {
-    const { namespace, name } = this.#claim;
     this.#ours = undefined;
     const spec = specOf(this.#claim, lease);
     const sentMs = this.#nowMs();
     this.#mayHold = true;
     try {
-      // The resourceVersion makes sure that no other process was faster.
-      this.#ours = lease === undefined
-        ? await this.#client.create(
-          LEASES,
-          { metadata: { namespace, name }, spec },
-          call,
-        )
-        : await this.#client.update(LEASES, { ...lease, spec }, call);
+      this.#ours = await this.#put(lease, spec, call);
       this.#renewedMs = sentMs;
       return true;
     } catch (err) {
@@ -110,14 +97,9 @@ export class LeaseKeeper {
   }
 
   async #tryRelease(options: { timeoutMs: number }): Promise<void> {
-    const { namespace, name, identity } = this.#claim;
-    const lease = await this.#client.tryGet(LEASES, {
-      namespace,
-      name,
-      ...options,
-    });
+    const lease = await this.#read(options);
     const holder = lease?.spec?.holderIdentity ?? "";
-    if (holder !== "" && holder !== identity) return;
+    if (holder !== "" && holder !== this.#claim.identity) return;
     // Written also where it is free: a claim that is still on its way is refused then.
     const spec = {
       ...lease?.spec,
@@ -125,13 +107,28 @@ export class LeaseKeeper {
       leaseDurationSeconds: 1,
       renewTime: microTime(),
     };
-    await (lease === undefined
-      ? this.#client.create(
+    await this.#put(lease, spec, options);
+  }
+
+  async #read(call: CallOptions): Promise<V1Lease | undefined> {
+    const { namespace, name } = this.#claim;
+    return await this.#client.tryGet(LEASES, { namespace, name, ...call });
+  }
+
+  /** Writes what is to be in place of what was read; refused when another process was faster. */
+  async #put(
+    lease: V1Lease | undefined,
+    spec: NonNullable<V1Lease["spec"]>,
+    call: CallOptions,
+  ): Promise<V1Lease> {
+    const { namespace, name } = this.#claim;
+    return lease === undefined
+      ? await this.#client.create(
         LEASES,
         { metadata: { namespace, name }, spec },
-        options,
+        call,
       )
-      : this.#client.update(LEASES, { ...lease, spec }, options));
+      : await this.#client.update(LEASES, { ...lease, spec }, call);
   }
 
   #isFree(lease: V1Lease): boolean {
