@@ -54,12 +54,7 @@ export class LabProcess implements AsyncDisposable {
 
   /** Sends a signal; nothing happens when the process has ended. */
   signal(signal: Deno.Signal): void {
-    if (this.#ended) return;
-    try {
-      Deno.kill(this.pid, signal);
-    } catch (err) {
-      if (!(err instanceof Deno.errors.NotFound)) throw err;
-    }
+    if (!this.#ended) sendSignal(this.pid, signal);
   }
 
   /** Ends the process with SIGTERM, and with SIGKILL after the grace time. */
@@ -158,6 +153,15 @@ export async function childrenOf(pid: number): Promise<readonly number[]> {
     throw error;
   });
   return text.split(" ").filter((word) => word !== "").map(Number);
+}
+
+/** Sends a signal; nothing happens when the process has ended. */
+export function sendSignal(pid: number, signal: Deno.Signal): void {
+  try {
+    Deno.kill(pid, signal);
+  } catch (err) {
+    if (!(err instanceof Deno.errors.NotFound)) throw err;
+  }
 }
 
 /** At once: a program that is ended now must not leave a process without a record. */

@@ -1,5 +1,5 @@
 import { abortable, sleep } from "../../../lib/async/mod.ts";
-import { childrenOf, type LabProcess } from "../process.ts";
+import { childrenOf, type LabProcess, sendSignal } from "../process.ts";
 
 /** Starts a program again whenever it ends by itself, as an init system does. */
 export class Restarts {
@@ -54,13 +54,5 @@ export async function endChildren(
       signalled.add(pid);
     }
     await sleep(100, { signal: ended.signal }).catch(() => {});
-  }
-}
-
-function sendSignal(pid: number, signal: "SIGTERM" | "SIGKILL"): void {
-  try {
-    Deno.kill(pid, signal);
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error; // it has ended
   }
 }
