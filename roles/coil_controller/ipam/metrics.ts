@@ -160,7 +160,7 @@ export class IpamMetrics {
       collect: (gauge) => {
         gauge.reset();
         for (const [pool, { numbers = {} }] of this.#pools) {
-          for (const [family, state, value] of addressesOf(numbers)) {
+          for (const [family, state, value] of addressCounts(numbers)) {
             gauge.set({ pool, family, state }, value);
           }
         }
@@ -201,7 +201,7 @@ function isUsedUpSoon({ conditions }: AddressPoolStatus): boolean {
 }
 
 /** The states of a family add up to its addresses; "used" and "idle" are there as soon as the pods are known. */
-function addressesOf(status: AddressPoolStatus) {
+function addressCounts(status: AddressPoolStatus) {
   return FAMILIES.flatMap((family) => {
     const counts = status[family];
     if (counts === undefined) return [];
