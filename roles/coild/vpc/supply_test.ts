@@ -194,12 +194,14 @@ test("a process that is killed leaves all that the next one needs: the same addr
 test("a stop waits for a call that is under way, and the next process does not make it again", async () => {
   await using node = await SimulatedNode.start();
   const call = "AssignPrivateIpAddresses";
-  await node.cloud.ask.fault({ call, kind: "late", ms: 6_000, times: 1 });
+  const lateMs = 6_000;
+  await node.cloud.ask.fault({ call, kind: "late", ms: lateMs, times: 1 });
+  const startMs = performance.now();
   const first = node.process(BARE);
   await untilPasses(async () => assert.equal((await node.changes())[call], 1));
-  const stopped = performance.now();
   await first[Symbol.asyncDispose]();
-  assert.ok(performance.now() - stopped > 1_000);
+  // The call began after the start; how soon it was seen depends on the machine.
+  assert.ok(performance.now() - startMs > lateMs);
   await using second = node.process(BARE);
   await second.ready;
   assert.equal((await node.changes())[call], 1);
